@@ -11,16 +11,12 @@ _CHUNK_BYTES = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
-    """Return the digest of a file, lower-case hex.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return the digest in lower-case hex. Raises `OSError` if the file cannot be read."""
     return sha256_and_length(path)[0]
 
 
 def sha256_and_length(path: Path) -> tuple[str, int]:
-    """Return the digest of a file, lower-case hex, and the bytes that were read for it; OSError as `sha256_of`."""
+    """Return the digest in lower-case hex, and the bytes that were read for it; OSError as `sha256_of`."""
     digest, length = hashlib.sha256(), 0
     with path.open("rb") as file:
         while piece := file.read(_CHUNK_BYTES):

@@ -20,7 +20,7 @@ _Misfit = TypeVar("_Misfit", bound=EdgeError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document(Generic[_Misfit]):
-    """What a file holds; `lines` has the root, `()`, at least; where a value does not fit, `misfit` is raised."""
+    """Content of a file; `lines` has the root, `()`, at least; where a value does not fit, `misfit` is raised."""
 
     path: Path
     content: Any

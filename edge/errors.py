@@ -1,19 +1,23 @@
 """Every error that edge-deploy raises on purpose.
 
     EdgeError
-    ├─ ConfigError             the pipeline file, an option, a secret        exit 2 (service: 78)
+    ├─ ConfigError             the pipeline file, an option                  exit 2 (service: 78)
+    │  └─ LackingError         this machine has not the secret that is named exit 2 (service: 69)
     ├─ ModelError              the ONNX file is not what it has to be        exit 2 (service: 78)
     ├─ DatasetError            images or labels cannot be used               exit 2
     ├─ CalibrationError        a table, cache or histogram cannot be used    exit 2
     ├─ EngineError             an engine cannot be made or run               exit 7
+    │  ├─ OutOfMemoryError     memory ran out, the GPU's or the machine's    exit 7
     │  └─ TensorMismatchError  an array does not fit the engine              exit 7
     ├─ SourceError             a stream cannot be read (now)                 counted, reported, retried
+    │  ├─ CertificateError     a camera's certificate is not the expected one
+    │  ├─ EndOfPicture         a web camera has answered with one picture
     │  └─ EndOfStream          a file has been read to its end
     ├─ PublishError            messages cannot be sent                       exit 3
     ├─ ClusterError            a cluster cannot be reached, or went away     exit 3
     ├─ VerificationError       what was measured is not what was promised     exit 4
     ├─ DeployError             a bundle, a push or a device failed            exit by its code, see EXIT_CODE_OF
-    └─ MissingDependencyError  a library is not installed                    exit 2 (service: 78)
+    └─ MissingDependencyError  a library is not installed                    exit 2 (service: 69)
 
 A message says where, what was expected, what came; `hint` says what to do.
 """
@@ -25,16 +29,20 @@ from types import MappingProxyType
 
 __all__ = [
     "CalibrationError",
+    "CertificateError",
     "ClusterError",
     "ConfigError",
     "DatasetError",
     "DeployError",
     "EXIT_CODE_OF",
     "EdgeError",
+    "EndOfPicture",
     "EndOfStream",
     "EngineError",
+    "LackingError",
     "MissingDependencyError",
     "ModelError",
+    "OutOfMemoryError",
     "PublishError",
     "SourceError",
     "TensorMismatchError",
@@ -57,6 +65,10 @@ class ConfigError(EdgeError):
     """The configuration cannot be used as written."""
 
     exit_code = 2
+
+
+class LackingError(ConfigError):
+    """This machine has not what the configuration asks of it, in a form that can be used: a secret."""
 
 
 class ModelError(EdgeError):
@@ -83,6 +95,10 @@ class EngineError(EdgeError):
     exit_code = 7
 
 
+class OutOfMemoryError(EngineError):
+    """Memory of the GPU or of the machine ran out: the same made another way needs as much."""
+
+
 class TensorMismatchError(EngineError):
     """An array given to an engine has another shape or dtype than the engine takes."""
 
@@ -104,8 +120,20 @@ class SourceError(EdgeError):
         self.wants_login = wants_login
 
 
+class CertificateError(SourceError):
+    """A camera has shown a certificate that is not the expected one; `fingerprint` is what it has."""
+
+    def __init__(self, problem: str, *, hint: str, fingerprint: str) -> None:
+        super().__init__(problem, hint=hint, is_permanent=True)
+        self.fingerprint = fingerprint
+
+
 class EndOfStream(SourceError):  # noqa: N818 - the field's own name for it
     """A finite source has delivered its last frame."""
+
+
+class EndOfPicture(SourceError):  # noqa: N818 - as `EndOfStream`
+    """A web camera has answered a request with a single picture: the next one has to be asked for."""
 
 
 class PublishError(EdgeError):
@@ -155,8 +183,8 @@ EXIT_CODE_OF: Mapping[str, int] = MappingProxyType(
 class DeployError(EdgeError):
     """A step between the workstation and a serving device failed.
 
-    `code` is a path from the general to the particular (`transfer.disk.space`), documented in docs/push.md with its
-    fix; `evidence` holds the numbers that it rests on. It travels over the wire as these four values.
+    `code` is a path from the general to the particular (`transfer.disk.space`), documented in docs/push-codes.md with
+    its fix; `evidence` holds the numbers that it rests on. It travels over the wire as these four values.
     """
 
     def __init__(
@@ -168,5 +196,4 @@ class DeployError(EdgeError):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        """The exit code of its kind of failure."""
         return EXIT_CODE_OF[self.code.partition(".")[0]]

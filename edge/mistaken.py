@@ -1,4 +1,4 @@
-"""What people have in hand when a file is not what it was taken for: told by its first bytes, with what to do.
+"""Recognises common wrong file types by their first bytes, with advice.
 
 Standard library only.
 """
@@ -12,7 +12,7 @@ __all__ = ["Mistaken", "mistaken"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistaken:
-    """What some bytes are, and what to do about it.
+    """A recognised kind of file, and advice.
 
     Attributes:
         what: such as "a web page".

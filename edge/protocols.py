@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -15,6 +16,7 @@ __all__ = [
     "AveragingEngine",
     "Engine",
     "FrameSource",
+    "GraphingEngine",
     "ObservingEngine",
     "Publisher",
     "Runner",
@@ -38,42 +40,29 @@ class Runner(Protocol[T_co]):
     @property
     def name(self) -> str:
         """Kind and version, as `KIND 2026.4.1`."""
-        ...
 
     @property
     def preprocess(self) -> Preprocess:
         """The preprocess that is built in."""
-        ...
 
     @property
     def max_batch(self) -> int:
         """Rows of each canvas."""
-        ...
 
     @property
     def canvases(self) -> tuple[NDArray[np.uint8], ...]:
         """Two or more canvases, border value everywhere at first."""
-        ...
 
     def start(self, index: int, count: int) -> None:
         """Begin inference of rows 0..count-1 of canvas `index`.
-
-        Raises:
-            TensorMismatchError: if there is no such canvas, or no such rows.
+        Raises `TensorMismatchError` if there is no such canvas, or no such rows.
         """
-        ...
 
     def wait(self, index: int) -> T_co:
-        """Return what came of the last `start(index, count)`.
-
-        Raises:
-            EngineError: if the inference failed.
-        """
-        ...
+        """Return what came of the last `start(index, count)`. Raises `EngineError` if the inference failed."""
 
     def close(self) -> None:
         """Free memory and threads; further calls are errors."""
-        ...
 
 
 class Engine(Runner[EngineOutput], Protocol):
@@ -84,11 +73,21 @@ class Engine(Runner[EngineOutput], Protocol):
     """
 
 
+@runtime_checkable
+class GraphingEngine(Protocol):
+    """Gives work to its unit as a graph, where it can."""
+
+    def singly(self) -> AbstractContextManager[None]:
+        """Give it singly meanwhile."""
+        ...
+
+
 class ActivationEngine(Runner[Mapping[str, NDArray[np.float32]]], Protocol):
     """Runs a model and gives out tensors from inside the graph beside the output.
 
-    `wait` returns them by their names in the ONNX file, float32 (count, ...). The values of a row depend on its pixels
-    alone: not on the rows beside it, and not on how many there are.
+    `wait` returns them by their names in the ONNX file, float32 (count, ...), or (entries x count, ...) where attention
+    folds areas of each image into the batch. The values of a row depend on its pixels alone: not on the rows beside it,
+    and not on how many there are.
     """
 
 
@@ -105,7 +104,8 @@ class AveragingEngine(Runner[Mapping[str, NDArray[np.float64]]], Protocol):
     """Runs a model and gives the mean of each channel of tensors that were named when the engine was made.
 
     `wait` returns them by their names in the ONNX file, float64 (count, C) of tensors (count, C, ...), and no
-    others. They depend on the pixels of a row alone, and are the same bits every time.
+    others; of several entries of a row it is the mean of all. They depend on the pixels of a row alone, and are the
+    same bits every time.
     """
 
 
@@ -118,39 +118,25 @@ class FrameSource(Protocol):
     """
 
     @property
-    def stream(self) -> StreamId:
-        """The stream that this source reads."""
-        ...
+    def stream(self) -> StreamId: ...
 
     @property
     def is_live(self) -> bool:
         """Whether frames come at their own pace, so that the newest one wins."""
-        ...
 
     def open(self) -> None:
-        """Start reading.
-
-        Raises:
-            SourceError: when that is known to be impossible at once.
-        """
-        ...
+        """Start reading. Raises `SourceError` when that is known to be impossible at once."""
 
     def read(self, timeout_s: float) -> Frame | None:
         """Return the next frame, or None when none came in time. The frame's image is valid until the next call.
-
-        Raises:
-            EndOfStream: after the last frame of a finite source.
-            SourceError: when the stream broke.
+        Raises `EndOfStream` after the last frame of a finite source; `SourceError` when the stream broke.
         """
-        ...
 
     def counts(self) -> SourceCounts:
         """Return what was decoded and dropped so far; final once closed."""
-        ...
 
     def close(self) -> None:
         """Stop and free everything."""
-        ...
 
 
 class Tracker(Protocol):
@@ -162,20 +148,16 @@ class Tracker(Protocol):
 
     def update(self, detections: Detections, *, time_ns: int) -> Tracks:
         """Take in the detections of the next frame; `time_ns` is of the stream and grows from frame to frame."""
-        ...
 
     def reset(self) -> tuple[int, ...]:
         """Give up all objects and return their numbers: what comes next has nothing to do with what was."""
-        ...
 
     @property
     def highest(self) -> int:
         """The highest number that was given so far, or is not to be given."""
-        ...
 
     def skip(self, highest: int) -> None:
         """Give no number up to `highest`: another tracker of the stream has used them. Before the first `update`."""
-        ...
 
 
 @runtime_checkable
@@ -185,21 +167,17 @@ class TopicMessage(Protocol):
     @property
     def topic(self) -> str:
         """Topic below the device's own level, e.g. `streams/east/detections`."""
-        ...
 
     @property
     def is_retained(self) -> bool:
         """Whether the broker keeps it for later subscribers."""
-        ...
 
     @property
     def expiry_s(self) -> int | None:
         """After how long it is of no use to anybody; None: never."""
-        ...
 
     def encode(self) -> bytes:
         """Return the JSON text."""
-        ...
 
 
 class Publisher(Protocol):
@@ -208,32 +186,22 @@ class Publisher(Protocol):
     @property
     def is_broken(self) -> bool:
         """Whether nothing will ever be delivered again."""
-        ...
 
     @property
     def alarm(self) -> str | None:
-        """What is wrong beyond the way out itself, for the state of the device; None: nothing is."""
-        ...
+        """The fault that makes the device degraded: a disk, a broker that stays away; None: there is none."""
 
     def publish(self, message: TopicMessage) -> None:
         """Accept a message, or let an older one go and count it."""
-        ...
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything accepted is delivered; return whether it is."""
-        ...
-
-    def counts(self) -> Mapping[str, int]:
-        """Return `accepted`, `delivered`, `waiting`, `dropped` and what else the implementation counts.
-
-        They balance: accepted = delivered + waiting + dropped.
-        """
-        ...
 
     def by_output(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counts of each way out by its name, e.g. `mqtt`, `jsonl`; `counts` are those of all together."""
-        ...
+        """Return by the name of each way out, e.g. `mqtt`, `jsonl`, what it counts.
+
+        `accepted`, `delivered`, `waiting`, `dropped` balance: accepted = delivered + waiting + dropped.
+        """
 
     def close(self) -> None:
         """Say goodbye where the protocol has one, and free everything."""
-        ...

@@ -15,8 +15,7 @@ def stdout_problem(raised: OSError | None = None) -> ConfigError | None:
 
     What could not be written is then let go, so that Python does not try it again at its end.
 
-    Args:
-        raised: what writing to it has raised already, which may have lost the text on the way.
+    `raised`: what writing to it has raised already, which may have lost the text on the way.
     """
     if sys.stdout is None:  # Python's word for a descriptor that was closed at the start
         return None

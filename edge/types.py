@@ -10,8 +10,7 @@ import enum
 import hashlib
 import json
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NewType, TypeAlias
@@ -19,47 +18,31 @@ from typing import Any, NewType, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+# fmt: off
 __all__ = [
-    "CandidateRows",
-    "ClockSource",
-    "ColourOrder",
-    "Detections",
-    "DropReason",
-    "EngineOutput",
-    "Frame",
-    "FrameHeader",
-    "FrameResult",
-    "HISTOGRAM_BINS",
-    "HeadFamily",
-    "ImageSize",
-    "Letterbox",
-    "MagnitudeCounts",
-    "ModelSpec",
-    "Observed",
-    "PadPosition",
-    "Precision",
-    "Preprocess",
-    "SourceCounts",
-    "StageTimes",
-    "StreamId",
-    "StreamState",
-    "Tracks",
-    "stream_id",
+    "CandidateRows", "ClockSource", "ColourOrder", "Counted", "Detections", "DropReason", "EngineOutput", "Frame",
+    "FrameHeader", "FrameResult", "HISTOGRAM_BINS", "HeadFamily", "ImageSize", "Letterbox", "MagnitudeCounts",
+    "ModelSpec", "OBB", "Observed", "PadPosition", "Polygon", "Precision", "Preprocess", "SourceCounts",
+    "StageTimes", "StreamId", "StreamState", "Suppression", "Tracks",
 ]
+# fmt: on
 
+Polygon: TypeAlias = Sequence[Sequence[float]]
+"""Corners in order, x and y as shares of width and height, from the top left."""
 StreamId = NewType("StreamId", str)
-_STREAM_ID = re.compile(r"[a-z0-9-]{1,32}")
 
 
-def stream_id(text: str) -> StreamId:
-    """Return `text` as a stream id.
+class Counted:
+    """Of what is counted nothing is negative: two counts that are wrong in opposite ways would add up all the same."""
 
-    Raises:
-        ValueError: if it is not usable as one MQTT topic level and one file name.
-    """
-    if _STREAM_ID.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not usable as an MQTT topic level; use 1 to 32 of a-z, 0-9 and '-'")
-    return StreamId(text)
+    __slots__: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            for count in value.values() if isinstance(value, Mapping) else (value,):
+                if isinstance(count, int | float) and count < 0:
+                    raise ValueError(f"{type(self).__name__}: {name} is counted from 0 on, got {value}")
 
 
 class PadPosition(str, enum.Enum):
@@ -88,7 +71,7 @@ class HeadFamily(str, enum.Enum):
     """Layouts of the output tensor that we can decode (see `edge.vision.heads`)."""
 
     YOLOV5 = "yolov5"  # (B, A, 5+K): cxcywh in pixels, objectness, scores. YOLOv5, YOLOv7
-    YOLOV8 = "yolov8"  # (B, 4+K, A): cxcywh in pixels, scores. YOLOv8, v9, 11, 12
+    YOLOV8 = "yolov8"  # (B, 4+K, A): cxcywh in pixels, scores. YOLOv8 to 26, raw grid
     YOLOV10 = "yolov10"  # (B, A, 6): xyxy in pixels, score, class. YOLOv10, YOLO26: end to end, no NMS
     YOLOX = "yolox"  # (B, A, 5+K): raw offsets in cells, log sizes, objectness, scores
 
@@ -101,14 +84,14 @@ class DropReason(str, enum.Enum):
     DAMAGED = "damaged"  # before the first clean key frame, or after lost or unusable data until the next one
     LATE = "late"  # a newer frame took its place before it was read
     SUPERSEDED = "superseded"  # a newer frame took its row in the open batch
-    YIELDED = "yielded"  # its row went to a stream that had been given less
+    YIELDED = "yielded"  # its row went to a stream that had missed a turn
     STALE = "stale"  # older than the stream's `max_age_ms` before the engine was free
     STOPPED = "stopped"  # the run ended before its turn came
     FAILED = "failed"  # it could not be copied, or inference of its batch failed
 
 
 class ClockSource(str, enum.Enum):
-    """What `captured_at` of a frame rests on."""
+    """Clock that `captured_at` of a frame rests on."""
 
     RTCP_SR = "rtcp-sr"  # the camera's own clock, by its sender reports
     ARRIVAL = "arrival"
@@ -198,7 +181,7 @@ class Letterbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameHeader:
-    """What is known of a frame besides its pixels.
+    """Facts of a frame besides its pixels.
 
     `frame` is the decoder's count when this frame was taken (from 1, growing; its jumps are dropped frames).
     `source_size` is before any scaling; `read_at_ns` is on the monotonic clock; `decode_ns` is how old the frame was
@@ -220,12 +203,13 @@ class Frame:
     """One decoded picture, already scaled to `letterbox.fitted`.
 
     `image` is uint8 (fitted.height, fitted.width, 3) RGB, may have padded rows (strides), and is only valid until the
-    next `read` or `close` of the source that gave it.
+    next `read` or `close` of its source. The one copy of it that is made is made black in the polygons of `black`.
     """
 
     header: FrameHeader
     letterbox: Letterbox
     image: NDArray[np.uint8]
+    black: Sequence[Polygon] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,31 +219,29 @@ class CandidateRows:
     At least every cell whose best score is above `score_threshold`, in the order of `row`, then `cell`.
 
     Attributes:
-        row: int64 (M,), which frame of the batch.
-        cell: int64 (M,), which cell or anchor of the output.
+        row, cell: int64 (M,), which frame of the batch, which cell or anchor of the output.
         values: float32 (M, C), what the raw output holds of the cell.
-        score_threshold: nothing can be said of cells at or below it.
+        score_threshold, whole: of cells at or below it only the raw output tells, while it is there (None: it is not).
     """
 
     row: NDArray[np.int64]
     cell: NDArray[np.int64]
     values: NDArray[np.float32]
     score_threshold: float
+    whole: Callable[[], NDArray[np.float32]] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.values)
         if self.values.ndim != 2 or self.row.shape != (count,) or self.cell.shape != (count,):
-            raise ValueError(
-                f"expected row (M,), cell (M,), values (M, C); "
-                f"got {self.row.shape}, {self.cell.shape}, {self.values.shape}"
-            )
+            found = f"{self.row.shape}, {self.cell.shape}, {self.values.shape}"
+            raise ValueError(f"expected row (M,), cell (M,), values (M, C); got {found}")
 
     def __len__(self) -> int:
         return len(self.values)
 
 
 EngineOutput: TypeAlias = NDArray[np.float32] | CandidateRows
-"""What an engine gives of a batch: the model's raw output, float32 (count, ...), or its candidates alone."""
+"""Output of an engine for a batch: the model's raw output, float32 (count, ...), or its candidates alone."""
 
 
 HISTOGRAM_BINS = 2048
@@ -290,12 +272,11 @@ class MagnitudeCounts:
 
     @property
     def total(self) -> int:
-        """How many values there were."""
         return int(self.counts.sum()) + self.zeros + self.not_finite
 
 
 Observed: TypeAlias = NDArray[np.float32] | MagnitudeCounts
-"""What an engine gives of a tensor that is to be counted: its values, float32 (count, ...), or the counts of them."""
+"""Output of an engine for a tensor that is to be counted: its values, float32 (count, ...), or the counts of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,10 +296,8 @@ class Detections:
     def __post_init__(self) -> None:
         count = len(self.score)
         if self.xyxy.shape != (count, 4) or self.score.shape != (count,) or self.class_id.shape != (count,):
-            raise ValueError(
-                f"expected xyxy (N, 4), score (N,), class_id (N,); "
-                f"got {self.xyxy.shape}, {self.score.shape}, {self.class_id.shape}"
-            )
+            found = f"{self.xyxy.shape}, {self.score.shape}, {self.class_id.shape}"
+            raise ValueError(f"expected xyxy (N, 4), score (N,), class_id (N,); got {found}")
 
     def __len__(self) -> int:
         return len(self.score)
@@ -332,11 +311,13 @@ class Tracks:
         track_id: int64 (N,), the number of the object, from 1; 0 where a detection shows none that is followed (yet).
         class_id: int32 (N,), the class of the object over all its frames; where `track_id` is 0, of the detection.
         ended: numbers of objects that were given up since the frame before.
+        began: of objects that have a number since this frame, where they were seen in the one before: xyxy, pixels.
     """
 
     track_id: NDArray[np.int64]
     class_id: NDArray[np.int32]
     ended: tuple[int, ...] = ()
+    began: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,9 +332,9 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameResult:
-    """What is published of a frame; holds no pixels, and its arrays are its own (no views of something large).
+    """The published part of a frame; holds no pixels, and its arrays are its own (no views of something large).
 
-    `track_id` is int64 (N,) as in `Tracks`, None where nobody follows the stream's objects.
+    `track_id` is int64 (N,) as in `Tracks`, None where the stream's objects are not followed.
     """
 
     header: FrameHeader
@@ -363,8 +344,8 @@ class FrameResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceCounts:
-    """What a source has done since it was made: `decoded` = read by us + sum of `dropped`, once it is closed.
+class SourceCounts(Counted):
+    """Counts of a source since it was made: `decoded` = read by us + sum of `dropped`, once it is closed.
 
     `skipped` pictures were not decoded, and are in none of these.
     """
@@ -374,16 +355,40 @@ class SourceCounts:
     errors: int = 0
     skipped: int = 0
 
+    def __add__(self, other: SourceCounts) -> SourceCounts:
+        reasons = {**self.dropped, **other.dropped}
+        return SourceCounts(
+            decoded=self.decoded + other.decoded,
+            dropped={reason: self.dropped.get(reason, 0) + other.dropped.get(reason, 0) for reason in reasons},
+            errors=self.errors + other.errors,
+            skipped=self.skipped + other.skipped,
+        )
+
+
+OBB = "obb"
+"""The task whose boxes are turned: each has an angle, and we the upright box around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """Limits of a model that suppresses inside; None: the file does not tell."""
+
+    score_threshold: float | None
+    iou_threshold: float | None
+    max_detections: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """What an ONNX file turned out to be.
+    """Description of a model, read from its ONNX file.
 
     Attributes:
         batch: the fixed batch size, or None when it is dynamic.
         strides: of the detection levels, in the order of their cells in the output; empty for end-to-end heads.
         is_quantized: the graph carries Q/DQ nodes.
         evidence: why it was recognised, one sentence each.
+        task: `detect`, or what is more than boxes (`edge.model.tasks`): `pose`, `segment`, `obb`.
+        suppression: inside of it, None where there is none.
     """
 
     path: Path
@@ -398,3 +403,5 @@ class ModelSpec:
     strides: tuple[int, ...]
     is_quantized: bool = False
     evidence: tuple[str, ...] = ()
+    task: str = "detect"
+    suppression: Suppression | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["cleaned"]
+from typing import Any
+
+__all__ = ["cleaned", "cleaned_json"]
 
 
 def cleaned(text: str) -> str:
@@ -14,3 +16,12 @@ def cleaned(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else " " if one in "\t\n\r" else "?" for one in text)
+
+
+def cleaned_json(value: Any, *, most: int | None = None) -> Any:
+    """Return plain JSON with every text in it cleaned, names, too; each has at most so many characters."""
+    if isinstance(value, dict):
+        return {cleaned(name)[:most]: cleaned_json(inner, most=most) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [cleaned_json(inner, most=most) for inner in value]
+    return cleaned(value)[:most] if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Writing a file whole: whoever reads it sees the old content or the new one, never a part. Standard library only.
+"""Writing a file whole: a reader sees the old content or the new one, never a part. Standard library only.
 
 What a push leaves on a device is written by `edge.device.durable`, whose every step is held against the kernel.
 """
@@ -21,11 +21,9 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
 
     Args:
         path: in a folder that is there; a link is replaced, not followed.
-        content: all of it.
         mode: the rights of the new file, less the umask.
 
-    Raises:
-        OSError: if it cannot be written; `path` is then as it was, and nothing is left beside it.
+    Raises `OSError` if it cannot be written; `path` is then as it was, and nothing is left beside it.
     """
     with staged(path, content, mode=mode) as new:
         new.replace(path)
@@ -34,9 +32,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
 @contextlib.contextmanager
 def staged(path: Path, content: bytes, *, mode: int = 0o666) -> Iterator[Path]:
     """Yield a new file beside `path` that holds `content`, on the disk; it goes away unless it was renamed.
-
-    Raises:
-        OSError: if it cannot be written.
+    Raises `OSError` if it cannot be written.
     """
     new = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
     descriptor = os.open(new, _FLAGS, mode)

@@ -1,15 +1,24 @@
-"""What holds for every test."""
+"""What holds for every test: which half of the suite it is in, what it costs, and how many run at once."""
 
-from __future__ import annotations
-
+import json
 import logging
+import os
+import random
 import signal
-from collections import Counter
+import socketserver
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("edge", deadline=None)  # how long an example takes tells of the machine, which may be loaded
+from tests import costs
+from tests.pace import Pace
+
+# How long an example takes tells of the machine, which may be loaded. Examples are the same every time: a failure then
+# belongs to a change. Others are drawn by `make test ARGS="--hypothesis-profile explore"`.
+settings.register_profile("edge", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
 settings.load_profile("edge")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -17,18 +26,114 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # gets the signals that a terminal would give it, because a handler of ours is not inherited.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Servers of tests: of more connections than wait to be taken, a loaded machine lets some fall.
+socketserver.TCPServer.request_queue_size = 128
 
-def pytest_collection_modifyitems(config, items):
-    """Order what several processes share: a file of one test that takes five minutes first, then the largest files.
+_MOST_WORKERS = 8
+_WORKER_BYTES = 1_500_000_000
+_BEGUN = pytest.StashKey[set[tuple[str, str]]]()
+_SECONDS = pytest.StashKey[dict[str, dict[str, float]]]()
 
-    By itself xdist would begin with the largest ones, and end with one process that waits for the other.
+
+def pytest_addoption(parser):
+    parser.addoption("--record", type=Path, metavar="FILE", help="write the seconds of each test there")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of a file, in this order")
+
+
+def pytest_configure(config):
+    config.stash[_BEGUN] = set()
+    config.stash[_SECONDS] = {"quick": defaultdict(float), "slow": defaultdict(float), "promised": defaultdict(float)}
+    config.pluginmanager.register(_Recorder(config), "edge-recorder")
+
+
+def pytest_itemcollected(item):
+    """Make `slow` what `slow_but` leaves out: all rows of a test but the first, or all but what it names.
+
+    A name is that of a test, of which the first row stays, or of one row. What is named was chosen: it is `promised`.
     """
-    if hasattr(config, "workerinput"):
-        tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.path.name != "test_soak.py", -tests[item.path]))
+    mark = item.get_closest_marker("slow_but")
+    if mark is None:
+        return
+    test = (_file(item), item.originalname)
+    is_first = test not in item.config.stash[_BEGUN]
+    item.config.stash[_BEGUN].add(test)
+    if item.name in mark.args or (item.originalname in mark.args and is_first):
+        item.add_marker(pytest.mark.promised(reason="shows what README promises"))
+    elif mark.args or not is_first:
+        item.add_marker(pytest.mark.slow(reason=mark.kwargs["reason"]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Return how many processes share the tests, for `-n auto`: most of their time is waiting."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and (told := limit.read_text().strip()).isdecimal():
+        memory = min(memory, int(told))
+    return max(1, min(_MOST_WORKERS, 2 * len(os.sched_getaffinity(0)), memory // _WORKER_BYTES))
+
+
+class _Recorder:
+    """The seconds that each test of a run would take alone (`tests.pace`), by the half that it is in."""
+
+    def __init__(self, config):
+        self._path = None if hasattr(config, "workerinput") else config.getoption("record")
+        self._seconds = config.stash[_SECONDS]
+        self._pace = None
+        if self._path is not None:
+            self._pace = Pace()
+            self._pace.start()
+
+    def pytest_runtest_logreport(self, report):
+        if self._pace is not None:
+            kind = next((kind for kind in ("slow", "promised") if kind in report.keywords), "quick")
+            self._seconds[kind][report.nodeid] += self._pace.between(report.start, report.stop)
+
+    def pytest_sessionfinish(self):
+        if self._pace is not None:
+            self._pace.stop()
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps(self._seconds, indent=0), encoding="utf-8")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Order the files by what they cost, the dearest first: xdist would begin with the largest, and end with one."""
+    if (seed := config.getoption("shuffle")) is not None:
+        random.Random(seed).shuffle(items)
+        place = {item.path: number for number, item in reversed(list(enumerate(items)))}
+        items.sort(key=lambda item: place[item.path])
+    elif hasattr(config, "workerinput"):
+        kinds = defaultdict(set)
+        for item in items:
+            kinds[_file(item)].add("slow" if item.get_closest_marker("slow") else "quick")
+        cost = costs.by_cost(kinds)
+        items.sort(key=lambda item: -cost[_file(item)])
+
+
+def _file(item):
+    return item.nodeid.split("::")[0]
 
 
 @pytest.fixture(autouse=True)
 def _log_level_of_its_own():
     """A command that runs in this process sets how much is logged for good; every test starts with all of it."""
     logging.getLogger("edge").setLevel(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def third_kind():
+    """A kind of engine beside those of the product: ONNX Runtime."""
+    from tests.support import engines
+
+    with engines.third_kind():
+        yield
+
+
+@pytest.fixture
+def fake_board():
+    """A Jetson, whose GPU and TensorRT are stand-ins."""
+    from tests.support import fake_gpu
+
+    with fake_gpu.fake_board():
+        yield

@@ -1,9 +1,8 @@
-"""`python -m tests.reliability` enumerates every power cut and every fault, and writes docs/reliability.md."""
-
-from __future__ import annotations
+"""`python -m tests.reliability` enumerates every power cut and every fault: out/reliability.md and counts."""
 
 import errno
 import itertools
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -15,18 +14,19 @@ from tests.support.faults import ACTIONS, count_calls, try_fault
 from tests.support.pushes import device_over
 from tests.support.scenarios import scenarios
 
-PAGE = Path(__file__).parents[1] / "docs/reliability.md"
+PAGE = Path(__file__).parents[1] / "out/reliability.md"
+COUNTED = Path(__file__).with_name("power_cuts.json")  # states of each scenario: the fewest that its test accepts
 NUMBERS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EINTR)
 
 HEAD = """# What a power cut or a full disk can do to a device
 
-Written by `python -m tests.reliability`; nothing here is typed by hand but the figures of the last section, which the
-lab prints. `tests/unit/device/test_power_cuts.py` fails
-if a change enumerates fewer states than this page says. The rows that begin with `agent:` are the real client and the
-real agent over files whose power is cut, or the real pull, from a registry in memory; the others are the same steps
-called one by one, so that many more states can be tried. The agent also writes an audit log, of which a cut may take
-the last line. Where something was killed at each step before, its process ended there, the machine ran on, and what is
-interrupted by the cut is what came next.
+Written by `python -m tests.reliability`. `tests/unit/device/test_power_cuts.py` fails if a change enumerates fewer
+states than the last run, whose counts are in `tests/power_cuts.json`. The rows that begin with `agent:` are the real
+client and the real agent over files whose power is cut, or the real pull of a release, a statement of its ring and a
+word of who counts, from a registry in memory; the others are the same steps called one by one, so that many more states
+can be tried. The agent also writes an audit log, of which a cut may take the last line. Where
+something was killed at each step before, its process ended there, the machine ran on, and what is interrupted by the
+cut is what came next.
 
 The model: the content of a file is durable after its fsync, a change of a folder after the fsync of that folder. At a
 cut any subset of the changes that are not durable may be on the disk, in their order; content that is not durable may
@@ -37,27 +37,10 @@ be old, empty, torn or new. That is more than a journaling file system allows it
 - I2: a repeated push converges, and garbage collection leaves nothing temporary,
 - I3: a second cut, inside recovery, is recovered from, and a repeated push converges then, too,
 - I4: no release is current whose sequence is not counted; a step back is counted as used before it is current,
-- I5: a verdict that was reported survives, and so does a reset,
+- I5: a verdict that was reported survives, and so do the serial of a statement and the version of who counts,
 - I6: nothing unproven is current without a trial record,
-- I7: what a pull remembers is whole and true; the pull that follows ends on the release, or leaves alone what was left.
-"""
-
-WAITING = """
-## What waits for the broker
-
-Under the real unit in a booted container, the broker away, two cameras at 5 fps with lines to cross (`make lab`:
-`tests/lab/test_spool.py`). An independent checker reads all that came, and holds it against what the device wrote down
-of each message. Figures of Debian 12 on two cores of an AMD EPYC that had other work to do. A container shows what a
-cut does to processes and to `/run`, and not what it does to data that was not synced: for that
-`tests/unit/publish/outbox/test_spool_power_cuts.py` cuts at each write and sync.
-
-| What happens in an outage | Published | Lost | Declared |
-|---|---|---|---|
-| the service is killed, twice | 256 frames, 178 events | 0 | nothing |
-| the power is cut | 168 messages | 2 frames, those of the last 200 ms; 0 events | each of them |
-| the StateDirectory (8 MiB) is full, then has room again | 40 frames or more | 0 undeclared | `state`: `degraded` |
-| it becomes read-only, the service is killed, the disk is mended | 40 frames or more | 0 undeclared | the same |
-| `spool.db` is removed, then the power is cut | 40 frames or more | 0 undeclared | what the cut took |
+- I7: what a pull remembers is whole and true, what it brought is stated, and by the latest word of who counts; the pull
+  that follows ends on the release, or leaves alone what was left.
 """
 
 _SECOND = "States after a second cut, inside recovery"
@@ -65,6 +48,7 @@ _SECOND = "States after a second cut, inside recovery"
 
 def _enumerated(all_scenarios: list[Scenario]) -> list[str]:
     memory: dict = {}
+    rows = []
     lines = [
         "## Every cut (F-1, F-2, F-3)\n",
         f"| Interrupted | Steps / syncs | States after a cut | {_SECOND} | Violations |",
@@ -76,7 +60,9 @@ def _enumerated(all_scenarios: list[Scenario]) -> list[str]:
             f"| {one.name} | {count.steps} / {count.syncs} | {count.states} | {count.second_states} | "
             f"{len(count.violations)} |"
         )
+        rows.append(f" {json.dumps(one.name)}: [{count.states}, {count.second_states}]")
         print(lines[-1], flush=True)
+    COUNTED.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
     return lines
 
 
@@ -153,7 +139,8 @@ def main() -> None:
 
 
 def _write(every: list[Scenario]) -> None:
-    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(every[0]), *_faults(), WAITING.rstrip("\n")]
+    lines = [HEAD, *_enumerated(every), *_mutated(every), *_without_syncs(every[0]), *_faults()]
+    PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

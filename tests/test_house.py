@@ -1,12 +1,12 @@
 """Holds the picture of the house true: floors, owners of third-party imports, sizes, no leftovers."""
 
-from __future__ import annotations
-
 import ast
 import configparser
+import functools
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,13 +16,15 @@ import pytest
 from edge.log_events import EVENTS, event_page, phrase_of
 
 ROOT = Path(__file__).parents[1]
+RECORDS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+MAX_RECORD_WORDS = 300
 FILES = sorted((ROOT / "edge").rglob("*.py"))
 
 FLOORS = [
-    {"types", "protocols", "deadline", "digest", "document", "errors", "log_events", "version"}
-    | {"mistaken", "reading", "stdout", "untrusted", "writing"},
+    {"types", "protocols", "codec", "deadline", "digest", "document", "errors", "log_events", "version"}
+    | {"mistaken", "reading", "stdout", "untrusted", "reports", "writing"},
     {"vision", "config", "model", "wire"},
-    {"roofline", "rollout", "track"},
+    {"roofline", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "registry", "transport"},
     {"quantize", "client", "delivery"},
     {"capacity"},
@@ -36,10 +38,9 @@ OWNERS = {
     "amqtt": "demo/broker.py",
     "av": "media/ffmpeg/binding.py",
     "click": "cli/",
-    "cutlass_cppgen": "engine/cuda/cutlass.py",
     "cv2": "media/images.py",
-    "dask": "quantize/cluster/binding.py",
-    "distributed": "quantize/cluster/binding.py",
+    "dask": "quantize/cluster/crew.py",
+    "distributed": "quantize/cluster/crew.py",
     "google": "model/binding.py",  # protobuf's decode error comes out of onnx.load
     "gi": "media/gstreamer/binding.py",
     "msgspec": "",
@@ -47,21 +48,20 @@ OWNERS = {
     "onnx": "model/binding.py",
     "openvino": "engine/openvino/binding.py",
     "tensorrt": "engine/tensorrt/binding.py",
-    "packaging": "deploy/provision/requirements.py",
+    "packaging": "deploy/provision/wheels.py",
     "paho": "publish/mqtt/client.py",
     "prometheus_client": "http/prometheus.py",
-    "pycocotools": "evaluate/cocotools.py",
+    "pycocotools": "evaluate/coco_map.py",
     "pycuda": "engine/cuda/binding.py",
     "oras": "deploy/publish/binding.py",
     "requests": "deploy/publish/binding.py",
     "rich": "cli/",
-    "tomli": "config/toml.py",
+    "tomli": "config/targets.py",
     "yaml": "config/yaml_file.py",
 }
 WHEN_USED = {
     "amqtt",
     "av",
-    "cutlass_cppgen",
     "cv2",
     "dask",
     "distributed",
@@ -85,7 +85,7 @@ MAY_NAME_A_KIND = {
     "cli/commands/bundle.py": "the same, as an option",
     "deploy/packing/bundle.py": "the same",
     "device/facts.py": "the device's TensorRT, which is held against those bounds",
-    "wire/facts.py": "the same, as it is told",
+    "reports.py": "the same, as it is reported",
     "calibrate/cache.py": "the format of TensorRT's calibration cache",
     "calibrate/convert.py": "the same",
     "calibrate/table.py": "the same: which TensorRT wrote the cache that a table was made of",
@@ -98,9 +98,40 @@ MAY_NAME_A_KIND = {
     "log_events.py": "how lines of its library begin",
 }
 
-MAX_FILE_LINES = 400
+# The measure of the house is its sum. A number sinks with its room, and rises only with a new capability that the
+# commit names.
+# fmt: off
+LINES_OF_ROOMS = {
+    "bundle": 1929,
+    "calibrate": 2794,
+    "capacity": 1070,
+    "cli": 7864,
+    "client": 492,
+    "config": 1543,
+    "delivery": 1041,
+    "demo": 651,
+    "deploy": 8121,
+    "device": 3183,
+    "engine": 7670,
+    "evaluate": 1853,
+    "ground": 2021,
+    "http": 458,
+    "media": 5066,
+    "model": 4962,
+    "publish": 6946,
+    "quantize": 3464,
+    "registry": 1112,
+    "roofline": 945,
+    "runtime": 12544,
+    "track": 958,
+    "transport": 457,
+    "vision": 510,
+    "wire": 743,
+}
+# fmt: on
+MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 60
-USUAL_FILE_LINES = 150
+USUAL_FILE_LINES = 400
 USUAL_FUNCTION_LINES = 10
 
 
@@ -112,9 +143,23 @@ def _room(path: Path) -> str:
     return path.relative_to(ROOT / "edge").parts[0].removesuffix(".py")
 
 
-def _imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield each imported module, and whether it is imported while the file is loaded."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(_text(path))
+
+
+@functools.cache
+def _imports(path: Path) -> list[tuple[str, bool]]:
+    """Return each imported module, and whether it is imported while the file is loaded."""
+    return list(_found_imports(_tree(path)))
+
+
+def _found_imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     inside = {
         id(node)
         for outer in ast.walk(tree)
@@ -137,8 +182,12 @@ def test_every_room_has_a_floor():
     assert rooms <= set(FLOOR_OF), f"no floor for {sorted(rooms - set(FLOOR_OF))}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_imports_only_go_down(path):
+@pytest.mark.promised(reason="the picture of the house is true")
+def test_imports_only_go_down():
+    assert [told for path in FILES for told in _imports_up(path)] == []
+
+
+def _imports_up(path: Path) -> Iterator[str]:
     mine = _room(path)
     for module, _ in _imports(path):
         parts = module.split(".")
@@ -148,23 +197,30 @@ def test_imports_only_go_down(path):
         goes_down = FLOOR_OF[other] < FLOOR_OF[mine]
         is_same_ground = FLOOR_OF[other] == FLOOR_OF[mine] == 0
         may_meet = mine in MAY_MEET_ITS_FLOOR and FLOOR_OF[other] == FLOOR_OF[mine]
-        assert goes_down or is_same_ground or may_meet, f"{_name(path)} (floor {FLOOR_OF[mine]}) imports edge.{other}"
+        if not (goes_down or is_same_ground or may_meet):
+            yield f"{_name(path)} (floor {FLOOR_OF[mine]}) imports edge.{other}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_third_party_modules_are_imported_by_their_owner_only(path):
+def test_third_party_modules_are_imported_by_their_owner_only():
+    assert [told for path in FILES for told in _strange_imports(path)] == []
+
+
+def _strange_imports(path: Path) -> Iterator[str]:
     for module, is_at_load in _imports(path):
         top = module.split(".")[0]
         if top in sys.stdlib_module_names or top == "edge":
             continue
-        assert top in OWNERS, f"{_name(path)} imports {top}, which has no owner; give it one in tests/test_house.py"
-        assert _name(path).startswith(OWNERS[top]), f"{_name(path)} imports {top}, which belongs to {OWNERS[top]}"
-        assert not (is_at_load and top in WHEN_USED), f"{_name(path)} imports {top} when loaded; import it when used"
+        if top not in OWNERS:
+            yield f"{_name(path)} imports {top}, which has no owner; give it one in tests/test_house.py"
+        elif not _name(path).startswith(OWNERS[top]):
+            yield f"{_name(path)} imports {top}, which belongs to {OWNERS[top]}"
+        elif is_at_load and top in WHEN_USED:
+            yield f"{_name(path)} imports {top} when loaded; import it when used"
 
 
 def _names_of_kinds(path: Path) -> Iterator[str]:
     """Yield identifiers and strings that hold the name of a kind; what is written for people alone may."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = _tree(path)
     bodies = [node.body for node in ast.walk(tree) if hasattr(node, "body") and isinstance(node.body, list)]
     prose = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
     for node in ast.walk(tree):
@@ -176,10 +232,11 @@ def _names_of_kinds(path: Path) -> Iterator[str]:
                     yield f"{node.lineno if hasattr(node, 'lineno') else '?'}: {text}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_nothing_outside_the_room_of_engines_names_a_kind(path):
-    named = [] if _name(path).startswith("engine/") else list(_names_of_kinds(path))
-    assert bool(named) == (_name(path) in MAY_NAME_A_KIND), f"{_name(path)} names kinds of engine: {named}"
+def test_nothing_outside_the_room_of_engines_names_a_kind():
+    outside = [path for path in FILES if not _name(path).startswith("engine/")]
+    named = {_name(path): found for path in outside if (found := list(_names_of_kinds(path)))}
+    assert {name: found for name, found in named.items() if name not in MAY_NAME_A_KIND} == {}
+    assert set(MAY_NAME_A_KIND) - set(named) == set(), "these name no kind any more"
 
 
 def test_a_kind_of_engine_does_not_name_another_and_loads_nothing_to_be_asked():
@@ -224,36 +281,49 @@ def beside_the_code() -> Iterator[str]:
         yield from (path for path in paths if not path.endswith(".py"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_files_and_functions_have_one_subject(path):
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= MAX_FILE_LINES
-    for node in ast.walk(ast.parse(text)):
+def _functions(path: Path) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, int]]:
+    """Yield each function with the line that it ends with."""
+    for node in ast.walk(_tree(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= MAX_FUNCTION_LINES, f"{_name(path)}:{node.lineno} {node.name} has {lines} lines"
+            yield node, node.end_lineno or node.lineno
+
+
+def test_files_and_functions_have_one_subject():
+    lines = {_name(path): _text(path).count("\n") for path in FILES}
+    assert {name: count for name, count in lines.items() if count > MAX_FILE_LINES} == {}
+    long = [
+        f"{_name(path)}:{node.lineno} {node.name} has {end - node.lineno + 1} lines"
+        for path in FILES
+        for node, end in _functions(path)
+        if end - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_no_room_grows_unnoticed():
+    lines: Counter[str] = Counter()
+    for path in FILES:
+        parts = path.relative_to(ROOT / "edge").parts
+        lines[parts[0] if len(parts) > 1 else "ground"] += _text(path).count("\n")
+    changed = {room: count - LINES_OF_ROOMS.get(room, 0) for room, count in lines.items()}
+    assert {room: more for room, more in changed.items() if more > 0} == {}, "make them smaller, or name what is new"
+    assert {room: less for room, less in changed.items() if less < -100} == {}, "lower the numbers of these rooms"
 
 
 def test_most_files_and_functions_are_small():
-    lines = [path.read_text(encoding="utf-8").count("\n") for path in FILES]
-    assert sum(count <= USUAL_FILE_LINES for count in lines) >= 0.6 * len(lines)
-    lengths = [
-        (node.end_lineno or node.lineno) - node.body[0].lineno + 1
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    lines = [_text(path).count("\n") for path in FILES]
+    assert sum(count <= USUAL_FILE_LINES for count in lines) >= 0.95 * len(lines)
+    lengths = [end - node.body[0].lineno + 1 for path in FILES for node, end in _functions(path)]
     assert sum(length <= USUAL_FUNCTION_LINES for length in lengths) >= 0.6 * len(lengths)
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_every_module_says_what_lives_in_it(path):
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{_name(path)} has no docstring"
+def test_every_module_says_what_lives_in_it():
+    assert [_name(path) for path in FILES if not ast.get_docstring(_tree(path))] == []
 
 
 def _logged(path: Path) -> Iterator[str]:
     """Yield the text of each line that is logged, as it stands in the code; not what is for debugging."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(path)):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -276,15 +346,61 @@ def test_every_line_that_is_logged_is_in_the_catalogue_with_what_to_do():
     assert (ROOT / "docs/log-events.md").read_text(encoding="utf-8") == event_page(), "make docs"
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_a_todo_names_its_issue(path):
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
-            assert re.search(r"#\d+", line), f"{_name(path)}:{number}: {line.strip()}"
+def test_no_answer_rests_on_an_assertion():
+    """`python -O` leaves assertions out, and what came from elsewhere would count as right."""
+    assert [
+        _name(path) for path in FILES if "except AssertionError" in _text(path) or "(AssertionError" in _text(path)
+    ] == []
+
+
+def test_a_todo_names_its_issue():
+    todos = [
+        f"{_name(path)}:{number}: {line.strip()}"
+        for path in FILES
+        for number, line in enumerate(_text(path).splitlines(), start=1)
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line) and not re.search(r"#\d+", line)
+    ]
+    assert todos == []
 
 
 def test_decisions_are_numbered_one_by_one():
-    pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
-    heads = [re.match(r"# (\d+)\. ", path.read_text(encoding="utf-8")) for path in pages]
-    numbers = [(int(path.name[:4]), head and int(head[1])) for path, head in zip(pages, heads, strict=True)]
-    assert numbers == [(number, number) for number in range(1, len(pages) + 1)]
+    heads = [re.match(r"# (\d+)\. ", path.read_text(encoding="utf-8")) for path in RECORDS]
+    numbers = [(int(path.name[:4]), head and int(head[1])) for path, head in zip(RECORDS, heads, strict=True)]
+    assert numbers == [(number, number) for number in range(1, len(RECORDS) + 1)]
+
+
+def test_a_decision_is_short_and_has_its_reason_and_consequence():
+    texts = {path.name: path.read_text(encoding="utf-8") for path in RECORDS}
+    words = {name: len(text.split()) for name, text in texts.items()}
+    assert {name: count for name, count in words.items() if count > MAX_RECORD_WORDS} == {}
+    parts = {name: re.findall(r"^## (.*)$", text, re.MULTILINE) for name, text in texts.items()}
+    assert {name: found for name, found in parts.items() if found != ["Context", "Decision", "Consequence"]} == {}
+
+
+def test_every_decision_that_is_named_is_there():
+    """Links are held by tests/unit/test_pages.py; this holds numbers in code, tests and pages."""
+    named = re.compile(r"\b(?:ADR |adr/)(\d+)")
+    folders = [ROOT / name for name in ("edge", "tests", "tools", "docs")]
+    files = [path for folder in folders for kind in ("py", "md") for path in folder.rglob(f"*.{kind}")]
+    found = {
+        f"{path.relative_to(ROOT)}: {one[0]}"
+        for path in (*files, *ROOT.glob("*.md"))
+        for one in named.finditer(_text(path))
+        if not 1 <= int(one[1]) <= len(RECORDS)
+    }
+    assert found == set()
+
+
+def test_what_a_file_keeps_quick_is_there():
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text if "slow_but(" in text else "")
+        kept = {
+            word.value.partition("[")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "slow_but"
+            for word in node.args
+            if isinstance(word, ast.Constant)
+        }
+        tests = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert kept <= tests, f"{path.relative_to(ROOT)}: slow_but names {sorted(kept - tests)}"

@@ -1,1 +1,1 @@
-"""A release as one signed folder: what it holds, who vouches for it, where it may run. Standard library only."""
+"""A release as one signed folder: its files, its signature, the devices it may run on. Standard library only."""

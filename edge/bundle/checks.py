@@ -1,21 +1,78 @@
-"""What a single field of a manifest may be. Each check passes or raises `DeployError`."""
+"""Checks of signed documents: JSON of one spelling, and single fields, which raise `DeployError`."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from typing import Any
 
 from edge.errors import DeployError
+from edge.reading import UnfitJson, check_plain, json_object
 
-__all__ = ["check_between", "check_names", "check_path", "check_text", "check_versions", "read_time", "version_parts"]
+__all__ = [
+    "canonical",
+    "check_between",
+    "check_evidence",
+    "check_names",
+    "check_path",
+    "check_text",
+    "check_versions",
+    "read_object",
+    "read_time",
+    "version_parts",
+]
 
 # Plain letters only: no separators, no control characters, no "..", nothing hidden, no two spellings of one name.
 _PATH_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _MAX_PATH_PARTS = 4
+_MOST_NAMES = 1024
 _OWN_NAMES = ("manifest.json", "manifest.json.sig", "engine")  # the device's own entries in a release's folder
+_CODES = {
+    "json": "verify.manifest.json",
+    "size": "verify.manifest.size",
+    "depth": "verify.manifest.depth",
+    "duplicate": "verify.manifest.duplicate",
+}
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TIME_SHAPE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")  # strptime alone is generous
+
+
+def read_object(content: bytes, *, max_bytes: int) -> dict[str, Any]:
+    """Return the JSON object in `content`, which is not trusted yet.
+
+    DeployError `verify.manifest.` + size (over `max_bytes`), depth, duplicate (a key given twice), json for the rest.
+    """
+    with _typed():
+        values = json_object(content, most_bytes=max_bytes)
+        check_plain(values)
+        return values
+
+
+def canonical(values: Mapping[str, Any]) -> bytes:
+    """Return the one spelling of `values`: sorted keys, two spaces, a line feed at the end."""
+    text = json.dumps(values, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8") + b"\n"
+
+
+def check_evidence(where: str, values: object) -> None:
+    """Pass if `values` are an object that JSON can carry."""
+    if not isinstance(values, Mapping):
+        raise DeployError("verify.manifest.field", f"the manifest's {where} is no object")
+    with _typed():
+        check_plain(values)
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        code = _CODES[error.kind if isinstance(error, UnfitJson) else "json"]
+        raise DeployError(code, f"the manifest is unfit: {error}", hint="bundle it again") from None
 
 
 def check_path(path: object) -> None:
@@ -39,10 +96,10 @@ def check_text(where: str, value: object, pattern: str) -> None:
         raise _field(where, value, f"text like {pattern}")
 
 
-def check_names(where: str, values: object, pattern: str, *, least: int = 0, most: int = 1024) -> None:
-    """Pass if `values` are `least` to `most` different texts that `pattern` matches."""
-    if not isinstance(values, tuple) or not least <= len(values) <= most:
-        raise _field(where, values, f"{least} to {most} names")
+def check_names(where: str, values: object, pattern: str, *, least: int = 0) -> None:
+    """Pass if `values` are at least `least` different texts that `pattern` matches."""
+    if not isinstance(values, tuple) or not least <= len(values) <= _MOST_NAMES:
+        raise _field(where, values, f"{least} to {_MOST_NAMES} names")
     for value in values:
         check_text(where, value, pattern)
     if len(set(values)) != len(values):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, BundledFile, Manifest, decode_manifest
-from edge.bundle.sshsig import MAX_SIGNATURE_BYTES
+from edge.bundle.sign import MAX_SIGNATURE_BYTES
 from edge.digest import sha256_and_length
 from edge.errors import DeployError
 
@@ -35,11 +35,7 @@ class Bundle:
     _checked: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def path_of(self, file: BundledFile) -> Path:
-        """Return where a file of the manifest lies, whose length and digest are as the manifest says.
-
-        Raises:
-            DeployError: `bundle.file`, if it is missing, is no plain file, or has changed.
-        """
+        """Return where a file lies; DeployError `bundle.file` if missing, no plain file or not as the manifest says."""
         path = self.path / file.path
         if file.path not in self._checked:
             _check_file(self.path, file)
@@ -58,16 +54,11 @@ class Bundle:
 
 
 def bundle_name(manifest: Manifest) -> str:
-    """Return the name of the folder: pipeline and release."""
     return f"{manifest.pipeline_name}-{manifest.release}{SUFFIX}"
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Return the bundle in the folder `path`.
-
-    Raises:
-        DeployError: `bundle.folder` if it is no bundle, `verify.manifest.*` if its manifest is not usable.
-    """
+    """Return the bundle in a folder; DeployError `bundle.folder` if it is none, `verify.manifest.*` by its manifest."""
     if not path.is_dir():
         raise DeployError(
             "bundle.folder", f"{path}: expected the folder of a bundle", hint="make it: edge-deploy bundle"
@@ -82,17 +73,9 @@ def write_bundle(
 ) -> Bundle:
     """Write a bundle into `folder`, whole or not at all, and return it opened.
 
-    A bundle of the same name, which has the same content under another sequence, is replaced.
-
-    Args:
-        folder: of bundles; made if it is not there.
-        manifest: names the files.
-        manifest_bytes: what was signed.
-        signature: over `manifest_bytes`.
-        files: content, or where it lies, by path in the bundle.
-
-    Raises:
-        DeployError: `bundle.write` if the disk refuses, `bundle.file` if a source is not what the manifest says.
+    A bundle of the same name, which has the same content under another sequence, is replaced. `signature` is over
+    `manifest_bytes`; `files` are content, or where it lies, by path in the bundle.
+    DeployError: `bundle.write` if the disk refuses, `bundle.file` if a source is not what the manifest says.
     """
     target = folder / bundle_name(manifest)
     try:

@@ -10,8 +10,17 @@ from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from edge.bundle.checks import check_between, check_names, check_path, check_text, check_versions, read_time
-from edge.bundle.strict_json import canonical, check_plain, read_object
+from edge.bundle.checks import (
+    canonical,
+    check_between,
+    check_evidence,
+    check_names,
+    check_path,
+    check_text,
+    check_versions,
+    read_object,
+    read_time,
+)
 from edge.errors import DeployError
 
 __all__ = [
@@ -34,12 +43,13 @@ MAX_MANIFEST_BYTES = 128 * 1024  # in base64 it still fits one frame of the wire
 MAX_FILES = 64
 _NAME = r"[a-z0-9-]{1,32}"
 _MIB = 1024 * 1024
+_LISTS = ("compatible", "targets", "tensorrt", "l4t", "secrets", "decoders")
 _NOT_CONTENT = ("release", "sequence", "created_at", "expires_at")
 _DAY_S = 86_400.0
 
 
 class Role(str, enum.Enum):
-    """What a file of a release is for."""
+    """Role of a file in a release."""
 
     PIPELINE = "pipeline"  # exactly one, YAML
     MODEL = "model"  # exactly one, ONNX, float
@@ -95,7 +105,6 @@ class BundledFile:
 
     @property
     def is_own_software(self) -> bool:
-        """Return whether it is edge-deploy's own wheel."""
         return self.role is Role.SOFTWARE and self.path.startswith(_OWN_WHEEL)
 
 
@@ -118,7 +127,7 @@ class GoldenLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """What a release has to hold in its trial; None: judged against the release before, or not at all."""
+    """Limits of a release in its trial; None: judged against the release before, or not at all."""
 
     hold_s: float = 60.0  # for so long, without interruption
     deadline_s: float = 900.0  # from the switch on
@@ -143,19 +152,16 @@ class HealthLimits:
 class Manifest:
     """All that a device has to know before it takes a release. One that exists has passed every check but its name's.
 
-    Attributes:
-        release: first 12 hex digits of a SHA-256 over everything below except sequence and times: equal content,
-            equal name.
-        channel, sequence: a device never goes back to a lower sequence of a channel on its own.
-        created_at, expires_at: RFC 3339 in UTC, whole seconds; expires_at None: never.
-        compatible: device classes that may take it, such as "jetson-orin"; never empty ("any" fits all).
-        targets: device names; empty: all.
-        downgrade_from: of a permission to go back, the counter of the channel that it is given for; else None.
-        tensorrt, l4t: inclusive lower and exclusive upper version; None: no bound.
-        engine: max batch, precision, and what else the build on the device depends on.
-        calibration: evidence of the table, as `edge-deploy calibrate` wrote it; empty without one.
-        golden_frames: how much the golden frames prove.
-        files: sorted by path.
+    `release`: first 12 hex digits of a SHA-256 over all below except sequence and times: equal content, equal name.
+    `channel`, `sequence`: a device never goes back to a lower sequence of a channel on its own.
+    `created_at`, `expires_at`: RFC 3339 in UTC, whole seconds; None: never.
+    `compatible`: device classes, such as "jetson-orin"; never empty ("any" fits all). `targets`: names; empty: all.
+    `downgrade_from`: of a permission to go back, the counter of the channel that it is given for; else None.
+    `tensorrt`, `l4t`: inclusive lower and exclusive upper version; None: no bound.
+    `engine`: max batch, precision, and what else the build on the device depends on.
+    `calibration`: evidence of the table, as `edge-deploy calibrate` wrote it; empty without one.
+    `secrets`: names of what the device has to keep for it: logins of cameras and of the broker.
+    `decoders`: of its streams, as the pipeline says: `auto`, `software`, `nvmm`, `pyav`. `files`: sorted by path.
     """
 
     release: str
@@ -174,6 +180,8 @@ class Manifest:
     golden: GoldenLimits = GoldenLimits()
     golden_frames: GoldenFrames = GoldenFrames.NONE
     health: HealthLimits = HealthLimits()
+    secrets: tuple[str, ...] = ()
+    decoders: tuple[str, ...] = ()
     files: tuple[BundledFile, ...] = ()
     made_by: str = ""
 
@@ -188,12 +196,12 @@ class Manifest:
         self._check_times()
         check_names("compatible", self.compatible, r"[a-z0-9-]{1,64}", least=1)
         check_names("targets", self.targets, _NAME)
+        check_names("secrets", self.secrets, r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
+        check_names("decoders", self.decoders, r"[a-z0-9-]{1,32}")
         check_versions("tensorrt", self.tensorrt)
         check_versions("l4t", self.l4t)
         for where, evidence in (("engine", self.engine), ("calibration", self.calibration)):
-            if not isinstance(evidence, Mapping):
-                raise DeployError("verify.manifest.field", f"the manifest's {where} is no object")
-            check_plain(evidence)
+            check_evidence(where, evidence)
         self._check_files()
 
     def files_of(self, role: Role) -> tuple[BundledFile, ...]:
@@ -257,11 +265,7 @@ class Manifest:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the manifest's one spelling, which is what gets signed.
-
-    Raises:
-        DeployError: `verify.manifest.size`, if a device would not read it.
-    """
+    """Return the one spelling, to be signed; DeployError `verify.manifest.size` if devices would not read it."""
     content = canonical(_values(manifest))
     if len(content) > MAX_MANIFEST_BYTES:
         raise DeployError(
@@ -271,12 +275,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(content: bytes) -> Manifest:
-    """Return the manifest in `content`, whose signature the caller has verified.
+    """Return the manifest in `content`, whose signature the caller has verified; DeployError `verify.manifest.*`.
 
     Keys that this version does not know are ignored: they count for the name of the release all the same.
-
-    Raises:
-        DeployError: `verify.manifest.*`, if it is not one that this version takes.
     """
     values = read_object(content, max_bytes=MAX_MANIFEST_BYTES)
     if values.get("format") != FORMAT:
@@ -306,8 +307,9 @@ def _name_of(values: Mapping[str, Any]) -> str:
 
 def _values(manifest: Manifest) -> dict[str, Any]:
     values = {"format": FORMAT, **asdict(manifest)}
-    if manifest.downgrade_from is None:  # what most releases lack is not said: their names stay what they were
-        del values["downgrade_from"]
+    for key in ("downgrade_from", "secrets", "decoders"):  # what most releases lack is not said
+        if not values[key]:
+            del values[key]
     return values
 
 
@@ -317,9 +319,7 @@ _T = TypeVar("_T")
 def _manifest(values: Mapping[str, Any]) -> Manifest:
     try:
         known = _known(Manifest, values)
-        lists: dict[str, object] = {
-            key: tuple(_list(known[key])) for key in ("compatible", "targets", "tensorrt", "l4t") if key in known
-        }
+        lists: dict[str, object] = {key: tuple(_list(known[key])) for key in _LISTS if key in known}
         parts: dict[str, object] = {
             "files": tuple(_part(BundledFile, one, role=Role) for one in _list(known.get("files", []))),
             "golden": _part(GoldenLimits, known.get("golden", {})),

@@ -1,11 +1,12 @@
-"""What a release is made of, as two CycloneDX 1.6 documents: the model with its card and its data, and the software.
+"""SBOM of a release, as two CycloneDX 1.6 documents: the model with its card and its data, and the software.
 
 What devices have installed is a document of its own, because it is the same for release after release: a device that
-has it is not sent it again. The release's document names it by its BOM-Link and its hash.
+has it is not sent it again. The release's document names it by its BOM-Link and its hash. It has one component for each
+kind of device, and one for each wheel on it.
 
 The same release gives the same bytes: its time is that of what is known of the software, not that of the bundle (the
 manifest has that), and its serial number is a digest of the rest.
-Source: ECMA-424 (CycloneDX 1.6), bom-1.6.schema.json.
+Sources: ECMA-424 (CycloneDX 1.6), bom-1.6.schema.json; package URLs: https://github.com/package-url/purl-spec.
 """
 
 from __future__ import annotations
@@ -15,26 +16,111 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
-from edge.bundle.sbom_software import Library, device_components, device_dependencies, licenses, supplier
-from edge.bundle.strict_json import canonical
+from edge.bundle.checks import canonical
 
-__all__ = ["ModelCard", "SoftwareSbom", "make_sbom", "make_software_sbom"]
+__all__ = [
+    "Library",
+    "ModelCard",
+    "SoftwareSbom",
+    "device_components",
+    "device_dependencies",
+    "licenses",
+    "make_sbom",
+    "make_software_sbom",
+    "supplier",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """One package as it is on a device; `file` and its `sha256` None: not known here, which `why_no_hash` explains.
+
+    `source_sha256`: of the source that a wheel without a known hash is compiled from. `requires`: their names.
+    """
+
+    name: str
+    version: str
+    file: str | None = None
+    sha256: str | None = None
+    why_no_hash: str | None = None
+    source_sha256: str | None = None
+    supplier: str | None = None
+    license: str | None = None
+    requires: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def ref(self) -> str:
+        """The package URL, which names one wheel."""
+        whole = f"pkg:pypi/{self.name.lower()}@{quote(self.version)}"
+        return whole if self.file is None else f"{whole}?file_name={quote(self.file, safe='')}"
+
+
+def device_components(devices: Mapping[str, Sequence[Library]]) -> list[dict[str, Any]]:
+    """Return the components of all devices, by the name of their kind; a wheel that several have is there once."""
+    made = [
+        {
+            "type": "platform",
+            "bom-ref": f"device:{name}",
+            "name": name,
+            "description": "what edge-deploy provision installs; Python, GStreamer, TensorRT and CUDA are the system's",
+        }
+        for name in sorted(devices)
+    ]
+    libraries = {library.ref: library for kind in devices.values() for library in kind}
+    return [*made, *(_component(library) for _, library in sorted(libraries.items()))]
+
+
+def device_dependencies(devices: Mapping[str, Sequence[Library]]) -> list[dict[str, Any]]:
+    needs: dict[str, set[str]] = {}
+    for name, libraries in devices.items():
+        refs = {library.name: library.ref for library in libraries}
+        needs[f"device:{name}"] = set(refs.values())
+        for library in libraries:
+            mine = {refs[other] for other in library.requires if other in refs}
+            needs.setdefault(library.ref, set()).update(mine)
+    return [{"ref": ref, "dependsOn": sorted(others)} for ref, others in sorted(needs.items())]
+
+
+def supplier(name: str | None) -> dict[str, Any]:
+    """Return the supplier of a component, as its metadata states it; empty where it does not."""
+    return {} if name is None else {"supplier": {"name": name}}
+
+
+def licenses(text: str | None) -> dict[str, Any]:
+    """Return the key with the license in the words of its supplier; empty where there are none."""
+    return {} if text is None else {"licenses": [{"license": {"name": text}}]}
+
+
+def _component(library: Library) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "type": "library",
+        "bom-ref": library.ref,
+        "name": library.name,
+        "version": library.version,
+        "purl": library.ref,
+        **supplier(library.supplier),
+        **licenses(library.license),
+    }
+    if library.sha256 is not None:
+        made["hashes"] = [{"alg": "SHA-256", "content": library.sha256}]
+    if library.why_no_hash is not None:
+        made["description"] = library.why_no_hash
+    if library.source_sha256 is not None:
+        source = {"type": "source-distribution", "url": library.ref}
+        made["externalReferences"] = [{**source, "hashes": [{"alg": "SHA-256", "content": library.source_sha256}]}]
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What is said of the model.
+    """Description of the model; `inputs`, `outputs` in one sentence each.
 
-    Attributes:
-        inputs, outputs: one sentence each.
-        calibration_sha256: of the table; None: no table.
-        dataset_sha256: of the images that the table was made from, as a set; None: not known.
-        method: how ranges were chosen.
-        metrics: what was measured, e.g. ("mAP50-95", "float", 0.335).
-        author: as the model file states; None: it does not.
-        license: as the pipeline or the model file states; None: neither does, and the document says "unknown".
-        license_stated_by: "pipeline file", "model file" or "nobody".
+    `calibration_sha256`: of the table; `dataset_sha256`: of the images that it was made from, as a set; None: unknown.
+    `method`: how ranges were chosen. `metrics`: e.g. ("mAP50-95", "float", 0.335).
+    `author`, `license`: as stated; None: the document says "unknown". `license_stated_by`: "pipeline file", "model
+    file" or "nobody".
     """
 
     name: str
@@ -62,12 +148,7 @@ class SoftwareSbom:
 
 
 def make_software_sbom(*, made_at: str, devices: Mapping[str, Sequence[Library]]) -> SoftwareSbom:
-    """Return the document of the software of devices.
-
-    Args:
-        made_at: when the software was looked up, UTC as in RFC 3339.
-        devices: the software of each kind of device, by the kind's name.
-    """
+    """Return the document of software by kind of device; `made_at`: when it was looked up, RFC 3339 in UTC."""
     content: dict[str, Any] = {
         "metadata": {
             "timestamp": made_at,
@@ -93,15 +174,9 @@ def make_sbom(
     software: SoftwareSbom,
     tools: Mapping[str, str],
 ) -> bytes:
-    """Return the document of a release.
+    """Return the document of a release; `files`: SHA-256 of its other files by path, `tools`: versions of its makers.
 
-    Args:
-        card: of the model.
-        name: of the pipeline.
-        made_at: when the software was looked up, UTC as in RFC 3339.
-        files: SHA-256 of the other files of the release, by path.
-        software: what devices have installed.
-        tools: versions of what took part in making the release, by name.
+    `made_at`: when the software was looked up, RFC 3339 in UTC.
     """
     own = [_model(card), *_calibration(card), *_files(files)]
     link = {"type": "bom", "url": software.link, "hashes": _hashes(hashlib.sha256(software.content).hexdigest())}

@@ -1,11 +1,17 @@
 """Signatures over the raw bytes of a manifest: SSHSIG, made and verified by `ssh-keygen` with the keys people have.
 
-`ssh-keygen -Y verify` alone decides whether a signature counts; what comes after a refusal only finds out why.
+`ssh-keygen -Y verify` alone decides whether a signature counts; what comes after a refusal only finds out why. It runs
+with a deadline, in UTC, and is judged by its exit status alone.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import os
 import re
+import struct
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,28 +19,102 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edge.bundle.ssh_keygen import RanSshKeygen, run_ssh_keygen
-from edge.bundle.sshsig import MAX_SIGNATURE_BYTES, SshSignature, read_signature
 from edge.errors import DeployError
 
-__all__ = ["DOWNGRADE", "RELEASE", "RESET", "fingerprint", "namespace_of", "sign", "verify"]
+__all__ = [
+    "DOWNGRADE",
+    "MAX_SIGNATURE_BYTES",
+    "RELEASE",
+    "RanSshKeygen",
+    "SshSignature",
+    "fingerprint",
+    "namespace_of",
+    "read_signature",
+    "run_ssh_keygen",
+    "sign",
+    "verify",
+]
 
+MAX_SIGNATURE_BYTES = 16 * 1024
+_ARMOUR = re.compile(rb"\s*-----BEGIN SSH SIGNATURE-----\n([A-Za-z0-9+/=\s]+)-----END SSH SIGNATURE-----\s*")
+_MAGIC = b"SSHSIG"
 RELEASE = "edge-release"
 DOWNGRADE = "edge-release-downgrade"
 """Namespace of a signature that allows a lower sequence than the device has seen."""
-RESET = "edge-device-reset"
-"""Namespace of an order that sets the counters of one device anew, see `edge.bundle.reset`."""
 
 _SIGNING_DEADLINE_S = 120.0  # a person may have to type a passphrase or touch a security key
 _VALIDITY = re.compile(r'valid-(?:after|before)="?[0-9]+Z?"?', re.IGNORECASE)
 
 
-def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
-    """Return the signature of `content`; `key` is a private key, or the public half of one that an agent holds.
+@dataclass(frozen=True, slots=True)
+class SshSignature:
+    """`public_key` is in base64, as a line of an allowed-signers file has it."""
 
-    Raises:
-        DeployError: `bundle.key`, with what ssh-keygen said, if the key cannot sign.
-    """
+    public_key: str
+    namespace: str
+
+
+def read_signature(signature: bytes) -> SshSignature:
+    """Return the fields of `signature`; ValueError if it is no SSH signature. Source: OpenSSH, PROTOCOL.sshsig."""
+    armour = _ARMOUR.fullmatch(signature[:MAX_SIGNATURE_BYTES])
+    if armour is None or len(signature) > MAX_SIGNATURE_BYTES:
+        raise ValueError("not an armoured SSH signature")
+    try:
+        blob = base64.b64decode(b"".join(armour.group(1).split()), validate=True)
+        if not blob.startswith(_MAGIC) or struct.unpack_from(">I", blob, len(_MAGIC)) != (1,):
+            raise ValueError("not an SSH signature of version 1")
+        key, offset = _string(blob, len(_MAGIC) + 4)
+        namespace, _ = _string(blob, offset)
+        return SshSignature(base64.b64encode(key).decode("ascii"), namespace.decode("utf-8"))
+    except (binascii.Error, struct.error, UnicodeDecodeError) as error:
+        raise ValueError(f"damaged: {error}") from None
+
+
+def _string(blob: bytes, offset: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from(">I", blob, offset)
+    end = offset + 4 + length
+    if end > len(blob):
+        raise ValueError("damaged: it ends too early")
+    return blob[offset + 4 : end], end
+
+
+@dataclass(frozen=True, slots=True)
+class RanSshKeygen:
+    """`complaint` is for people: its wording changes with the version."""
+
+    is_ok: bool
+    output: bytes
+    complaint: str
+
+
+def run_ssh_keygen(*arguments: str, content: bytes = b"", deadline_s: float = 10.0) -> RanSshKeygen:
+    """Return its answer to `content` on stdin; DeployError `device.ssh-keygen` if missing or over `deadline_s`."""
+    # Times without a zone, in allowed signers and in verify-time, are local ones to ssh-keygen; a device is not.
+    environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
+    try:
+        ran = subprocess.run(
+            ["ssh-keygen", *arguments],
+            input=content,
+            capture_output=True,
+            timeout=deadline_s,
+            env=environment,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise DeployError(
+            "device.ssh-keygen", "ssh-keygen is not installed", hint="install OpenSSH's client (openssh-client)"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise DeployError(
+            "device.ssh-keygen",
+            f"ssh-keygen {' '.join(arguments[:2])} has not ended within {deadline_s:g} s",
+            hint="it may wait for a passphrase or for the touch of a security key",
+        ) from None
+    return RanSshKeygen(ran.returncode == 0, ran.stdout, ran.stderr.decode("utf-8", "replace").strip()[:500])
+
+
+def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
+    """Return the signature by a private key, or the public half of one in an agent; DeployError `bundle.key`."""
     ran = run_ssh_keygen("-Y", "sign", "-n", namespace, "-f", str(key), content=content, deadline_s=_SIGNING_DEADLINE_S)
     if not ran.is_ok or not ran.output:
         raise DeployError(
@@ -46,11 +126,7 @@ def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
 
 
 def fingerprint(key: Path) -> str:
-    """Return `SHA256:...` of a key file, private or public.
-
-    Raises:
-        DeployError: `bundle.key`, if it is no key.
-    """
+    """Return `SHA256:...` of a key file, private or public; DeployError `bundle.key`, if it is no key."""
     ran = run_ssh_keygen("-l", "-E", "sha256", "-f", str(key))
     words = ran.output.decode("utf-8", "replace").split()
     if not ran.is_ok or len(words) < 2:
@@ -59,11 +135,7 @@ def fingerprint(key: Path) -> str:
 
 
 def namespace_of(signature: bytes) -> str:
-    """Return what the signature says that it was made for, which proves nothing before `verify` has passed.
-
-    Raises:
-        DeployError: `verify.signature.absent` or `verify.signature.invalid`.
-    """
+    """Return the claimed namespace, unproven before `verify`; DeployError `verify.signature.absent` or `.invalid`."""
     return _read(signature).namespace
 
 
@@ -76,15 +148,11 @@ def verify(
     at: datetime,
     namespace: str = RELEASE,
 ) -> str:
-    """Return the name under which `allowed_signers` lists the one who signed `content` for `namespace`.
+    """Return the name under which `allowed_signers` lists the signer of `content` for `namespace`.
 
-    Args:
-        revoked: a key revocation list; None: no key is revoked.
-        at: the time at which the signer has to be valid; see `edge.bundle.clock.time_floor`.
-
-    Raises:
-        DeployError: `verify.signature.` + absent, invalid, namespace, signer, options, expired, revoked;
-            `device.signers` if `allowed_signers` or `revoked` cannot be read.
+    `revoked`: a key revocation list. `at`: the time at which the signer has to be valid, see `edge.bundle.fit`.
+    DeployError: `verify.signature.` + absent, invalid, namespace, signer, options, expired, revoked; `device.signers`
+    if `allowed_signers` or `revoked` cannot be read.
     """
     read = _read(signature)
     if read.namespace != namespace:

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_graph, facts_of_model
-from edge.calibrate.lint.finding import Finding, Severity
-from edge.calibrate.table import CalibrationTable
-from edge.calibrate.table_file import read_table
+from edge.calibrate.lint.facts import Finding, Severity, facts_of_graph, facts_of_model
+from edge.calibrate.table import CalibrationTable, read_table
 from edge.errors import CalibrationError
 from edge.model.graph import Graph
 from edge.model.qdq.insert import QdqModel, insert_qdq
@@ -21,14 +19,8 @@ __all__ = ["quantized_model", "usable_table"]
 def usable_table(path: Path, spec: ModelSpec, graph: Graph | None = None) -> CalibrationTable:
     """Return the table at `path`, in which lint finds no error for the model of `spec`.
 
-    Args:
-        path: of the table.
-        spec: the model.
-        graph: its inside; None: its file is read.
-
-    Raises:
-        CalibrationError: if it cannot be read, is not fit for the model, or the model carries Q/DQ pairs already.
-        ModelError: if the model can no longer be read.
+    `graph`: its inside; None: its file is read. Raises CalibrationError if it cannot be read, is not fit for the model,
+    or the model carries Q/DQ pairs already; ModelError if the model can no longer be read.
     """
     table = read_table(path)
     if spec.is_quantized:
@@ -55,6 +47,7 @@ def quantized_model(
     has_float_weights: bool = False,
 ) -> QdqModel:
     """Return the model of `spec` with Q/DQ pairs by the ranges, means and centres of a usable table.
+    Raises `ModelError` if the model cannot be read or converted.
 
     Args:
         table: what `usable_table` has returned for this model.
@@ -64,9 +57,6 @@ def quantized_model(
         has_zero_points: write activations in uint8, with centres as zero points.
         is_float16: compute the rest in float16, for strongly typed TensorRT.
         has_float_weights: put pairs behind weights in float, for TensorRT 8.
-
-    Raises:
-        ModelError: if the model cannot be read or converted.
     """
     ranges = {name: tensor.amax for name, tensor in table.tensors.items()}
     return insert_qdq(

@@ -40,20 +40,12 @@ class CalibrationCache:
 
 
 def read_cache(path: Path) -> CalibrationCache:
-    """Return the cache in `path`.
-
-    Raises:
-        CalibrationError: naming file and line, if it is no calibration cache or is damaged.
-    """
+    """Raise `CalibrationError` naming file and line, if it is no calibration cache or is damaged."""
     return parse_cache(read_text(path, expected="a TensorRT calibration cache"), str(path))
 
 
 def parse_cache(text: str, where: str) -> CalibrationCache:
-    """Return the cache in `text`; `where` names it in errors.
-
-    Raises:
-        CalibrationError: as `read_cache`.
-    """
+    """`where` names it in errors. Raises `CalibrationError` as `read_cache`."""
     header, *lines = text.split("\n")
     tensorrt, calibrator = _parsed_header(header.rstrip("\r"), where)
     _require_line_end(text, where)
@@ -76,9 +68,7 @@ def parse_cache(text: str, where: str) -> CalibrationCache:
 
 def cache_text(cache: CalibrationCache) -> str:
     """Return the file's content, one tensor per line, in the order of `scales`.
-
-    Raises:
-        CalibrationError: if a name cannot stand in a line, or the version is none, or one that reads no cache.
+    Raises `CalibrationError` if a name cannot stand in a line, or the version is none, or one that reads no cache.
     """
     _require_reader(cache.tensorrt)
     header = f"TRT-{version_to_number(cache.tensorrt)}-{cache.calibrator}"
@@ -92,9 +82,7 @@ def cache_text(cache: CalibrationCache) -> str:
 
 def version_to_number(version: str) -> int:
     """Return the number that stands for a TensorRT version in the header: 8.6.1 is 8601, 10.3.0 is 100300.
-
-    Raises:
-        CalibrationError: if `version` is not of two or three numbers, or cannot be told from another one.
+    Raises `CalibrationError` if `version` is not of two or three numbers, or cannot be told from another one.
     """
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)?", version)
     major, minor, patch = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
@@ -105,7 +93,7 @@ def version_to_number(version: str) -> int:
 
 
 def version_from_number(number: int) -> str | None:
-    """Return the TensorRT version that `version_to_number` makes into `number`, None where there is none."""
+    """None where `version_to_number` makes no version into `number`."""
     if 1000 <= number < 10_000:
         return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
     if _FIRST_OF_FIVE_DIGITS <= number < 1_000_000:

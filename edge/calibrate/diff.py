@@ -11,6 +11,8 @@ from edge.calibrate.table import CalibrationTable
 
 __all__ = ["RangeChange", "TableDiff", "diff_tables"]
 
+_NO_FACTS = ("preprocess_sha256", "tensors", "float_reasons")  # shown otherwise, or by what they are of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeChange:
@@ -28,7 +30,7 @@ class RangeChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDiff:
-    """What differs; `changed` has the largest change first, `facts` are name, first and second of what is no range."""
+    """Differences of two tables; largest in `changed` first; `facts`: name, first and second of what is no range."""
 
     facts: tuple[tuple[str, str, str], ...]
     only_first: tuple[str, ...]
@@ -36,13 +38,8 @@ class TableDiff:
     changed: tuple[RangeChange, ...]
     equal: int
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether both say the same."""
-        return not (self.facts or self.only_first or self.only_second or self.changed)
-
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable, numbers that JSON has no word for are null."""
+        """Give null for numbers that JSON has no word for."""
         return {
             "facts": {name: [first, second] for name, first, second in self.facts},
             "only_first": list(self.only_first),
@@ -73,18 +70,7 @@ def diff_tables(first: CalibrationTable, second: CalibrationTable) -> TableDiff:
 
 
 def _facts(first: CalibrationTable, second: CalibrationTable) -> Iterator[tuple[str, str, str]]:
-    for name in (
-        "model",
-        "preprocess",
-        "dataset",
-        "method",
-        "made_by",
-        "centred",
-        "padded",
-        "keep_float",
-        "evidence",
-        "imported",
-    ):
+    for name in (one for one in CalibrationTable.__struct_fields__ if one not in _NO_FACTS):
         mine, theirs = _told(getattr(first, name)), _told(getattr(second, name))
         if mine != theirs:
             yield name, mine, theirs

@@ -1,4 +1,4 @@
-"""Files of a calibration: whole or absent, and what is wrong with one is told with its name."""
+"""Files of a calibration: whole or absent; an error names the file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _MOST_BYTES = 1 << 30  # histograms of a model with thousands of tensors have a 
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        CalibrationError: if it cannot be read.
-    """
+    """Raise `CalibrationError` if it cannot be read."""
     try:
         return read_file(path, most_bytes=_MOST_BYTES, follows_links=True)
     except OSError as error:
@@ -32,10 +28,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path, *, expected: str) -> str:
-    """Return the text of a file; `expected` says in errors what it should have been.
-
-    Raises:
-        CalibrationError: if it cannot be read, or is no UTF-8 text.
+    """`expected` says in errors what it should have been.
+    Raises `CalibrationError` if it cannot be read, or is no UTF-8 text.
     """
     data = read_bytes(path)
     if (found := mistaken(data)) is not None:
@@ -48,10 +42,8 @@ def read_text(path: Path, *, expected: str) -> str:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Put `data` at `path`; whoever reads it sees the old file or the new one, never a part.
-
-    Raises:
-        CalibrationError: if it cannot be written; `path` is then as it was.
+    """Put `data` at `path`; a reader sees the old file or the new one, never a part.
+    Raises `CalibrationError` if it cannot be written; `path` is then as it was.
     """
     with _told(path):
         writing.write_whole(path, data)
@@ -61,9 +53,7 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     """Put several files in place that belong together, each as `write_bytes` does: all of them, or none.
 
     Only losing power between two renames can leave a new file beside an old one.
-
-    Raises:
-        CalibrationError: if one cannot be written; all are then as they were.
+    Raises `CalibrationError` if one cannot be written; all are then as they were.
     """
     with contextlib.ExitStack() as cleanup, contextlib.ExitStack() as undo:
         temporaries = [_staged(path, data, cleanup) for path, data in files.items()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from edge.errors import CalibrationError
 from edge.types import HISTOGRAM_BINS, MagnitudeCounts
 
-__all__ = ["BINS", "Histogram", "RangeTally", "count", "merge"]
+__all__ = ["BINS", "Histogram", "Observer", "RangeTally", "merge", "merge_all"]
 
 BINS = HISTOGRAM_BINS
 _SMALLEST_EXPONENT = -100  # below 2**-100 everything is one range, so that its scale stays a finite float32
@@ -27,18 +28,12 @@ _CHUNK = 1 << 16  # values at once: index buffers that stay in the cache
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histogram:
-    """Counts of |x| in bins over [0, 2**exponent).
-
-    Attributes:
-        counts: int64 (bins,), values above zero; read-only.
-        zeros: how many values were exactly zero; they are in no bin.
-        amax: the largest |x|, exact; 0 when there is no value above zero.
-    """
+    """Counts of |x| in bins over [0, 2**exponent)."""
 
     exponent: int
-    counts: NDArray[np.int64]
-    zeros: int
-    amax: float
+    counts: NDArray[np.int64]  # int64 (bins,), values above zero; read-only
+    zeros: int  # how many values were exactly zero; they are in no bin
+    amax: float  # the largest |x|, exact; 0 when there is no value above zero
 
     def __post_init__(self) -> None:
         bins = len(self.counts)
@@ -50,7 +45,6 @@ class Histogram:
 
     @property
     def bin_width(self) -> float:
-        """Width of one bin."""
         return math.ldexp(1.0, self.exponent) / len(self.counts)
 
     @property
@@ -73,31 +67,18 @@ class Histogram:
         return hash((self.exponent, self.zeros, self.amax))
 
 
-def count(values: NDArray[np.floating], *, bins: int = BINS) -> Histogram:
-    """Return the histogram of |x| of an array of any shape.
-
-    Raises:
-        CalibrationError: if a value is NaN or infinite.
-    """
-    tally = RangeTally(bins)
-    tally.add(values)
-    return tally.histogram()
-
-
 class RangeTally:
     """Counts array after array into one histogram: equal to counting each and merging, without what that allocates."""
 
-    def __init__(self, bins: int = BINS) -> None:
-        self._counts: NDArray[np.int64] = np.zeros(bins, np.int64)
+    def __init__(self) -> None:
+        self._counts: NDArray[np.int64] = np.zeros(BINS, np.int64)
         self._exponent = _SMALLEST_EXPONENT
         self._zeros = 0
         self._amax = 0.0
 
     def add(self, values: NDArray[np.floating]) -> None:
         """Count |x| of an array of any shape.
-
-        Raises:
-            CalibrationError: if a value is NaN or infinite; nothing is counted then.
+        Raises `CalibrationError` if a value is NaN or infinite; nothing is counted then.
         """
         with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and told so
             flat = np.ascontiguousarray(values, np.float32).reshape(-1)
@@ -108,16 +89,11 @@ class RangeTally:
                 raise _not_finite(int(np.count_nonzero(~np.isfinite(flat))), len(flat))
 
     def join(self, counted: MagnitudeCounts) -> None:
-        """Add what a device has counted: equal to counting the same values here.
-
-        Raises:
-            CalibrationError: if a value was NaN or infinite; nothing is counted then.
-            ValueError: if this has another number of bins.
+        """Add what a device has counted: equal to counting the same values here. Raises CalibrationError if a value was
+        NaN or infinite; nothing is counted then.
         """
         if counted.not_finite:
             raise _not_finite(counted.not_finite, counted.total)
-        if len(counted.counts) != len(self._counts):
-            raise ValueError(f"counts in {len(counted.counts)} and {len(self._counts)} bins do not merge")
         self._widen(counted.amax)
         self._counts += _joined(counted.counts, self._exponent - exponent_of(counted.amax))
         self._zeros += counted.zeros
@@ -148,7 +124,6 @@ class RangeTally:
         return peak / scale if peak < math.inf else float(np.abs(chunk).max())  # far above a small range, or NaN
 
     def histogram(self) -> Histogram:
-        """Return what was counted so far."""
         return Histogram(exponent=self._exponent, counts=self._counts.copy(), zeros=self._zeros, amax=self._amax)
 
     def _widen(self, amax: float) -> bool:
@@ -179,9 +154,7 @@ def _scratch() -> tuple[NDArray[Any], ...]:
 
 def merge(one: Histogram, other: Histogram) -> Histogram:
     """Return the histogram of the data of both; associative and commutative, to the bit.
-
-    Raises:
-        ValueError: if they have different numbers of bins.
+    Raises `ValueError` if they have different numbers of bins.
     """
     if len(one.counts) != len(other.counts):
         raise ValueError(f"histograms of {len(one.counts)} and {len(other.counts)} bins do not merge")
@@ -206,3 +179,38 @@ def _joined(counts: NDArray[np.int64], doublings: int) -> NDArray[np.int64]:
     joined: NDArray[np.int64] = np.zeros(bins, np.int64)
     joined[: bins // neighbours] = counts.reshape(-1, neighbours).sum(axis=1)
     return joined
+
+
+class Observer:
+    """Memory depends on the number of names only, and results on the data only, not on how it was split."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[str, RangeTally] = {}
+
+    @property
+    def histograms(self) -> Mapping[str, Histogram]:
+        return {name: tally.histogram() for name, tally in self._tallies.items()}
+
+    def observe(self, name: str, values: NDArray[np.floating] | MagnitudeCounts) -> None:
+        """Count the values of tensor `name`, of any shape, or take over what a device has counted of them.
+        Raises `CalibrationError` if a value is NaN or infinite; nothing of the array is counted then.
+        """
+        tally = self._tallies.setdefault(name, RangeTally())
+        try:
+            if isinstance(values, MagnitudeCounts):
+                tally.join(values)
+            else:
+                tally.add(values)
+        except CalibrationError as error:
+            raise CalibrationError(
+                f'tensor "{name}": {error.problem}',
+                hint="the float model overflows on this image, or the engine is broken; keep the tensor in float",
+            ) from error
+
+
+def merge_all(one: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> dict[str, Histogram]:
+    """Return the histograms of both runs; names that only one of them has are taken as they are."""
+    merged = dict(one)
+    for name, histogram in other.items():
+        merged[name] = merge(merged[name], histogram) if name in merged else histogram
+    return merged

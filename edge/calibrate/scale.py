@@ -35,7 +35,6 @@ class Scale:
 
     @property
     def value(self) -> float:
-        """The float32."""
         value: float = struct.unpack(">f", bytes.fromhex(self.hex))[0]
         return value
 

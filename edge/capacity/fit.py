@@ -1,56 +1,63 @@
-"""How many such cameras fit, at which rate all of them would, and which module is the smallest that serves them."""
+"""How many such cameras fit, at which rate all of them would, and which module is the smallest that serves them.
+
+Whether a machine can serve what a pipeline file states, by its bound alone: nothing is measured or connected to.
+
+Only `max_fps` of live streams counts. What is not stated (other rates, sizes, codecs) takes nothing here: what is found
+to be too much is too much.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge.capacity.demand import StreamDemand
 from edge.capacity.loads import Loads, loads_of
-from edge.capacity.platform import Platform
-from edge.capacity.work import Work
+from edge.capacity.platform import Platform, jetson_modules, platform_of
+from edge.capacity.work import Origin, PipelineModel, StreamDemand, Video, Work, work_of
+from edge.config.pipeline import Pipeline
+from edge.config.uris import local_path
 from edge.errors import ConfigError
+from edge.roofline.machines import all_machines
 
-__all__ = ["MOST_CAMERAS", "Estimate", "Fit", "answer_of", "require_headroom", "smallest"]
+__all__ = [
+    "Estimate",
+    "Fit",
+    "MOST_CAMERAS",
+    "answer_of",
+    "beyond_all_jetsons",
+    "beyond_bound",
+    "machines_among",
+    "require_headroom",
+    "smallest",
+    "stated_work",
+]
 
-MOST_CAMERAS = 4096
-"""More are not counted."""
-
+MOST_CAMERAS = 4096  # more are not counted
 _HALVINGS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Cameras like those of the pipeline.
+    """Cameras like those of the pipeline."""
 
-    Attributes:
-        most: that no machine of this kind serves more of, with nothing left over.
-        typical: with the headroom that was asked for; None where nothing typical is known.
-    """
-
-    most: int
-    typical: int | None
+    most: int  # that no machine of this kind serves more of, with nothing left over
+    typical: int | None  # with the headroom that was asked for; None where nothing typical is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a machine can do for a pipeline; `loads` None: its peaks in this precision are not published.
-
-    Attributes:
-        headroom: share of each resource that stays free.
-        most_fps: the `max_fps` for each camera beyond which no machine of this kind serves all; infinite: needs none.
-        typical_fps: the same with the headroom; None where nothing typical is known.
-    """
+    """A machine's answer for a pipeline; `loads` None: its peaks in this precision are not published."""
 
     platform: Platform
     loads: Loads | None
-    headroom: float
+    headroom: float  # share of each resource that stays free
     fit: Fit | None
+    # the `max_fps` for each camera beyond which no machine of this kind serves all; infinite: needs none
     most_fps: float = math.inf
-    typical_fps: float | None = None
+    typical_fps: float | None = None  # the same with the headroom; None where nothing typical is known
 
     @property
     def is_beyond_bound(self) -> bool:
@@ -63,7 +70,6 @@ class Estimate:
         return self.loads is not None and self.loads.is_served(self.headroom)
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         loads, fit = self.loads, self.fit
         return {
             "machine": self.platform.called,
@@ -87,23 +93,14 @@ def _finite(fps: float | None) -> float | None:
 
 
 def require_headroom(headroom: float) -> float:
-    """Return the share that is to stay free.
-
-    Raises:
-        ConfigError: if it is none from 0 to below 1.
-    """
+    """Return `headroom`. Raises `ConfigError` if it is no share from 0 to below 1."""
     if not 0 <= headroom < 1:  # NaN is not
         raise ConfigError(f"headroom {headroom:g}: expected a share from 0 to below 1, such as 0.3")
     return headroom
 
 
 def answer_of(work: Work, platform: Platform, *, headroom: float) -> Estimate:
-    """Return what a machine can do for a pipeline.
-
-    Raises:
-        ConfigError: if `headroom` is no share.
-        ModelError: if the model cannot take the batch.
-    """
+    """Raise `ConfigError` if `headroom` is no share; ModelError if the model cannot take the batch."""
     require_headroom(headroom)
     loads = loads_of(work, platform)
     if loads is None:
@@ -160,11 +157,7 @@ def _most_cameras(work: Work, platform: Platform, fits: Callable[[Loads], bool])
 
 
 def _of(work: Work, count: int) -> Work:
-    return work.with_cameras(_in_turn(work.cameras, count))
-
-
-def _in_turn(cameras: Sequence[StreamDemand], count: int) -> list[StreamDemand]:
-    return [cameras[number % len(cameras)] for number in range(count)]
+    return work.with_cameras([work.cameras[number % len(work.cameras)] for number in range(count)])
 
 
 def _most_fps(work: Work, platform: Platform, fits: Callable[[Loads], bool]) -> float:
@@ -182,3 +175,72 @@ def _most_fps(work: Work, platform: Platform, fits: Callable[[Loads], bool]) -> 
 def _capped(work: Work, max_fps: float) -> Work:
     slower = [dataclasses.replace(camera, wanted_fps=min(max_fps, camera.wanted_fps)) for camera in work.cameras]
     return work.with_cameras(slower)
+
+
+_LEAST_FPS = 0.01
+_SUPER = "-super"
+
+
+def stated_work(pipeline: Pipeline, model: PipelineModel) -> Work | None:
+    """Return None where no live stream states a rate."""
+    cameras = list(_cameras(pipeline, model))
+    return work_of(pipeline, model, cameras) if cameras else None
+
+
+def _cameras(pipeline: Pipeline, model: PipelineModel) -> Iterator[StreamDemand]:
+    size, folder = model.spec.preprocess.size, pipeline.path.parent
+    for stream in pipeline.config.streams:
+        is_live = stream.realtime or local_path(stream.uri, folder) is None
+        if is_live and stream.max_fps is not None:
+            video = Video(size=size, fps=stream.max_fps, codec=None)
+            yield StreamDemand(id=stream.id, video=video, wanted_fps=stream.max_fps, origin=Origin.STATED)
+
+
+def machines_among(classes: Iterable[str]) -> list[Platform]:
+    """Return the machines of the table, uncapped, whose names are among these device classes.
+
+    Of a module that has one, the faster Super variant: its class does not tell what it was set to.
+    """
+    known = {machine.key: machine for machine in all_machines()}
+    named = [key for key in dict.fromkeys(classes) if key in known]
+    return [platform_of(known.get(f"{key}{_SUPER}", known[key])) for key in named]
+
+
+def beyond_bound(work: Work, platforms: Sequence[Platform]) -> list[str]:
+    """Return a sentence for each machine that cannot serve what is stated, with what would fit."""
+    return [_sentence(work, _bound_of(work, platform)) for platform in platforms if _is_beyond(work, platform)]
+
+
+def beyond_all_jetsons(work: Work) -> list[str]:
+    """Return a sentence where no Jetson of the table can serve what is stated: that of the best one."""
+    modules = list(jetson_modules())
+    if any(_is_beyond(work, platform) is False for platform in modules):
+        return []
+    answers = [_bound_of(work, platform) for platform in modules]
+    best = max((answer for answer in answers if answer.loads is not None), key=lambda answer: answer.most_fps)
+    return [f"no Jetson of the table can; the best of them: {_sentence(work, best)}"]
+
+
+def _is_beyond(work: Work, platform: Platform) -> bool | None:
+    """Return whether the machine cannot serve it; None where its peaks are not published.
+
+    One look at its loads: the search for the number of cameras that would fit is left to the sentence.
+    """
+    loads = loads_of(work, platform)
+    return None if loads is None else not loads.is_possible
+
+
+def _bound_of(work: Work, platform: Platform) -> Estimate:
+    return answer_of(work, platform, headroom=0.0)
+
+
+def _sentence(work: Work, answer: Estimate) -> str:
+    assert answer.loads is not None
+    assert answer.fit is not None
+    wanted_fps, most_fps = round(work.wanted_fps, 1), round(work.wanted_fps / answer.loads.least_share, 1)
+    each = f"max_fps {answer.most_fps:.3g} for each" if answer.most_fps >= _LEAST_FPS else "no max_fps"
+    return (
+        f"{answer.platform.called}: {wanted_fps:g} fps are stated, and no engine infers more than "
+        f"{most_fps:g} there ({answer.loads.first_by_bound.name}); at most {each} would fit, or {answer.fit.most} of "
+        f"{len(work.cameras)} streams as they are"
+    )

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from edge.capacity.demand import Video
-from edge.capacity.evidence import HostCosts, evidence
-from edge.capacity.platform import Platform
-from edge.capacity.work import Work
+from edge.capacity.platform import HostCosts, Platform, evidence
+from edge.capacity.work import Video, Work
 from edge.roofline.bound import ModelBound, bound_of_model
 from edge.types import Precision
 
@@ -36,14 +34,12 @@ class Interval:
             raise ValueError(f"expected a bound that is no higher than what is typical, got {self}")
 
     def times(self, factor: float) -> Interval:
-        """Return so many times as much."""
         return Interval(
             least=None if self.least is None else factor * self.least,
             typical=None if self.typical is None else factor * self.typical,
         )
 
     def as_json(self) -> dict[str, float | None]:
-        """Return plain JSON values; the keys are stable."""
         return {"least": self.least, "typical": self.typical}
 
 
@@ -52,23 +48,15 @@ _UNKNOWN = Interval(least=None, typical=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLoad:
-    """One resource.
-
-    Attributes:
-        name: of it.
-        used: in `unit`.
-        share: of what there is, 1 is all; None where one of the two is not known.
-        note: what is not known, or what it rests on.
-    """
+    """One resource."""
 
     name: str
     unit: str
     used: Interval
-    share: Interval
-    note: str | None = None
+    share: Interval  # of what there is, 1 is all; None where one of the two is not known
+    note: str | None = None  # what is not known, or what it rests on
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         return {
             "resource": self.name,
             "unit": self.unit,
@@ -80,20 +68,12 @@ class ResourceLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
-    """All resources of a machine under one pipeline.
+    """All resources of a machine under one pipeline."""
 
-    Attributes:
-        frames: of a full batch.
-        batch_s: what a full batch takes in the engine.
-        is_decoder_known: nothing has to be decoded of which it is not published how much of it fits.
-        latency_s: from a decoded frame to its detections; typically it has waited for others first.
-    """
-
-    platform: Platform
-    frames: int
-    batch_s: Interval
-    latency_s: Interval
-    is_decoder_known: bool
+    frames: int  # of a full batch
+    batch_s: Interval  # what a full batch takes in the engine
+    latency_s: Interval  # from a decoded frame to its detections; typically it has waited for others first
+    is_decoder_known: bool  # nothing has to be decoded of which it is not published how much of it fits
     each: tuple[ResourceLoad, ...]
 
     @property
@@ -108,19 +88,19 @@ class Loads:
 
     @property
     def typical_share(self) -> float | None:
-        """The highest share of a resource that is used typically; None where nobody knows it of the engine."""
+        """The highest share of a resource that is used typically; None where it is unknown of the engine."""
         if self.batch_s.typical is None:
             return None
         return max(load.share.typical or 0.0 for load in self.each)
 
     @property
     def first_by_bound(self) -> ResourceLoad:
-        """What runs out first, whatever engine runs."""
+        """The resource that runs out first, whatever engine runs."""
         return max(self.each, key=lambda load: load.share.least or 0.0)
 
     @property
     def first(self) -> ResourceLoad:
-        """What runs out first: typically, or by the bounds where that is all that is known."""
+        """The resource that runs out first: typically, or by the bounds where that is all that is known."""
         if self.batch_s.typical is None:
             return self.first_by_bound
         return max(self.each, key=lambda load: load.share.typical or 0.0)
@@ -145,35 +125,24 @@ def loads_of(work: Work, platform: Platform) -> Loads | None:
     waited_s = work.max_wait_s if work.most_frames > 1 else 0.0
     typical_s = full.typical_s
     return Loads(
-        platform=platform,
         frames=work.most_frames,
         batch_s=Interval(least=full.least_s, typical=typical_s),
         latency_s=Interval(least=full.least_s, typical=None if typical_s is None else waited_s + typical_s),
         is_decoder_known=not maker.unknown_codecs,
-        each=maker.of_a_processor() if platform.frame_s is not None else maker.of_a_gpu(),
+        each=maker.all(),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """What a batch takes of the engine.
-
-    Attributes:
-        least_s: what nobody beats, even if a model of a fixed batch were given a dynamic one.
-        reread_bytes: of weights that no cache holds.
-        moved_bytes: where each tensor passes through memory once.
-    """
-
-    least_s: float
+    least_s: float  # what cannot be beaten, even if a model of a fixed batch were given a dynamic one
     typical_s: float | None
     weight_bytes: float
-    reread_bytes: float
-    moved_bytes: float
+    reread_bytes: float  # of weights that no cache holds
+    moved_bytes: float  # where each tensor passes through memory once
     precision: Precision
 
     def towards(self, other: _Batch, share: float) -> _Batch:
-        """Return what lies between two."""
-
         def between(mine: float, its: float) -> float:
             return mine + share * (its - mine)
 
@@ -189,7 +158,7 @@ class _Batch:
 
 
 def _batch_of(frames: int, work: Work, platform: Platform) -> _Batch | None:
-    account = work.model.account(frames, remainder=platform.remainder)
+    account = work.model.account(frames)
     bound = bound_of_model(account, platform.machine)
     if bound is None:
         return None
@@ -200,7 +169,7 @@ def _batch_of(frames: int, work: Work, platform: Platform) -> _Batch | None:
     least_s = max(frames * compute_s, reread_bytes / bound.machine.bytes_per_s)
     return _Batch(
         least_s=least_s,
-        typical_s=_typical_s(bound, platform, frames=frames, runs=runs, least_s=least_s),
+        typical_s=_typical_s(bound, platform, runs=runs),
         weight_bytes=account.weight_bytes,
         reread_bytes=reread_bytes,
         moved_bytes=runs * account.moved_bytes,
@@ -208,9 +177,7 @@ def _batch_of(frames: int, work: Work, platform: Platform) -> _Batch | None:
     )
 
 
-def _typical_s(bound: ModelBound, platform: Platform, *, frames: int, runs: float, least_s: float) -> float | None:
-    if platform.frame_s is not None:
-        return max(frames * platform.frame_s, least_s)
+def _typical_s(bound: ModelBound, platform: Platform, *, runs: float) -> float | None:
     if platform.factors is None:
         return None
     return runs * max(platform.factors.batch_s(bound.least_s, len(bound.layers)), bound.floor_s)
@@ -228,29 +195,14 @@ def _mean_batch(work: Work, platform: Platform, full: _Batch) -> _Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Maker:
-    """Makes the loads, one resource after the other."""
-
     work: Work
     platform: Platform
     full: _Batch
     mean: _Batch
     host: HostCosts
 
-    def of_a_gpu(self) -> tuple[ResourceLoad, ...]:
+    def all(self) -> tuple[ResourceLoad, ...]:
         return self.engine(), self.bandwidth(), self.memory(), self.decoder(), self.processor(), self.network()
-
-    def of_a_processor(self) -> tuple[ResourceLoad, ...]:
-        return self.all_of_a_processor(), self.memory(), self.network()
-
-    def all_of_a_processor(self) -> ResourceLoad:
-        cores = self.platform.cores or 1
-        least = self.work.batches_per_s * self.mean.least_s
-        engine = max(self.work.wanted_fps * self.platform.core_s / cores, least)
-        share = Interval(least=least, typical=engine + (self._decoded_cores + self._handled_cores) / cores)
-        note = f"the engine as measured here; decoding, reading, NMS and messages as on an {self.host.cpu}"
-        if self.platform.doubt is not None:
-            note = f"{note}. Careful: {self.platform.doubt}"
-        return ResourceLoad(name="processor", unit="cores", used=share.times(cores), share=share, note=note)
 
     @property
     def _handled_cores(self) -> float:
@@ -286,8 +238,6 @@ class _Maker:
         if self.platform.is_jetson:
             extra = self._service_bytes
             note = "without what CUDA and TensorRT take for themselves, which is not published"
-        if self.platform.frame_s is not None:
-            extra, note = self._service_bytes, f"the service as measured on an {self.host.cpu}"
         used = Interval(least=least, typical=least + extra)
         return self._load("memory", "B", used, self.platform.memory_bytes, note)
 
@@ -311,7 +261,7 @@ class _Maker:
 
     @property
     def unknown_codecs(self) -> list[str]:
-        """Return what the decoder has to do, and nobody says how much of it fits."""
+        """Return what the decoder has to do; how much of it fits is unknown."""
         videos = [camera.video for camera in self.work.cameras if self.platform.is_jetson]
         return sorted({one.codec for one in videos if one.codec and self.platform.decoder_load(one) is None})
 

@@ -1,19 +1,176 @@
-"""What a pipeline runs on, beside peaks and bandwidth: memory, cores, decoder, watts; what is not known is None."""
+"""Platform of a pipeline beside peaks and bandwidth: memory, cores, decoder, watts; None: unknown.
+
+This machine: which of the table it is and in which power mode, as it says itself. `evidence.yaml`: what others have
+measured, and the two factors that follow from it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
 
-from edge.capacity.demand import Video
-from edge.capacity.evidence import Factors, evidence, factors_of
-from edge.roofline.machines import Machine, all_machines
-from edge.roofline.measured import MeasuredMachine
-from edge.roofline.table import DecoderSpec
+import msgspec
+
+from edge.capacity.work import Video
+from edge.config.convert import convert
+from edge.config.yaml_file import read_yaml
+from edge.device.sensors import read_sensors
+from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
+from edge.errors import ConfigError
+from edge.reading import read_file
+from edge.roofline.machines import DecoderSpec, Machine, all_machines, find_machine
 from edge.types import Precision
 
-__all__ = ["DecoderLoad", "Platform", "jetson_modes", "jetson_modules", "platform_here", "platform_of"]
+__all__ = [
+    "CapacityEvidence",
+    "DecoderLoad",
+    "Factors",
+    "HostCosts",
+    "MeasuredEngine",
+    "Platform",
+    "evidence",
+    "factors_of",
+    "jetson_modes",
+    "jetson_modules",
+    "key_of",
+    "machine_here",
+    "platform_of",
+    "read_evidence",
+]
+
+FORMAT = "edge.evidence/1"
+_SEE = "edge/capacity/evidence.yaml"
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the file: unknown keys are refused."""
+
+
+class MeasuredEngine(_Facts, frozen=True, kw_only=True):
+    """An engine on a board: what it took for a batch, and our account of the same model there."""
+
+    model: str
+    size_px: Count
+    precision: Precision
+    batch: Count
+    machine: str
+    batch_ms: Positive
+    least_ms: Positive
+    floor_ms: Positive
+    layers: Count
+    source: str
+
+
+class LeftOut(_Facts, frozen=True, kw_only=True):
+    """A figure that is published and not used."""
+
+    what: str
+    why: str
+
+
+class FrameCost(_Facts, frozen=True, kw_only=True):
+    """Milliseconds of one core for a frame that is inferred, beside decoding and the engine."""
+
+    value: Positive
+    source: str
+
+
+class DecodeCost(_Facts, frozen=True, kw_only=True):
+    """Milliseconds of one core for a frame that is decoded and scaled in software, whatever its size; and by codec
+    for the pixels of 1920x1080.
+    """
+
+    frame: Positive
+    for_1080p: dict[str, Positive]
+    source: str
+
+
+class MemoryCost(_Facts, frozen=True, kw_only=True):
+    """MiB of the service alone, and of each stream of 1920x1080."""
+
+    base: Positive
+    for_1080p: Positive
+    source: str
+
+
+class MessageSize(_Facts, frozen=True, kw_only=True):
+    """Bytes of a message without objects and of each object; `objects` is how many a frame is reckoned with."""
+
+    empty: Count
+    for_object: Count
+    objects: Count
+    source: str
+
+
+class HostCosts(_Facts, frozen=True, kw_only=True):
+    """CPU costs of frames beside the engine, as measured on one processor."""
+
+    cpu: str
+    cores: Count
+    frame_ms: FrameCost
+    decode_ms: DecodeCost
+    memory_mib: MemoryCost
+    message_bytes: MessageSize
+
+
+class CapacityEvidence(_Facts, frozen=True, kw_only=True):
+    """The whole file."""
+
+    format: str
+    sources: dict[str, str]
+    engine: Annotated[list[MeasuredEngine], msgspec.Meta(min_length=2)]
+    left_out: list[LeftOut]
+    host: HostCosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """A batch takes `of_least` times its least time, and `layer_s` for each layer: launches, and what fills no GPU."""
+
+    of_least: float
+    layer_s: float
+
+    def batch_s(self, least_s: float, layers: int) -> float:
+        return self.of_least * least_s + self.layer_s * layers
+
+
+def factors_of(rows: Sequence[MeasuredEngine]) -> Factors:
+    """Return the factors whose relative errors over `rows` have the least sum of squares."""
+    xs = [(row.least_ms / row.batch_ms, row.layers / row.batch_ms) for row in rows]
+    aa, ab, bb = (sum(x[i] * x[j] for x in xs) for i, j in ((0, 0), (0, 1), (1, 1)))
+    a, b = sum(x[0] for x in xs), sum(x[1] for x in xs)
+    scale = aa * bb - ab * ab
+    return Factors(of_least=(a * bb - b * ab) / scale, layer_s=(b * aa - a * ab) / scale / 1e3)
+
+
+def read_evidence(path: Path) -> CapacityEvidence:
+    """Raise `ConfigError` if it is none, or names a source that it does not explain."""
+    document = read_yaml(path)
+    found = convert(document, CapacityEvidence, see=_SEE)
+    if found.format != FORMAT:
+        raise document.error(("format",), f"expected {FORMAT}, got {found.format!r}")
+    host = found.host
+    used = {row.source for row in found.engine} | {host.frame_ms.source, host.decode_ms.source}
+    unknown = sorted((used | {host.memory_mib.source, host.message_bytes.source}) - set(found.sources))
+    if unknown:
+        raise ConfigError(f"{path}: sources that it does not explain: {', '.join(unknown)}; add them to `sources`")
+    return found
+
+
+@functools.cache
+def evidence() -> CapacityEvidence:
+    with resources.as_file(resources.files("edge.capacity") / "evidence.yaml") as path:
+        return read_evidence(path)
+
 
 _POINT = re.compile(r"(8k|4k|1080p)(\d+)")
 _SIDES_PX = {"8k": (7680, 4320), "4k": (3840, 2160), "1080p": (1920, 1080)}
@@ -31,34 +188,15 @@ class DecoderLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """A machine in one of its power modes.
+    """A machine in one of its power modes."""
 
-    Attributes:
-        watts: of the power mode.
-        memory_bytes: of a Jetson shared by all that runs on it, else of the card.
-        decoder: what is published of it.
-        is_jetson: it decodes beside the processor, whether or not figures are published.
-        factors: of engines there; None: nothing that could be used was published of such machines.
-        frame_s: how long the engine took for a frame, measured on it, where its processor is what infers.
-        core_s: the time of its cores that this took; other threads use what is left.
-        doubt: what speaks against that measurement; None: nothing.
-    """
-
-    machine: Machine | MeasuredMachine
-    watts: float | None
-    memory_bytes: float | None
+    machine: Machine
+    watts: float | None  # of the power mode
+    memory_bytes: float | None  # of a Jetson shared by all that runs on it, else of the card
     cores: int | None
-    decoder: DecoderSpec | None
-    is_jetson: bool
-    factors: Factors | None
-    frame_s: float | None = None
-    core_s: float = 0.0
-    doubt: str | None = None
-
-    @property
-    def remainder(self) -> Precision:
-        """In what engines compute there what INT8 leaves."""
-        return Precision.FP16 if self.frame_s is None else Precision.FP32
+    decoder: DecoderSpec | None  # what is published of it
+    is_jetson: bool  # it decodes beside the processor, whether or not figures are published
+    factors: Factors | None  # of engines there; None: nothing that could be used was published of such machines
 
     @property
     def called(self) -> str:
@@ -66,7 +204,7 @@ class Platform:
         return self.machine.called
 
     def decoder_load(self, video: Video) -> DecoderLoad | None:
-        """Return what a stream takes of the decoder; None where nobody published how much its codec takes."""
+        """Return what a stream takes of the decoder; None where no figure for its codec is published."""
         if self.decoder is None or video.codec is None:
             return None
         if (fps_1080p := self.decoder.fps_1080p.get(video.codec)) is not None:
@@ -90,7 +228,6 @@ def _load_by_points(video: Video, points: Mapping[str, int]) -> DecoderLoad:
 
 
 def platform_of(machine: Machine) -> Platform:
-    """Return what is known of a machine of the table."""
     facts, mode = machine.facts, machine.mode
     uncapped = None if facts.cpu is None else facts.cpu.cores
     return Platform(
@@ -104,37 +241,53 @@ def platform_of(machine: Machine) -> Platform:
     )
 
 
-def platform_here(machine: MeasuredMachine, *, frame_s: float, core_s: float, memory_bytes: float) -> Platform:
-    """Return this machine as it was measured, with a model that took so long, and so much, for a frame."""
-    return Platform(
-        machine=machine,
-        watts=None,
-        memory_bytes=memory_bytes,
-        cores=machine.cores,
-        decoder=None,
-        is_jetson=False,
-        factors=None,
-        frame_s=frame_s,
-        core_s=core_s,
-        doubt=machine.doubt,
-    )
-
-
 def jetson_modules() -> Iterator[Platform]:
     """Yield each Jetson module of the table, uncapped: the most that it can do."""
-    yield from map(platform_of, _jetsons())
-
-
-def _jetsons() -> Iterator[Machine]:
-    yield from (machine for machine in all_machines() if platform_of(machine).is_jetson)
+    yield from (platform for platform in map(platform_of, all_machines()) if platform.is_jetson)
 
 
 def jetson_modes() -> Iterator[Platform]:
     """Yield each Jetson module in each power mode, the smallest module first, and of its modes that of fewest watts."""
-    for module in sorted(_jetsons(), key=_size):
+    for module in sorted((platform.machine for platform in jetson_modules()), key=_size):
         modes = map(platform_of, module.in_each_mode())
         yield from sorted(modes, key=lambda one: (one.watts is None, one.watts or 0.0, one.machine.bytes_per_s))
 
 
 def _size(machine: Machine) -> tuple[float, float, float]:
     return machine.sm_count * machine.gpu_hz, machine.bytes_per_s, machine.facts.memory.gb or 0.0
+
+
+_KIB = 1024
+
+
+def machine_here(root: Path = Path("/")) -> Machine | None:
+    """Return the machine, uncapped where its power mode is not known; None: it is none of the table.
+
+    `root`: where its files lie.
+    """
+    board = _text(root / "proc/device-tree/model").strip("\0\n ")
+    module = jetson_module_of(board or None, _memory_bytes(root))
+    if module is None:
+        return None
+    machine = find_machine(key_of(module))
+    name = (read_sensors(root).mode or "").partition(" ")[2]
+    return dataclasses.replace(machine, mode_name=name) if name in machine.facts.modes else machine
+
+
+def key_of(module: JetsonModule) -> str:
+    """Return what the table calls a module."""
+    return f"{module.name.lower().replace(' ', '-')}-{module.memory_gib}gb" + ("-super" if module.is_super else "")
+
+
+def _memory_bytes(root: Path) -> int:
+    pairs = (line.partition(":") for line in _text(root / "proc/meminfo").splitlines())
+    found = {name: rest.split() for name, _, rest in pairs}
+    words = found.get("MemTotal", [])
+    return int(words[0]) * _KIB if words and words[0].isdigit() else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_file(path, follows_links=True).decode("utf-8", "replace")
+    except OSError:
+        return ""

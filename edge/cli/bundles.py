@@ -1,19 +1,66 @@
-"""A pipeline or a bundle, as commands are given it: in the end a bundle."""
+"""A pipeline or a bundle, as commands are given it, and the options by which a bundle is made; no device has them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from edge.cli.options import golden_limit_option
+from edge.cli.paths import IMAGES, READ
 
 if TYPE_CHECKING:
     from edge.bundle.folder import Bundle
     from edge.bundle.manifest import GoldenLimits
+    from edge.deploy.packing.bundle import Bundled
     from edge.deploy.provision.lock import Environment
 
-__all__ = ["bundle_of", "check_libraries", "echo_secrets"]
+__all__ = ["bundle_of", "check_libraries", "echo_not_taken", "echo_secrets", "making_options", "software_options"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _DeviceKind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A kind of device by machine and Python, as the lock of wheels names it."""
+
+    name = "kind"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Environment:
+        from edge.deploy.provision.lock import ENVIRONMENTS
+
+        known = {str(one): one for one in ENVIRONMENTS}
+        if str(value) not in known:
+            self.fail(f"wheels are locked for no {value!r}; expected one of {', '.join(known)}", param, ctx)
+        return known[str(value)]
+
+
+def software_options(command: _F) -> _F:
+    """Add `--software` and `--libraries`: what the release runs with travels in it."""
+    libraries = click.option(
+        "--libraries",
+        type=_DeviceKind(),
+        metavar="KIND",
+        help="With --software, also its libraries, for one kind of device: aarch64-cp310 (JetPack 6), ...",
+    )
+    software = click.option(
+        "--software",
+        "has_software",
+        is_flag=True,
+        help="The software that runs here travels in the release, which then runs with it: docs/push.md.",
+    )
+    return software(libraries(command))
+
+
+def making_options(command: _F) -> _F:
+    """Add the options of a bundle that a command makes of a pipeline; `bundle_of` takes them."""
+    golden = click.option(
+        "--golden", type=IMAGES, metavar="DIR", help="Images to prove a pipeline's bundle on. Default: of its clips."
+    )
+    key = click.option("--key", type=READ, metavar="KEY", help="SSH key that signs a pipeline's bundle.")
+    return key(golden(golden_limit_option(software_options(command))))
 
 
 def check_libraries(has_software: bool, libraries: Environment | None) -> None:
@@ -27,22 +74,20 @@ def bundle_of(
     *,
     key: Path | None,
     golden: Path | None,
-    limits: GoldenLimits | None,
-    has_software: bool = False,
-    libraries: Environment | None = None,
+    golden_limits: GoldenLimits | None,
+    has_software: bool,
+    libraries: Environment | None,
 ) -> Bundle:
     """Return the bundle that `what` is, or that is made of the pipeline that it is; the latter is said on stderr.
 
-    Raises:
-        click.UsageError: for options that say how to make one, where one is there already.
-        EdgeError: as `open_bundle` and `make_bundle`.
+    Raises click.UsageError for options of making, where a bundle is there; EdgeError.
     """
     from edge.bundle.folder import open_bundle
     from edge.bundle.manifest import GoldenLimits
 
     check_libraries(has_software, libraries)
     if what.is_dir():
-        if has_software or any(one is not None for one in (key, golden, limits)):
+        if has_software or any(one is not None for one in (key, golden, golden_limits)):
             raise click.UsageError(
                 f"{what} is a bundle already; --key, --golden, --golden-limit, --software are for a pipeline"
             )
@@ -56,7 +101,7 @@ def bundle_of(
             created_at=datetime.now(timezone.utc),
             key=key,
             golden=golden,
-            golden_limits=limits or GoldenLimits(),
+            golden_limits=golden_limits or GoldenLimits(),
             has_software=has_software,
             libraries=libraries,
         ),
@@ -64,7 +109,14 @@ def bundle_of(
     )
     click.echo(f"bundle {made.bundle.path}", err=True)
     echo_secrets(what)
+    echo_not_taken(made)
     return made.bundle
+
+
+def echo_not_taken(made: Bundled) -> None:
+    """Name the Q/DQ pairs of a model for which a device may refuse the release when it builds its engine."""
+    for sentence in made.not_taken:
+        click.echo(f"warning: a device may refuse the Q/DQ pairs of the model: {sentence}", err=True)
 
 
 def echo_secrets(pipeline: Path) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from edge.capacity.fit import MOST_CAMERAS, Estimate
 from edge.capacity.loads import Interval, ResourceLoad
 from edge.capacity.work import Work
-from edge.cli.account_lines import amount, precision_word
 from edge.cli.columns import aligned, shown_width
+from edge.cli.roofline_lines import amount, precision_word
 
-__all__ = ["answer_lines", "capacity_summary_lines", "smallest_line", "work_lines"]
+__all__ = ["answer_lines", "capacity_summary_lines", "served_line", "smallest_line", "work_lines"]
 
 _UNKNOWN = "?"
 _SHARE = "s/s"
@@ -40,7 +40,7 @@ def answer_lines(answer: Estimate) -> Iterator[str]:
     watts = "" if platform.watts is None else f", {platform.watts:g} W"
     yield f"{platform.machine.title} ({platform.called}){watts}"
     if loads is None or answer.fit is None:
-        yield "its peaks in this precision are not published: nothing can be said"
+        yield _verdict(answer)
         return
     yield from aligned([_HEAD, *map(_cells, loads.each)])
     yield from (f"{load.name}: {load.note}" for load in loads.each if load.note is not None)
@@ -75,14 +75,17 @@ def _verdict(answer: Estimate) -> str:
     free = f"with {_percent(answer.headroom)} of each resource to spare"
     if answer.is_beyond_bound:
         return "cannot be served: beyond what the machine can do at most"
-    if answer.loads is not None and answer.loads.typical_share is None:
+    if answer.loads is None:
+        return "its peaks in this precision are not published: nothing can be said"
+    if answer.loads.typical_share is None:
         return "within its bounds; what is typical is not known"
     return f"served {free}" if answer.is_served else f"not served {free}"
 
 
 def _fit(answer: Estimate) -> str:
     assert answer.fit is not None
-    never = f"never more than {_count(answer.fit.most)}"
+    is_open = answer.fit.most == MOST_CAMERAS
+    never = _count(MOST_CAMERAS) if is_open else f"never more than {answer.fit.most}"
     if answer.fit.typical is None:
         return f"such cameras: {never}"
     return f"such cameras: {answer.fit.typical} with the headroom, {never} with none"
@@ -110,23 +113,39 @@ def capacity_summary_lines(answers: Sequence[Estimate]) -> Iterator[str]:
             yield f"{answer.platform.called}: its peaks in this precision are not published"
 
 
+def _word(answer: Estimate) -> str:
+    if answer.is_beyond_bound:
+        return "beyond its bound"
+    if answer.loads is None or answer.loads.typical_share is None:
+        return _UNKNOWN
+    return "served" if answer.is_served else "not served"
+
+
 def _summary_cells(answer: Estimate) -> tuple[str, ...]:
     loads, fit, watts = answer.loads, answer.fit, answer.platform.watts
     assert loads is not None
     assert fit is not None
     engine = loads.each[0].share
-    verdict = "beyond its bound" if answer.is_beyond_bound else "served" if answer.is_served else "not served"
-    if not answer.is_beyond_bound and loads.typical_share is None:
-        verdict = _UNKNOWN
     return (
         _UNKNOWN if fit.typical is None else f"{fit.typical}",
         _count(fit.most),
         f"{_percent(engine.least)} to {_percent(engine.typical)}",
         "" if watts is None else f"{watts:g}",
-        verdict,
+        _word(answer),
         loads.first.name + ("" if loads.is_decoder_known else ", without the decoder"),
         answer.platform.called,
     )
+
+
+def served_line(answers: Sequence[Estimate]) -> str:
+    if len(answers) == 1:
+        fit = "" if answers[0].fit is None else f"; {_fit(answers[0])}"
+        return f"Verdict: {answers[0].platform.called}: {_verdict(answers[0])}{fit}"
+    words = dict[str, list[str]]()
+    for answer in answers:
+        word = _word(answer)
+        words.setdefault("not known" if word == _UNKNOWN else word, []).append(answer.platform.called)
+    return "Verdict: " + "; ".join(f"{word}: {', '.join(names)}" for word, names in words.items())
 
 
 def smallest_line(best: Estimate | None, headroom: float) -> str:
@@ -135,7 +154,7 @@ def smallest_line(best: Estimate | None, headroom: float) -> str:
         return f"No Jetson of the table serves this with {_percent(headroom)} to spare."
     watts = "" if best.platform.watts is None else f" ({best.platform.watts:g} W)"
     is_known = best.loads is not None and best.loads.is_decoder_known
-    but = "" if is_known else "; its decoder is not counted, since nobody publishes what it does of these videos"
+    but = "" if is_known else "; its decoder is not counted: no figures for these videos are published"
     return (
         f"The smallest Jetson that serves this with {_percent(headroom)} to spare: "
         f"{best.platform.machine.title}{watts}, --machine {best.platform.called}{but}"

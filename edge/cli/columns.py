@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 
-__all__ = ["aligned", "shown_width"]
+__all__ = ["aligned", "folded", "shown_width"]
 
 _GAP = "  "
 _LEAST_NAME = 16  # characters of a name, below which a whole column goes rather than more of the name
 
 
 def shown_width() -> int | None:
-    """Return how many characters a line of stdout may have; None where it is no terminal: then nothing is left out."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """Return None where stdout is no terminal, or closed: then nothing is left out."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+
+
+def folded(text: str, *, before: str = "", width: int | None = None) -> str:
+    """Return a sentence behind `before`, broken between words under itself where a line would be longer than `width`.
+
+    What is so narrow that little would stand in a line is left to the terminal, which breaks inside of words.
+    """
+    indent = before or " " * (len(text) - len(text.lstrip()) + 2)
+    if width is None or len(before) + len(text) <= width or width - len(indent) < _LEAST_NAME:
+        return f"{before}{text}"
+    return textwrap.fill(
+        text.strip() if before else text,
+        width,
+        initial_indent=before,
+        subsequent_indent=" " * len(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def aligned(
@@ -25,14 +44,11 @@ def aligned(
     spare: Sequence[str] = (),
     is_named: bool = False,
 ) -> Iterator[str]:
-    """Yield rows as lines in columns, and one that says which columns are left out.
+    """Yield rows (the head first) as lines in columns, and one that says which columns are left out.
 
-    Args:
-        rows: the head, and what stands under it.
-        texts: the last columns, which are aligned to the left; numbers to the right.
-        width: characters that a line may have; None: any number.
-        spare: heads of columns that are left out one by one, in this order, where a line would be longer.
-        is_named: the last column is a name, which is shortened in its middle where that does not suffice.
+    The last `texts` columns are aligned to the left; numbers to the right. A line has at most `width` characters:
+    columns with heads in `spare` are left out one by one, in this order; then, with `is_named`, names in the last are
+    shortened.
     """
     columns = [list(column) for column in zip(*rows, strict=True)]
     numbers = len(columns) - texts
@@ -45,6 +61,13 @@ def aligned(
     if width is not None and is_named:
         before = _width_of([columns[i] for i in kept[:-1]], is_named=False) + len(_GAP)
         columns[-1] = [_shortened(cell, max(width - before, _LEAST_NAME)) for cell in columns[-1]]
+    # Cells of many letters, as of a device, take the room of all others.
+    while width is not None and (over := _width_of([columns[i] for i in kept], is_named=False) - width) > 0:
+        widest = max(kept, key=lambda i: max(map(len, columns[i])))
+        longest = max(map(len, columns[widest]))
+        if longest <= _LEAST_NAME:
+            break
+        columns[widest] = [_shortened(cell, max(longest - over, _LEAST_NAME)) for cell in columns[widest]]
     padded = [_padded(columns[i], is_text=i >= numbers) for i in kept]
     yield from (_GAP.join(cells).rstrip() for cells in zip(*padded, strict=True))
     if left_out:

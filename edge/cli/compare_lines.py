@@ -1,4 +1,4 @@
-"""What `edge-deploy compare` found, in words: numbers, verdicts, the summary."""
+"""Result of `edge-deploy compare` as lines: numbers, verdicts, the summary."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from edge.quantize.comparison import Comparison
 __all__ = [
     "SHOWN_WORST",
     "comparison_summary",
+    "comparison_verdict",
     "layer_error_lines",
     "layer_precision",
     "number",
@@ -48,12 +49,11 @@ def percent(share: float | None) -> str:
 
 
 def layer_precision(error: LayerError) -> str:
-    """Return what a layer runs in."""
     return "INT8" if error.layer.is_int8 else "float"
 
 
 def verdict_lines() -> Iterator[tuple[str, str]]:
-    """Yield what each verdict means; the first that is true counts."""
+    """The first that is true counts."""
     yield LayerVerdict.FLOAT.value, "the layer stays in float, by the table or because its operands cannot be quantized"
     yield (
         LayerVerdict.COSTS_ACCURACY.value,
@@ -99,6 +99,23 @@ def comparison_summary(found: Comparison) -> str:
     return f"Output {number(found.output_sqnr_db, '.1f')} dB. Of {len(found.layers)} layers {counts}. {_times(found)}"
 
 
+def comparison_verdict(found: Comparison) -> str:
+    """Return one line: whether INT8 is worth it, as far as this machine tells, and which layers to look at."""
+    costly = [error.layer.name for error in found.layers if error.verdict is LayerVerdict.COSTS_ACCURACY]
+    float_ms, int8_ms = _sum_ms(found)
+    times = f"INT8 takes {int8_ms / float_ms:.0%} of float's time on this machine" if float_ms else "no times are known"
+    if not costly:
+        return f"Verdict: no layer costs accuracy; {times}."
+    return (
+        f"Verdict: {len(costly)} of {len(found.layers)} layers cost accuracy, first {costly[0]}: --keep-float of "
+        f"calibrate leaves them in float; {times}."
+    )
+
+
+def _sum_ms(found: Comparison) -> tuple[float, float]:
+    return sum(error.float_ms or 0 for error in found.layers), sum(error.int8_ms or 0 for error in found.layers)
+
+
 _COUNTED = (
     (LayerVerdict.PAYS, "pay"),
     (LayerVerdict.SAVES_NO_TIME, "save no time"),
@@ -112,7 +129,6 @@ def _times(found: Comparison) -> str:
     timed = [error.times for error in found.layers if error.times is not None]
     if not timed:
         return "The engine tells the time of none of them."
-    float_ms = sum(error.float_ms or 0 for error in found.layers)
-    int8_ms = sum(error.int8_ms or 0 for error in found.layers)
+    float_ms, int8_ms = _sum_ms(found)
     which = "They" if len(timed) == len(found.layers) else f"The {len(timed)} whose time is known"
     return f"{which} take {float_ms:.1f} ms per frame in float, {int8_ms:.1f} ms in the INT8 model (this machine)."

@@ -1,7 +1,8 @@
-"""Who does the work of `calibrate`, `evaluate` and `compare`: this process, more of them, or a cluster."""
+"""Where `calibrate`, `evaluate` and `compare` compute: in this process, in more of them, or on a cluster."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,29 +13,28 @@ if TYPE_CHECKING:
     from edge.engine.kind import EngineKind
     from edge.quantize.crew import Crew
 
-    _Word = click.ParamType[str]
-else:
-    _Word = click.ParamType  # not generic in older versions
-
 __all__ = ["crew_options", "crew_that"]
 
 _MOST_WORKERS = 1024
+_ADDRESS = re.compile(r"(?:tcp|tls)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):(\d{1,5})")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class _Scheduler(_Word):
+class _Scheduler(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """`tls://HOST:PORT` or `tcp://HOST:PORT`."""
 
     name = "address"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from edge.errors import ConfigError
-        from edge.quantize.cluster.address import scheduler_address
-
-        try:
-            return scheduler_address(str(value))
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
+        found = _ADDRESS.fullmatch(str(value))
+        if found is None or not 0 < int(found[1]) < 1 << 16:
+            self.fail(
+                f"cluster {value!r}: expected the address of a Dask scheduler, as tls://HOST:8786; tcp://HOST:8786 is "
+                "one without encryption, where everybody who reaches it may run anything",
+                param,
+                ctx,
+            )
+        return str(value)
 
 
 def crew_options(command: Function) -> Function:
@@ -66,13 +66,8 @@ def crew_options(command: Function) -> Function:
 def crew_that(
     *, cluster: str | None, workers: int | None, mixes_cpus: bool, kind: EngineKind
 ) -> AbstractContextManager[Crew]:
-    """Return who does the work, with engines of `kind`.
-
-    Raises:
-        click.UsageError: if the options do not go together.
-        EdgeError: when it is entered, if a cluster cannot be used.
-    """
-    from edge.engine.select import quick_kind
+    """Return the crew of `kind`; click.UsageError if options do not go together, EdgeError on entering it."""
+    from edge.engine.kind import quick_kind
     from edge.quantize.crew import Here
 
     if cluster is not None and workers is not None:
@@ -82,11 +77,10 @@ def crew_that(
     if cluster is None and workers is None:
         return Here()
     from edge.quantize.cluster.crew import cluster_at, workers_here
-    from edge.quantize.cluster.members import Settings
+    from edge.quantize.cluster.worker import Likeness
 
-    kinds = tuple(dict.fromkeys((kind.name, quick_kind(kind).name)))
-    settings = Settings(may_mix_processors=mixes_cpus, tell=lambda text: click.echo(f"warning: {text}", err=True))
+    likeness = Likeness.of_this_machine((kind.name, quick_kind(kind).name), mixes=mixes_cpus)
     if workers is not None:
-        return workers_here(workers, kinds, settings)
+        return workers_here(workers, likeness)
     assert cluster is not None
-    return cluster_at(cluster, kinds, settings)
+    return cluster_at(cluster, likeness)

@@ -13,7 +13,6 @@ __all__ = ["main"]
 
 
 def main() -> NoReturn:
-    """Run the command."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in COMMANDS:
         hand_over_interrupts()

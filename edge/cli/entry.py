@@ -11,7 +11,6 @@ __all__ = ["edge_deploy", "edge_runtime"]
 
 
 def edge_deploy() -> NoReturn:
-    """Run the workstation's command."""
     answer_interrupts()
     from edge.cli.edge_deploy import main
 
@@ -19,7 +18,7 @@ def edge_deploy() -> NoReturn:
 
 
 def edge_runtime() -> NoReturn:
-    """Run the device's command, by the software of the release that it is for (docs/adr/0045)."""
+    """Run the device's command, by the software of the release that it is for (docs/adr/0020)."""
     answer_interrupts()
     from edge.runtime.software.choice import hand_over
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,20 +17,22 @@ from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target
-    from edge.deploy.fleet.inbox import Inbox
-    from edge.deploy.fleet.push_one import PushOne
+    from edge.delivery.outcome import Outcome
+    from edge.deploy.fleet.inbox import Inbox, PushOne
     from edge.deploy.fleet.rollout import FleetResult, Order
 
 __all__ = [
     "Chosen",
     "Rollout",
-    "ask_targets",
     "choose",
     "drive",
     "max_parallel_option",
+    "show_answers",
     "targets_argument",
     "targets_option",
 ]
+
+A = TypeVar("A")
 
 targets_argument = click.argument("words", nargs=-1, required=True, metavar="TARGET...")
 targets_option = click.option(
@@ -38,13 +40,11 @@ targets_option = click.option(
     "--inventory",
     "targets_path",
     type=READ,
+    metavar="FILE",
     help="Inventory; default: ./targets.toml, then ~/.config/edge-deploy/targets.toml.",
 )
 max_parallel_option = click.option(
-    "--max-parallel",
-    type=click.IntRange(1, 256),
-    metavar="N",
-    help="At most N at once; default: as the inventory says.",
+    "--max-parallel", type=click.IntRange(1, 256), metavar="N", help="At most N at once; default: the inventory's."
 )
 
 
@@ -60,9 +60,18 @@ class Chosen:
         from edge.deploy.fleet.rollout import Order
 
         return Order(
-            wave=self.inventory.wave if in_waves else None,
-            max_parallel=max_parallel or self.inventory.max_parallel,
+            wave=self.inventory.wave if in_waves else None, max_parallel=max_parallel or self.inventory.max_parallel
         )
+
+    def ask(self, one: PushOne) -> FleetResult:
+        """Ask each target something, all at once; return the answers. What is shown goes when they are there."""
+        from edge.cli.fleet_view import waiting_view
+        from edge.deploy.fleet.inbox import Inbox
+        from edge.deploy.fleet.rollout import Order, run_fleet
+
+        inbox, order = Inbox(), Order(max_parallel=self.inventory.max_parallel)
+        with waiting_view(tuple(target.name for target in self.targets)) as view, _ctrl_c(inbox):
+            return run_fleet(self.targets, one, order=order, watcher=view, inbox=inbox)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +84,7 @@ class Rollout:
 
 
 def choose(words: Sequence[str], targets_path: Path | None) -> Chosen:
-    """Return the targets that the words mean.
-
-    Raises:
-        ConfigError: if the inventory cannot be used or a word means nothing.
-    """
+    """Return the targets that the words mean; ConfigError if the inventory cannot be used or a word means nothing."""
     from edge.config.selection import select
     from edge.config.targets import find_inventory
 
@@ -90,12 +95,9 @@ def choose(words: Sequence[str], targets_path: Path | None) -> Chosen:
 def drive(
     targets: Sequence[Target], one: PushOne, *, order: Order, is_json: bool, rollout: Rollout | None = None
 ) -> FleetResult:
-    """Do `one` for each target and show it; return how each ended.
+    """Do `one` for each target and show it; return how each ended. Several targets, or a resume, keep a journal.
 
-    A rollout of several targets, or a resumed one, keeps a journal.
-
-    Raises:
-        DeployError: before a target is touched: the journal is held or unusable, or there is nothing to resume.
+    DeployError before a target is touched: the journal is held or unusable, or there is nothing to resume.
     """
     from edge.cli.fleet_view import choose_view
     from edge.deploy.fleet.inbox import Inbox
@@ -121,15 +123,37 @@ def drive(
     return result
 
 
-def ask_targets(targets: Sequence[Target], one: PushOne, *, max_parallel: int) -> FleetResult:
-    """Ask each target something, all at once; return the answers. What is shown goes when they are there."""
-    from edge.cli.fleet_view import waiting_view
-    from edge.deploy.fleet.inbox import Inbox
-    from edge.deploy.fleet.rollout import Order, run_fleet
+def show_answers(
+    result: FleetResult,
+    answers: Mapping[str, A],
+    *,
+    as_json: bool,
+    lines_of: Callable[[A], Iterable[str]],
+    seen: Mapping[str, str | None] | None = None,
+) -> None:
+    """Print each answer on stdout, and on stderr why there is none, with when it was `seen` last if that is given."""
+    from edge.cli.fleet_rows import printable
+    from edge.cli.output import echo_json
 
-    inbox = Inbox()
-    with waiting_view(tuple(target.name for target in targets)) as view, _ctrl_c(inbox):
-        return run_fleet(targets, one, order=Order(max_parallel=max_parallel), watcher=view, inbox=inbox)
+    if as_json:
+        echo_json({one.target: _document(one, seen) for one in result.outcomes})
+        return
+    for one in result.outcomes:
+        if len(result.outcomes) > 1:
+            click.echo(f"{one.target}:")
+        if one.is_done:
+            for line in lines_of(answers[one.target]):
+                click.echo(line)
+        else:
+            last = "" if seen is None else f"; last seen {seen[one.target] or 'never'}"
+            tell(printable(f"{one.target}: {one.problem}" + last + (f"; {one.hint}" if one.hint else "")))
+
+
+def _document(one: Outcome, seen: Mapping[str, str | None] | None) -> Mapping[str, object]:
+    told = {} if seen is None else {"seen_at": seen[one.target]}
+    if one.is_done:
+        return {**one.evidence, **told}
+    return {"result": one.result, "code": one.code, "problem": one.problem, "hint": one.hint, **told}
 
 
 def fleet_summary(result: FleetResult) -> str:

@@ -1,4 +1,4 @@
-"""What is known of each target while a fleet is at work, and which of them a screen has room for."""
+"""Rows of a fleet at work: the state of each target, and the ones that a screen has room for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from edge.delivery.event import BEGIN, PROGRESS, UPLOAD, Event
+from edge.delivery.outcome import BEGIN, PROGRESS, UPLOAD, Event
 from edge.untrusted import cleaned
 
 __all__ = ["FleetRow", "FleetRows", "printable", "size_text"]
@@ -32,7 +32,6 @@ class FleetRow:
     _last: tuple[datetime, int] | None = field(default=None)
 
     def take(self, event: Event) -> None:
-        """Become what the event tells."""
         if event.is_last:
             self.result, self.code, self.note = event.event, event.code, printable(event.hint)
             self.done, self.total = event.bytes, None
@@ -69,13 +68,11 @@ class FleetRow:
 
     @property
     def mib_per_s(self) -> float | None:
-        """The same in MiB."""
         speed = self.bytes_per_s
         return None if speed is None else speed / _MIB
 
     @property
     def eta_s(self) -> float | None:
-        """How long the phase will take at this speed, seconds."""
         speed = self.bytes_per_s
         return (self.total - self.done) / speed if speed and self.total and self.done is not None else None
 
@@ -119,7 +116,6 @@ def printable(text: str | None) -> str:
 
 
 def size_text(count: int) -> str:
-    """Return bytes as a person reads them."""
     if count < 1000:
         return f"{count} B"
     for unit, scale in (("kB", 1e3), ("MB", 1e6)):

@@ -16,7 +16,7 @@ import click
 from edge.cli.fleet_rows import FleetRow, FleetRows, printable, size_text
 from edge.cli.output import stderr_console
 from edge.cli.run_command import tell
-from edge.delivery.event import END, NOTE, UPLOAD, Event
+from edge.delivery.outcome import END, NOTE, UPLOAD, Event
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -31,17 +31,14 @@ class FleetView(AbstractContextManager["FleetView"]):
     """Shows what happens; a reader that has gone, or a full disk behind stdout, ends the showing and not the work."""
 
     def __enter__(self) -> FleetView:
-        """Begin to show."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         """Leave the screen as a person expects it."""
 
-    def on_event(self, event: Event) -> None:
-        """Show an event."""
+    def on_event(self, event: Event) -> None: ...
 
     def say(self, text: str) -> None:
-        """Say a sentence to the person."""
         tell(printable(text))
 
 
@@ -49,7 +46,6 @@ class JsonLines(FleetView):
     """Each event as one line of JSON on stdout; sentences on stderr."""
 
     def on_event(self, event: Event) -> None:
-        """Write the event."""
         values = {
             "ts": event.ts.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "target": event.target,
@@ -97,18 +93,15 @@ class LiveRows(FleetView):
         )
 
     def __enter__(self) -> FleetView:
-        """Begin to draw."""
         self._live.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Remove the rows and write the results."""
         self._live.stop()
         for line in self._results:
             _write(line)
 
     def on_event(self, event: Event) -> None:
-        """Enter the event into its row."""
         with self._lock:
             row = self._rows.take(event)
             if event.is_last and self._has_results:
@@ -126,7 +119,6 @@ class LiveRows(FleetView):
 
 
 def choose_view(targets: tuple[str, ...], *, is_json: bool) -> FleetView:
-    """Return the view that fits the reader."""
     if is_json:
         return JsonLines()
     return LiveRows(targets) if stderr_console().is_terminal else PlainLines(targets)
@@ -197,7 +189,7 @@ def _width(targets: tuple[str, ...]) -> int:
 
 
 def _write(line: str) -> None:
-    """Write a line of a result; where nobody reads it any more (`| head`), go on in silence."""
+    """Write a line of a result; where it is no longer read (`| head`), go on in silence."""
     try:
         click.echo(line)
     except OSError:

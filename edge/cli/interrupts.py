@@ -1,15 +1,17 @@
-"""Ctrl-C before there is anybody who answers it: while a command is being imported, which takes long on a slow disk."""
+"""Ctrl-C: the process ends at once until a command has begun, and is a KeyboardInterrupt from then on."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 from typing import NoReturn
 
 __all__ = ["answer_interrupts", "hand_over_interrupts"]
 
 _INTERRUPTED = 130
+_AGAIN_S = 0.05  # the callback has ended by then
 
 
 def answer_interrupts() -> None:
@@ -22,6 +24,18 @@ def hand_over_interrupts() -> None:
     """Let Ctrl-C be a KeyboardInterrupt again: who calls this answers it from now on."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if sys.unraisablehook is sys.__unraisablehook__:  # also under `python -m`; a test runner has a hook of its own
+        sys.unraisablehook = _ask_again
+
+
+def _ask_again(lost: sys.UnraisableHookArgs) -> None:
+    # Raised in a finaliser or in a callback of the garbage collector, where the interpreter drops it.
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    from threading import Timer
+
+    Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -30,7 +30,6 @@ class Repeats(logging.Filter):
         self._seen: dict[tuple[str, str], list[float | int]] = {}  # when the window began, lines in it, left out
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line is written."""
         key = (event_of(record), str(fields_of(record).get("stream", "")))
         now_s = self._clock_s()
         window = self._seen.setdefault(key, [now_s, 0, 0])
@@ -46,7 +45,6 @@ class JsonFormatter(logging.Formatter):
     """One line for each record, whatever it holds."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         at = datetime.fromtimestamp(record.created, timezone.utc)
         content: dict[str, Any] = {
             "ts": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),

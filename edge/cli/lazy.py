@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import sys
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 else:
     _Handler = logging.StreamHandler  # not generic before Python 3.11
 
-__all__ = ["LazyCommand", "LazyGroup", "verbosity_option"]
+__all__ = ["HintingGroup", "LazyCommand", "LazyGroup", "verbosity_option"]
 
 
 _VERBOSITY = "edge.cli.verbosity"
@@ -29,30 +30,63 @@ class LazyCommand:
     attribute: str
     summary: str
 
+    def load(self) -> click.Command:
+        command = getattr(importlib.import_module(self.module), self.attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.module}.{self.attribute} is no command")
+        return command
 
-class LazyGroup(click.Group):
-    """`commands` by name, in the order in which a user meets them."""
 
-    def __init__(self, *args: object, lazy: dict[str, LazyCommand], **kwargs: object) -> None:
+class HintingGroup(click.Group):
+    """Where there is no command of a name, the similar one is named: click itself does not before 8.2."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return a command and its arguments; click.UsageError with similar names if there is none of that name."""
+        name = args[0]
+        if name in self.list_commands(ctx) or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(f"there is no command {name!r}; {self.hint(ctx, name)}", ctx)
+
+    def hint(self, ctx: click.Context, name: str) -> str:
+        near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+        return f"did you mean: {ctx.command_path} {near[0]}" if near else f"see {ctx.command_path} --help"
+
+
+class LazyGroup(HintingGroup):
+    """`lazy`: commands by name, in the order in which a user meets them; `other`: the other program, by its name."""
+
+    def __init__(
+        self,
+        *args: object,
+        lazy: dict[str, LazyCommand],
+        other: LazyCommand,
+        **kwargs: object,
+    ) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self._lazy = lazy
+        self._other = other
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in order."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command."""
         found = self._lazy.get(cmd_name)
-        if found is None:
-            return None
-        command = getattr(importlib.import_module(found.module), found.attribute)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{found.module}.{found.attribute} is no command")
-        return command
+        return None if found is None else found.load()
+
+    def hint(self, ctx: click.Context, name: str) -> str:
+        """Return the other program where it has the very command, else what is similar here."""
+        try:
+            other = self._other.load()
+        except ImportError:  # the workstation's does not travel to devices
+            return super().hint(ctx, name)
+        if isinstance(other, click.Group) and name in other.list_commands(ctx):
+            return f"did you mean: {self._other.summary} {name}"
+        return super().hint(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
+        """List them without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.summary) for name, command in self._lazy.items()])
 

@@ -8,7 +8,7 @@ import os
 __all__ = ["limit_arenas"]
 
 _M_ARENA_MAX = -8  # of glibc's <malloc.h>
-_ARENAS = 2  # docs/adr/0033-two-arenas.md
+_ARENAS = 2  # docs/adr/0011
 
 
 def limit_arenas() -> None:

@@ -14,19 +14,9 @@ if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
     from edge.quantize.make_table.options import MaxDrop
 
-    _Word = click.ParamType[str]
-    _Drop = click.ParamType[MaxDrop]
-else:
-    _Word = _Drop = click.ParamType  # not generic in older versions
-
 __all__ = ["MAX_DROP", "SECONDS", "engine_option", "golden_limit_option"]
 
-_LIMITS = {
-    "recall": "min_recall",
-    "extra": "max_extra",
-    "iou": "min_iou",
-    "score-error": "max_score_error",
-}
+_LIMITS = {"recall": "min_recall", "extra": "max_extra", "iou": "min_iou", "score-error": "max_score_error"}
 
 
 class _Seconds(click.FloatRange):
@@ -41,7 +31,7 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-class _MaxDrop(_Drop):
+class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """`0.5`, mAP points, or `3%` of what the float model reaches."""
 
     name = "points|percent%"
@@ -97,7 +87,7 @@ golden_limit_option = click.option(
 )
 
 
-class _EngineKind(_Word):
+class _EngineKind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """The name of a kind of engine, or `auto`; which kinds there are is looked up when it is asked."""
 
     name = "kind"

@@ -14,7 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["echo_json", "echo_pairs", "echo_passed_over", "make_table", "progress_bar", "stage_bars", "stderr_console"]
+from edge.cli.columns import folded, shown_width
+from edge.untrusted import cleaned
+
+__all__ = [
+    "echo_json",
+    "echo_pairs",
+    "echo_parts",
+    "echo_passed_over",
+    "make_table",
+    "progress_bar",
+    "stage_bars",
+    "stderr_console",
+]
 
 
 def stderr_console() -> Console:
@@ -23,16 +35,22 @@ def stderr_console() -> Console:
 
 
 def echo_json(value: Any) -> None:
-    """Print one JSON document."""
+    """Print one JSON document; the keys of each kind of document are stable."""
     click.echo(json.dumps(value, indent=2))
 
 
 def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
-    """Print names and values in two columns."""
-    rows = list(pairs)
+    """Print names and values, which may be of a file that somebody else has made."""
+    rows, across = [(name, cleaned(value)) for name, value in pairs], shown_width()
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}".rstrip())
+        click.echo(folded(value, before=f"{name:<{width}}  ", width=across).rstrip())
+
+
+def echo_parts(parts: Iterable[Iterable[str]]) -> None:
+    """Print paragraphs of lines, those that are longer than the terminal is wide in several."""
+    width = shown_width()
+    click.echo("\n\n".join("\n".join(folded(line, width=width) for line in part) for part in parts))
 
 
 def echo_passed_over(folder: Path) -> None:
@@ -46,7 +64,7 @@ def echo_passed_over(folder: Path) -> None:
 
 
 def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table whose columns after the first are right-aligned."""
+    """Align columns after the first to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
@@ -73,12 +91,10 @@ class progress_bar(AbstractContextManager["_Bar"]):  # noqa: N801 - reads as the
         self._label, self._total = label, total
 
     def __enter__(self) -> _Bar:
-        """Show the bar."""
         self._progress.start()
         return _Bar(self._progress, self._progress.add_task(self._label, total=self._total))
 
     def __exit__(self, *exc_info: object) -> None:
-        """Remove it."""
         self._progress.stop()
 
 
@@ -90,11 +106,9 @@ class stage_bars(AbstractContextManager["stage_bars"]):  # noqa: N801 - as above
         self._current: _Bar | None = None
 
     def __enter__(self) -> stage_bars:
-        """Show nothing yet."""
         return self
 
     def stage(self, name: str, steps: int) -> None:
-        """Begin a stage of about `steps` steps."""
         self._end()
         if not stderr_console().is_terminal:
             click.echo(f"{name}: about {steps} steps", err=True)
@@ -102,12 +116,10 @@ class stage_bars(AbstractContextManager["stage_bars"]):  # noqa: N801 - as above
         self._current = self._bar.__enter__()
 
     def advance(self) -> None:
-        """Take one step."""
         if self._current is not None:
             self._current.advance()
 
     def __exit__(self, *exc_info: object) -> None:
-        """Remove the last bar."""
         self._end()
 
     def _end(self) -> None:

@@ -7,6 +7,8 @@ brings along (its images, what a pipeline names) counts as read, too.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +18,7 @@ from typing import Any
 
 import click
 
+from edge.cli.lazy import HintingGroup, verbosity_option
 from edge.errors import ConfigError, EdgeError
 
 __all__ = [
@@ -37,13 +40,15 @@ __all__ = [
     "ReadPath",
     "WrittenFolder",
     "WrittenPath",
+    "command",
+    "pipeline_argument",
 ]
 
 _STDOUT = Path("-")
 
 
 class ReadPath(click.Path):
-    """What a command reads; `files` gives all files that belong to it, `may_stream` lets a pipe or a device be one."""
+    """A path that a command reads; `files` gives all its files, `may_stream` lets a pipe or a device be one."""
 
     def __init__(
         self,
@@ -63,11 +68,7 @@ class CameraPath(ReadPath):
     name = "camera"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return text or a path.
-
-        Raises:
-            click.BadParameter: if it can be neither.
-        """
+        """Return text or a path; click.BadParameter if it can be neither."""
         from edge.config.uris import local_path
 
         if str(value).startswith("/dev/video"):
@@ -98,16 +99,28 @@ class Command(click.Command):
     """A command that looks at its places before it works."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it.
-
-        Raises:
-            ConfigError: if a result cannot be written where it is wanted, or would replace what is read.
-        """
+        """Run it; ConfigError if a result cannot be written where it is wanted, or would replace what is read."""
         _require_places(ctx)
         return super().invoke(ctx)
 
 
-class Group(click.Group):
+def command(
+    examples: str, *, group: click.Group | None = None, json: str = "One JSON document.", **settings: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return what makes a `Command` with `-v`, with `--json` where it takes `as_json`, and with examples."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        made = click.command(cls=Command, epilog=f"\b\nExamples:{examples}", **settings)(function)
+        if "as_json" in inspect.signature(function).parameters:
+            made = click.option("--json", "as_json", is_flag=True, help=json)(made)
+        if group is not None:
+            group.add_command(made)
+        return verbosity_option(made)
+
+    return decorate
+
+
+class Group(HintingGroup):
     """A group of such commands."""
 
     command_class = Command
@@ -159,7 +172,7 @@ def _require_no_stream(place: _Place) -> None:
     try:
         mode = place.path.stat().st_mode
     except OSError:
-        return  # whoever opens it says so
+        return  # its reader says so
     if not place.kind.may_stream and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ConfigError(
             f"{place.called} {place.path}: expected a file, this is a pipe or a device",
@@ -218,8 +231,8 @@ def _model(path: Path) -> Iterator[Path]:
 
 
 def _pipeline(path: Path) -> Iterator[Path]:
-    from edge.config.files import files_of_pipeline
     from edge.config.load import load_pipeline
+    from edge.config.pipeline import files_of_pipeline
 
     yield path
     if path.is_file():
@@ -243,3 +256,20 @@ RELEASE = ReadPath(_release)
 WRITTEN = WrittenPath()
 STREAMED = WrittenPath(may_stream=True)
 FOLDER = WrittenFolder()
+
+
+def pipeline_argument(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator by which a command takes PIPELINE as an argument, or by `--pipeline`, as `path`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.argument("argument", metavar="[PIPELINE]", required=False, type=PIPELINE)
+        @click.option("--pipeline", "option", type=PIPELINE, metavar="PIPELINE", help=help_text)
+        @functools.wraps(command)
+        def with_path(*args: Any, argument: Path | None, option: Path | None, **others: Any) -> Any:
+            if argument is not None and option is not None:
+                raise click.UsageError(f"PIPELINE is given twice: {argument} and {option}")
+            return command(*args, path=argument or option, **others)
+
+        return with_path
+
+    return decorate

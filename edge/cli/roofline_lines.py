@@ -1,56 +1,105 @@
-"""Rooflines in words: what a machine can do, what bounds each layer, what bounds the model."""
+"""Rooflines in words: what a machine can do, what bounds each layer, what bounds the model.
+
+The account of a model in words: amounts with their units, a line for each layer, the sums.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edge.cli.account_lines import precision_word
 from edge.cli.columns import aligned, shown_width
-from edge.cli.roofline_measured import measured_machine_lines
+from edge.model.account import LayerAccount, ModelAccount
 from edge.quantize.account import PrecisionAccounts
-from edge.quantize.this_machine import Measured
-from edge.roofline.bound import LayerBound, ModelBound, Roofs, bound_of_model
+from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth, bound_of_model, worth_of_int8
 from edge.roofline.lessons import Lesson, lessons_of
 from edge.roofline.machines import Machine
-from edge.roofline.measured import THIS, MeasuredMachine
-from edge.roofline.worth import Worth, worth_of_int8
 from edge.types import Precision
 
 __all__ = [
     "Roofline",
-    "rate",
+    "account_lines",
+    "amount",
+    "bounds_verdict",
     "layer_bound_lines",
     "lesson_lines",
     "machine_lines",
     "machines_lines",
+    "precision_word",
+    "rate",
     "roofline_of",
     "roofline_summary_lines",
     "summary_sentences",
+    "worth_lines",
 ]
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_HEAD = ("in", "operations", "weights B", "read B", "written B", "op/B", "operator", "layer")
+
+
+def amount(value: float) -> str:
+    """Return a count in three digits with its prefix: `1.64 M`."""
+    for factor, prefix in _PREFIXES:
+        if value >= 0.9995 * factor:
+            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}"
+    return f"{value:.3g}"
+
+
+def precision_word(precision: Precision) -> str:
+    return precision.value.upper()
+
+
+def account_lines(account: ModelAccount) -> Iterator[str]:
+    """Yield a head, a line for each layer in the order of the model, and the sums."""
+    rows = [_HEAD, *(_cells(layer) for layer in account.layers)]
+    yield from aligned(rows, width=shown_width(), spare=("operator", "weights B"), is_named=True)
+    frames = "frame" if account.batch == 1 else "frames"
+    yield ""
+    yield (
+        f"{len(account.layers)} layers for {account.batch} {frames}: {amount(account.operations)}op, "
+        f"{amount(account.parameters)} parameters, {amount(account.moved_bytes)}B through memory "
+        f"({amount(account.weight_bytes)}B of it weights), {account.intensity:.1f} operations per byte"
+    )
+    if account.uncounted:
+        yield f"not counted, their sizes are not in the file: {', '.join(account.uncounted)}"
+
+
+def _cells(layer: LayerAccount) -> tuple[str, ...]:
+    moved = (layer.weight_bytes, layer.read_bytes, layer.written_bytes)
+    return (
+        precision_word(layer.precision),
+        amount(layer.operations),
+        *map(amount, moved),
+        f"{layer.intensity:.1f}",
+        "+".join(layer.fused),
+        layer.name,
+    )
+
 
 _SUMMARY_HEAD = ("least ms", "never below", "most frames/s", "layers by memory", "time by memory", "in", "machine")
 _LAYERS_HEAD = ("in", "op/B", "bound", "least us", "share", "operator", "layer")
 _MACHINES_HEAD = ("INT8 TOPS", "FP16 TFLOPS", "FP32 TFLOPS", "GB/s", "INT8 ridge", "watts", "machine", "name")
 _UNKNOWN = "?"
-_THIS_WORDS = "This machine, measured when it is asked for; this/1: on one core"
+_NAMED = 3
+_WORDS = {
+    Gain.OPERATIONS: "gain by operations: they wait for compute in {kind}, and the roof of INT8 is higher",
+    Gain.BYTES: "gain by bytes alone: they wait for memory, and move fewer of them",
+    Gain.NOTHING: "gain nothing",
+    Gain.LESS_THAN_NOTHING: "lose: they stay in float, and now move more bytes",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """A model on one machine, in each precision of which the machine's peak is known, slowest first.
+    """A model on one machine, in each precision whose peak is known, slowest first; `lessons` are of the fastest.
 
-    Attributes:
-        lessons: of what shapes do, on the fastest of them.
-        worth: of INT8 against the float above it; None where one of both is not there.
-        measured: of this machine.
+    `worth`: of INT8 against the float above it; None where one of both is not there.
     """
 
-    machine: Roofs
+    machine: Machine
     bounds: tuple[ModelBound, ...]
     lessons: tuple[Lesson, ...]
     worth: Worth | None = None
-    measured: Measured | None = None
 
     @property
     def fastest(self) -> ModelBound:
@@ -58,12 +107,12 @@ class Roofline:
         return self.bounds[-1]
 
 
-def roofline_of(accounts: PrecisionAccounts, machine: Roofs, *, measured: Measured | None = None) -> Roofline:
+def roofline_of(accounts: PrecisionAccounts, machine: Machine) -> Roofline:
     """Return what bounds a model on a machine; without bounds where none of the peaks that it needs is known."""
     found = [bound_of_model(account, machine) for account in accounts.by_precision.values()]
     bounds = tuple(bound for bound in found if bound is not None)
     lessons = lessons_of(bounds[-1].account) if bounds else ()
-    return Roofline(machine=machine, bounds=bounds, lessons=lessons, worth=_worth(accounts, bounds), measured=measured)
+    return Roofline(machine=machine, bounds=bounds, lessons=lessons, worth=_worth(accounts, bounds))
 
 
 def _worth(accounts: PrecisionAccounts, bounds: tuple[ModelBound, ...]) -> Worth | None:
@@ -82,11 +131,8 @@ def _tera(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value / 1e12:.3g}"
 
 
-def machine_lines(machine: Roofs) -> Iterator[str]:
+def machine_lines(machine: Machine) -> Iterator[str]:
     """Yield what a machine can do: dense peaks with their ridges, memory, and what its box says."""
-    if isinstance(machine, MeasuredMachine):
-        yield from measured_machine_lines(machine)
-        return
     yield f"{machine.title} ({machine.called})"
     peaks = [(kind, machine.peak(kind), machine.ridge(kind)) for kind in Precision]
     words = [
@@ -98,8 +144,7 @@ def machine_lines(machine: Roofs) -> Iterator[str]:
     unknown = [precision_word(kind) for kind, peak, _ in peaks if peak is None]
     if unknown:
         yield f"not published, so not bounded here: {', '.join(unknown)}"
-    if isinstance(machine, Machine):
-        yield from _advertised(machine)
+    yield from _advertised(machine)
 
 
 def _advertised(machine: Machine) -> Iterator[str]:
@@ -116,12 +161,27 @@ def _advertised(machine: Machine) -> Iterator[str]:
 
 
 def roofline_summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
-    """Yield a head, and a line for each machine and precision."""
     rows = [_summary_cells(bound) for roofline in rooflines for bound in roofline.bounds]
     yield from aligned([_SUMMARY_HEAD, *rows], width=shown_width(), spare=("never below", "layers by memory"))
     for roofline in rooflines:
         if not roofline.bounds:
             yield f"{roofline.machine.called}: none of the peaks that this model needs is known"
+
+
+def bounds_verdict(rooflines: Sequence[Roofline]) -> str:
+    """Return one line: how fast the model is at most, on the machine or from the slowest to the fastest of them."""
+    fastest = sorted((one.fastest for one in rooflines if one.bounds), key=lambda bound: -bound.least_s_per_frame)
+    if not fastest:
+        return "Verdict: no machine's peaks are known."
+    shown = " to ".join(map(_most, fastest if len(fastest) == 1 else (fastest[0], fastest[-1])))
+    only = next((one.worth for one in rooflines if one.worth is not None), None) if len(rooflines) == 1 else None
+    worth = f", {only.times_faster:.2f} times {precision_word(only.before.account.precision)}" if only else ""
+    return f"Verdict: {shown}{worth}. At most: an engine takes longer."
+
+
+def _most(bound: ModelBound) -> str:
+    kind = precision_word(bound.account.precision)
+    return f"{1 / bound.least_s_per_frame:.0f} frames/s in {kind} on {bound.machine.called}"
 
 
 def _summary_cells(bound: ModelBound) -> tuple[str, ...]:
@@ -137,7 +197,6 @@ def _summary_cells(bound: ModelBound) -> tuple[str, ...]:
 
 
 def summary_sentences(roofline: Roofline) -> Iterator[str]:
-    """Yield what the figures of the fastest precision mean."""
     bound = roofline.fastest
     kind = precision_word(bound.account.precision)
     yield _least(bound, kind)
@@ -151,11 +210,6 @@ def summary_sentences(roofline: Roofline) -> Iterator[str]:
 
 def _least(bound: ModelBound, kind: str) -> str:
     least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
-    if isinstance(bound.machine, MeasuredMachine):
-        return (
-            f"In {kind} a frame takes at least {least}: each layer at the measured peak, or as long as what it moves "
-            "takes to move in a working set of that size."
-        )
     return (
         f"In {kind} a frame takes at least {least} where the tensors of each layer pass through memory once, and never "
         f"less than {floor}, even if caches kept all that is made on the way. These are bounds: kernels, launches, "
@@ -173,13 +227,11 @@ def _worth_of_int8(before: ModelBound, after: ModelBound) -> str:
 
 
 def _gain(before: ModelBound, after: ModelBound) -> float:
-    """Return how much higher the roof is."""
     low, high = before.machine.peak(before.account.precision), after.machine.peak(after.account.precision)
     return high / low if low and high else 1.0
 
 
 def layer_bound_lines(bound: ModelBound) -> Iterator[str]:
-    """Yield a head, and a line for each layer in the order of the model."""
     rows = [_LAYERS_HEAD, *(_layer_cells(bound, one) for one in bound.layers)]
     yield from aligned(rows, width=shown_width(), spare=("operator",), is_named=True)
 
@@ -207,8 +259,7 @@ def lesson_lines(roofline: Roofline) -> Iterator[str]:
 
 
 def machines_lines(machines: Sequence[Machine]) -> Iterator[str]:
-    """Yield a head, and a line for each machine and power mode."""
-    rows = [_MACHINES_HEAD, *map(_machine_cells, machines), (*[""] * 6, THIS, _THIS_WORDS)]
+    rows = [_MACHINES_HEAD, *map(_machine_cells, machines)]
     yield from aligned(rows, width=shown_width(), spare=("name", "INT8 ridge", "FP32 TFLOPS"))
 
 
@@ -222,3 +273,41 @@ def _machine_cells(machine: Machine) -> tuple[str, ...]:
         machine.called,
         machine.title,
     )
+
+
+def worth_lines(worth: Worth) -> Iterator[str]:
+    """Yield what is gained as a whole, by which layers in which way, and what the float remainder costs."""
+    kind, frames = precision_word(worth.before.account.precision), worth.before.account.batch
+    before_ms, after_ms = 1e3 * worth.before.least_s / frames, 1e3 * worth.after.least_s / frames
+    yield (
+        f"What INT8 is worth: {before_ms:.3f} ms in {kind}, {after_ms:.3f} in INT8, at least: "
+        f"{worth.times_faster:.2f} times as fast, as far as the bounds tell."
+    )
+    for gain, words in _WORDS.items():
+        layers = worth.of(gain)
+        if layers:
+            saved_us = 1e6 * sum(one.saved_s for one in layers) / frames
+            amount = f", {abs(saved_us):.1f} us together" if gain is not Gain.NOTHING else ""
+            yield f"  {len(layers)} layers {words.format(kind=kind)}{amount}{_named(layers, gain)}"
+    yield from _remainder(worth)
+
+
+def _remainder(worth: Worth) -> Iterator[str]:
+    if worth.most is None:
+        return
+    left, frames = worth.left_in_float, worth.before.account.batch
+    if not left:
+        yield "  The table leaves nothing in float that could be in INT8."
+        return
+    yield (
+        f"  The table leaves {len(left)} layers in float that could be in INT8: {1e6 * worth.remainder_s / frames:.1f} "
+        f"us a frame, {worth.remainder_s / worth.after.least_s:.0%} of the least time{_named(left, Gain.BYTES)}"
+    )
+
+
+def _named(layers: Sequence[LayerWorth], gain: Gain) -> str:
+    if gain is Gain.NOTHING:
+        return ""
+    names = ", ".join(one.name for one in layers[:_NAMED])
+    more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
+    return f" ({names}{more})"

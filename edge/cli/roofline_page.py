@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from edge.cli.account_lines import amount, precision_word
-from edge.cli.page import whole_page
-from edge.cli.roofline_lines import Roofline, machine_lines, rate, summary_sentences
-from edge.cli.roofline_measured_page import (
-    measured_dots,
-    measured_key,
-    measured_section,
-    slopes_of,
-    worth_section,
+from edge.cli.page import definitions, html_table, whole_page
+from edge.cli.roofline_lines import (
+    Roofline,
+    amount,
+    machine_lines,
+    precision_word,
+    rate,
+    summary_sentences,
+    worth_lines,
 )
 from edge.cli.roofline_svg import Dot, Roof, Segment, ladder_svg, roofline_svg, strip_svg
 from edge.quantize.account import PrecisionAccounts
-from edge.roofline.bound import LayerBound, ModelBound
+from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth
 from edge.types import Precision
 
 __all__ = ["roofline_page"]
 
 _MARKED = 5
+_STYLE_OF_GAIN = {
+    Gain.OPERATIONS: "compute",
+    Gain.BYTES: "memory",
+    Gain.NOTHING: "float",
+    Gain.LESS_THAN_NOTHING: "float",
+}
 
 _LIGHT = {"int8": "#2a6fc9", "fp16": "#b0632c", "fp32": "#6b5aa8", "memory": "#51545c", "compute": "#b0632c",
           "own": "#2a6fc9", "step": "#b9c4d3", "worst": "#eef4fc"}  # fmt: skip
@@ -37,8 +43,6 @@ circle { fill-opacity: .38; stroke-width: 1.2; } circle.int8 { fill: var(--int8)
 circle.fp16 { fill: var(--fp16); stroke: var(--fp16); } circle.fp32 { fill: var(--fp32); stroke: var(--fp32); }
 circle.depthwise { stroke-dasharray: 2 2; fill-opacity: .15; }
 circle.before { fill: none; stroke: var(--fp16); stroke-opacity: .45; stroke-width: 1; }
-.roof.cache { stroke-width: 1; } .stem { stroke-width: 1; stroke-opacity: .5; } .stem.int8 { stroke: var(--int8); }
-.stem.fp16 { stroke: var(--fp16); } .stem.fp32 { stroke: var(--fp32); }
 rect.float { fill: var(--step); stroke: var(--ground); stroke-width: .6; } .key.float { background: var(--step); }
 rect.memory, rect.compute { stroke: var(--ground); stroke-width: .6; }
 rect.memory { fill: var(--memory); fill-opacity: .55; } rect.compute { fill: var(--compute); }
@@ -50,13 +54,18 @@ rect.memory { fill: var(--memory); fill-opacity: .55; } rect.compute { fill: var
 .lessons p { font-size: .9rem; min-height: 6em; } tr.worst { background: var(--worst); }
 details { margin-top: 1rem; } summary { cursor: pointer; color: var(--quiet); }
 """
-_SUMMARY_COLUMNS = ("machine", "in", "least ms per frame", "never below ms", "frames per second at most",
-                    "layers by memory", "time by memory", "ridge")  # fmt: skip
-_LAYER_COLUMNS = ("#", "layer", "operators", "in", "operations", "bytes", "op/byte", "bound", "least us", "share")
+_SUMMARY_COLUMNS = (
+    ("machine", "text"), ("in", "text"), ("least ms per frame", ""), ("never below ms", ""),
+    ("frames per second at most", ""), ("layers by memory", ""), ("time by memory", ""), ("ridge", ""),
+)  # fmt: skip
+_LAYER_COLUMNS = (
+    ("#", ""), ("layer", "text"), ("operators", "text"), ("in", "text"), ("operations", ""), ("bytes", ""),
+    ("op/byte", ""), ("bound", "text"), ("least us", ""), ("share", ""),
+)  # fmt: skip
 
 
 def roofline_page(accounts: PrecisionAccounts, rooflines: Sequence[Roofline]) -> str:
-    """Return the whole page; names of layers and files are escaped."""
+    """Escape names of layers and files."""
     title = f"Rooflines: {accounts.spec.name}"
     body = "".join((_head(title, accounts), _summary(rooflines), *map(_machine, rooflines), _reading()))
     return whole_page(title, body, light=_LIGHT, dark=_DARK, style=_STYLE)
@@ -71,17 +80,16 @@ def _head(title: str, accounts: PrecisionAccounts) -> str:
                  f"{amount(account.parameters)} parameters, {len(account.layers)} layers after fusion"),
         ("INT8", accounts.why_no_int8 or accounts.origin_of_int8),
     )  # fmt: skip
-    rows = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in facts)
     promise = (
-        "What bounds this model on these machines, from what is published of them or was measured here. A bound is "
+        "What bounds this model on these machines, from what is published of them. A bound is "
         "what cannot be beaten; it is no prediction."
     )
-    return f"<h1>{html.escape(title)}</h1><p>{promise}</p><dl>{rows}</dl>\n"
+    return f"<h1>{html.escape(title)}</h1><p>{promise}</p>{definitions(facts)}"
 
 
 def _summary(rooflines: Sequence[Roofline]) -> str:
     rows = [_summary_cells(bound) for roofline in rooflines for bound in roofline.bounds]
-    return f"<h2>At a glance</h2>{_table(_SUMMARY_COLUMNS, rows, texts=(0, 1))}\n" if rows else ""
+    return f"<h2>At a glance</h2>{html_table(_SUMMARY_COLUMNS, rows)}\n" if rows else ""
 
 
 def _summary_cells(bound: ModelBound) -> tuple[str, ...]:
@@ -104,10 +112,8 @@ def _machine(roofline: Roofline) -> str:
     if not roofline.bounds:
         return head
     said = "".join(f"<p>{html.escape(text)}</p>" for text in summary_sentences(roofline))
-    measured = "" if roofline.measured is None else measured_section(roofline.measured)
-    times = None if roofline.measured is None else roofline.measured.times_faster
-    worth = "" if roofline.worth is None else worth_section(roofline.worth, times_measured=times)
-    parts = (_picture(roofline), said, measured, _strips(roofline), worth, _lessons(roofline), _layers(roofline))
+    worth = "" if roofline.worth is None else _worth(roofline.worth)
+    parts = (_picture(roofline), said, _strips(roofline), worth, _lessons(roofline), _layers(roofline))
     return "".join((head, *parts))
 
 
@@ -118,19 +124,14 @@ def _picture(roofline: Roofline) -> str:
         for kind in reversed(Precision)
         if (peak := machine.peak(kind)) is not None
     ]
-    is_measured = roofline.measured is not None and roofline.measured.models
     picture = roofline_svg(
         sorted(roofs, key=lambda roof: roof.peak), list(_dots(roofline)), bytes_per_s=machine.bytes_per_s,
-        title=f"Roofline of {machine.title}", slopes=slopes_of(machine),
+        title=f"Roofline of {machine.title}",
     )  # fmt: skip
-    named = "" if is_measured else _named(bound)
-    return f'<p class="note">{_key(roofline)}</p><div class="wide">{picture}</div>{named}{_not_drawn(bound)}'
+    return f'<p class="note">{_key(roofline)}</p><div class="wide">{picture}</div>{_named(bound)}{_not_drawn(bound)}'
 
 
 def _dots(roofline: Roofline) -> Iterator[Dot]:
-    if roofline.measured is not None and roofline.measured.models:
-        yield from measured_dots(roofline.measured)
-        return
     bound = roofline.fastest
     marks = {id(one): str(number) for number, one in enumerate(_longest(bound), start=1)}
     yield from _before(roofline)
@@ -140,8 +141,6 @@ def _dots(roofline: Roofline) -> Iterator[Dot]:
 
 
 def _key(roofline: Roofline) -> str:
-    if roofline.measured is not None and roofline.measured.models:
-        return measured_key(roofline.measured)
     kinds = dict.fromkeys(one.layer.precision for one in roofline.fastest.layers)
     keys = [f'<span class="key dot {kind.value}"></span>a layer in {precision_word(kind)}' for kind in kinds]
     if any(True for _ in _before(roofline)):
@@ -215,6 +214,36 @@ def _segment(one: LayerBound) -> Segment:
     return Segment(label=text, style=one.bound.value, length=1e3 * one.least_s)
 
 
+def _worth(worth: Worth) -> str:
+    """Return the sentences, and least times of both precisions, layers coloured by what they gain."""
+    frames = worth.before.account.batch
+    rows = [
+        (precision_word(bound.account.precision), [_worth_segment(*pair) for pair in pairs if pair[1] > 0])
+        for bound, pairs in (
+            (worth.before, [(one, one.before_s / frames) for one in worth.layers]),
+            (worth.after, [(one, one.after_s / frames) for one in worth.layers]),
+        )
+    ]
+    picture = strip_svg(rows, title="Least time of each layer in float and in INT8", unit="ms")
+    key = (
+        '<p class="note"><span class="key compute"></span>gains by operations<span class="key memory"></span>gains by '
+        'bytes alone<span class="key float"></span>gains nothing</p>'
+    )
+    said = _lines(worth_lines(worth))
+    return f'<h3>What INT8 is worth</h3>{said}{key}<div class="wide">{picture}</div>'
+
+
+def _worth_segment(one: LayerWorth, seconds: float) -> Segment:
+    text = f"{one.name}: {1e6 * one.before_s:.2f} us, in INT8 {1e6 * one.after_s:.2f}; gain: {one.gain.value}"
+    return Segment(label=text, style=_STYLE_OF_GAIN[one.gain], length=1e3 * seconds)
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(
+        f"<p{' class=note' if text.startswith(' ') else ''}>{html.escape(text.strip())}</p>" for text in lines
+    )
+
+
 def _lessons(roofline: Roofline) -> str:
     ridge = roofline.machine.ridge(roofline.fastest.account.precision)
     if not roofline.lessons or ridge is None:
@@ -238,8 +267,8 @@ def _layers(roofline: Roofline) -> str:
     bound = roofline.fastest
     worst = {id(one) for one in _longest(bound)}
     rows = [_layer_cells(number, bound, one) for number, one in enumerate(bound.layers, start=1)]
-    marked = [id(one) in worst for one in bound.layers]
-    table = _table(_LAYER_COLUMNS, rows, texts=(1, 2, 3, 7), marked=marked)
+    styles = ["worst" if id(one) in worst else "" for one in bound.layers]
+    table = html_table(_LAYER_COLUMNS, rows, styles=styles)
     kind = precision_word(bound.account.precision)
     return f'<details><summary>All {len(rows)} layers in {kind}</summary><div class="wide">{table}</div></details>\n'
 
@@ -261,20 +290,6 @@ def _layer_cells(number: int, bound: ModelBound, one: LayerBound) -> tuple[str, 
 
 def _longest(bound: ModelBound) -> list[LayerBound]:
     return sorted((one for one in bound.layers if one.layer.operations), key=lambda one: -one.least_s)[:_MARKED]
-
-
-def _table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: Sequence[int], marked: Sequence[bool] = ()
-) -> str:
-    styles = ['class="text"' if column in texts else "" for column in range(len(columns))]
-    head = "".join(f"<th {style}>{html.escape(name)}</th>" for style, name in zip(styles, columns, strict=True))
-    lines = [
-        f"<tr{' class=worst' if marked and marked[number] else ''}>"
-        + "".join(f"<td {style}>{html.escape(cell)}</td>" for style, cell in zip(styles, row, strict=True))
-        + "</tr>"
-        for number, row in enumerate(rows)
-    ]
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _reading() -> str:

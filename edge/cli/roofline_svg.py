@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edge.cli.account_lines import amount
+from edge.cli.page import svg, svg_line, svg_text
+from edge.cli.roofline_lines import amount
 
-__all__ = ["Dot", "Roof", "Segment", "Slope", "ladder_svg", "roofline_svg", "strip_svg"]
+__all__ = ["Dot", "Roof", "Segment", "ladder_svg", "roofline_svg", "strip_svg"]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 26, 26, 48
 _WIDTH, _HEIGHT = 1040, 540
@@ -27,19 +28,8 @@ class Roof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slope:
-    """Bytes per second that a memory or a cache allows."""
-
-    label: str
-    bytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """One layer: operations per byte, operations per second, its share of the time; `mark` stands beside it.
-
-    A line goes up to `roof_rate`, where there is one.
-    """
+    """One layer: operations per byte, operations per second, its share of the time; `mark` stands beside it."""
 
     label: str
     style: str
@@ -47,7 +37,6 @@ class Dot:
     rate: float
     share: float
     mark: str = ""
-    roof_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +66,21 @@ class _Frame:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
 
 
-def roofline_svg(
-    roofs: Sequence[Roof], dots: Sequence[Dot], *, bytes_per_s: float, title: str, slopes: Sequence[Slope] = ()
-) -> str:
-    """Return the picture; roofs are given lowest first, dots have an intensity above 0; `slopes` are of caches."""
+def roofline_svg(roofs: Sequence[Roof], dots: Sequence[Dot], *, bytes_per_s: float, title: str) -> str:
+    """Return the picture; roofs are given lowest first, dots have an intensity above 0."""
     frame = _frame(roofs, dots, bytes_per_s)
     parts = (
         *_grid(frame), *_ridges(roofs, frame, bytes_per_s),
-        *_slope(Slope(label="memory", bytes_per_s=bytes_per_s), roofs, frame),
-        *(part for one in slopes for part in _slope(one, roofs, frame, style="roof memory cache")),
-        *_flats(roofs, frame, max(bytes_per_s, *(one.bytes_per_s for one in slopes), 0.0)), *_dots(dots, frame),
+        *_slope(bytes_per_s, roofs, frame), *_flats(roofs, frame, bytes_per_s), *_dots(dots, frame),
     )  # fmt: skip
-    return _svg(_WIDTH, _HEIGHT, title, parts)
+    return svg(_WIDTH, _HEIGHT, title, "".join(parts))
 
 
 def _frame(roofs: Sequence[Roof], dots: Sequence[Dot], bytes_per_s: float) -> _Frame:
     ridges = [roof.peak / bytes_per_s for roof in roofs]
     x = [dot.intensity for dot in dots] + ridges
     low, high = math.floor(math.log10(min(x))), math.ceil(math.log10(max(x) * 1.6))
-    rates = [dot.rate for dot in dots] + [dot.roof_rate for dot in dots if dot.roof_rate] + [one.peak for one in roofs]
+    rates = [dot.rate for dot in dots] + [one.peak for one in roofs]
     y_low, y_high = math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates) * 1.2))
     return _Frame(x_low=low, x_high=high, y_low=y_low, y_high=y_high)
 
@@ -104,15 +89,15 @@ def _grid(frame: _Frame) -> Iterator[str]:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     for power in range(frame.x_low, frame.x_high + 1):
         x = frame.x(10.0**power)
-        yield _line("grid", x, _TOP, x, bottom)
-        yield _text(x, bottom + 17, f"{10.0**power:g}", anchor="middle")
+        yield svg_line("grid", x, _TOP, x, bottom)
+        yield svg_text(x, bottom + 17, f"{10.0**power:g}", anchor="middle")
     for power in range(frame.y_low, frame.y_high + 1):
         y = frame.y(10.0**power)
-        yield _line("grid", _LEFT, y, right, y)
-        yield _text(_LEFT - 8, y + 4, amount(10.0**power).replace(".00", "").replace("0.0", "0"), anchor="end")
-    yield _line("axis", _LEFT, bottom, right, bottom)
-    yield _text(_LEFT, _HEIGHT - 12, "operations per byte moved", anchor="start")
-    yield _text(8, 14, "operations per second", anchor="start")
+        yield svg_line("grid", _LEFT, y, right, y)
+        yield svg_text(_LEFT - 8, y + 4, amount(10.0**power).replace(".00", "").replace("0.0", "0"), anchor="end")
+    yield svg_line("axis", _LEFT, bottom, right, bottom)
+    yield svg_text(_LEFT, _HEIGHT - 12, "operations per byte moved", anchor="start")
+    yield svg_text(8, 14, "operations per second", anchor="start")
 
 
 def _ridges(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterator[str]:
@@ -120,21 +105,19 @@ def _ridges(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterato
     for roof in roofs:
         ridge = roof.peak / bytes_per_s
         x = frame.x(ridge)
-        yield _line(f"ridge {roof.style}", x, frame.y(roof.peak), x, bottom)
-        yield _text(x, bottom + 33, f"{ridge:.0f}", anchor="middle", style=f"mark {roof.style}")
+        yield svg_line(f"ridge {roof.style}", x, frame.y(roof.peak), x, bottom)
+        yield svg_text(x, bottom + 33, f"{ridge:.0f}", anchor="middle", style=f"mark {roof.style}")
 
 
-def _slope(slope: Slope, roofs: Sequence[Roof], frame: _Frame, *, style: str = "roof memory") -> Iterator[str]:
+def _slope(rate: float, roofs: Sequence[Roof], frame: _Frame) -> Iterator[str]:
     """Yield what the memory allows, up to the highest roof; it leaves the picture where that is lower."""
-    rate = slope.bytes_per_s
     start = max(10.0**frame.x_low, 10.0**frame.y_low / rate)
     end = roofs[-1].peak / rate
     x1, y1, x2, y2 = frame.x(start), frame.y(start * rate), frame.x(end), frame.y(end * rate)
-    yield _line(style, x1, y1, x2, y2)
+    yield svg_line("roof memory", x1, y1, x2, y2)
     angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
     x, y = x1 + 0.3 * (x2 - x1), y1 + 0.3 * (y2 - y1)
-    far = 30 if style == "roof memory" else 6
-    text = _text(x, y - far, f"{slope.label}: {rate / 1e9:.1f} GB/s", anchor="middle", style="mark")
+    text = svg_text(x, y - 30, f"memory: {rate / 1e9:.1f} GB/s", anchor="middle", style="mark")
     yield f'<g transform="rotate({angle:.1f} {x:.1f} {y:.1f})">{text}</g>'
 
 
@@ -142,8 +125,8 @@ def _flats(roofs: Sequence[Roof], frame: _Frame, bytes_per_s: float) -> Iterator
     right = _WIDTH - _RIGHT
     for roof in roofs:
         y = frame.y(roof.peak)
-        yield _line(f"roof {roof.style}", frame.x(roof.peak / bytes_per_s), y, right, y)
-        yield _text(right, y - 8, roof.label, anchor="end", style=f"mark {roof.style}")
+        yield svg_line(f"roof {roof.style}", frame.x(roof.peak / bytes_per_s), y, right, y)
+        yield svg_text(right, y - 8, roof.label, anchor="end", style=f"mark {roof.style}")
 
 
 def _dots(dots: Sequence[Dot], frame: _Frame) -> Iterator[str]:
@@ -152,12 +135,10 @@ def _dots(dots: Sequence[Dot], frame: _Frame) -> Iterator[str]:
     for dot in sorted(dots, key=lambda one: -one.share):
         x, y, radius = frame.x(dot.intensity), frame.y(dot.rate), _radius(dot.share)
         title = f"<title>{html.escape(dot.label)}</title>"
-        if dot.roof_rate is not None:
-            yield _line(f"stem {dot.style}", x, y, x, frame.y(dot.roof_rate))
         yield f'<circle class="{dot.style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
         if dot.mark and all(abs(x - other) > _LABEL_GAP_PX for other in taken):
             taken.append(x)
-            marks.append(_text(x + radius * 0.7 + 3, y + radius * 0.7 + 11, dot.mark, anchor="start", style="mark"))
+            marks.append(svg_text(x + radius * 0.7 + 3, y + radius * 0.7 + 11, dot.mark, anchor="start", style="mark"))
     yield from marks
 
 
@@ -172,7 +153,7 @@ def strip_svg(rows: Sequence[tuple[str, Sequence[Segment]]], *, title: str, unit
     parts: list[str] = []
     for number, (name, segments) in enumerate(rows):
         x, y = float(_LEFT), 8 + step * number
-        parts.append(_text(_LEFT - 8, y + 16, name, anchor="end", style="mark"))
+        parts.append(svg_text(_LEFT - 8, y + 16, name, anchor="end", style="mark"))
         for segment in segments:
             width = wide * segment.length / most
             parts.append(
@@ -180,8 +161,8 @@ def strip_svg(rows: Sequence[tuple[str, Sequence[Segment]]], *, title: str, unit
                 f"<title>{html.escape(segment.label)}</title></rect>"
             )
             x += width
-        parts.append(_text(x + 8, y + 16, f"{sum(one.length for one in segments):.3g} {unit}", anchor="start"))
-    return _svg(_WIDTH, 8 + step * len(rows), title, parts)
+        parts.append(svg_text(x + 8, y + 16, f"{sum(one.length for one in segments):.3g} {unit}", anchor="start"))
+    return svg(_WIDTH, 8 + step * len(rows), title, "".join(parts))
 
 
 def ladder_svg(steps: Sequence[tuple[str, float, bool]], *, ridge: float, title: str) -> str:
@@ -198,22 +179,9 @@ def ladder_svg(steps: Sequence[tuple[str, float, bool]], *, ridge: float, title:
     for number, (label, value, is_own) in enumerate(steps):
         y = step * number
         style = "step own" if is_own else "step"
-        parts.append(_text(left - 8, y + 15, label, anchor="end", style="mark" if is_own else "tick"))
+        parts.append(svg_text(left - 8, y + 15, label, anchor="end", style="mark" if is_own else "tick"))
         parts.append(f'<rect class="{style}" x="{left}" y="{y + 3}" width="{x(value) - left:.1f}" height="16" rx="3"/>')
-        parts.append(_text(x(value) + 6, y + 15, f"{value:.3g}", anchor="start", style="mark" if is_own else "tick"))
-    parts.append(_line("ridge", x(ridge), 0, x(ridge), height - 16))
-    parts.append(_text(x(ridge), height - 3, f"ridge {ridge:.0f}", anchor="middle"))
-    return _svg(width, height, title, parts)
-
-
-def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
-    name = html.escape(title)
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{name}">{"".join(parts)}</svg>'
-
-
-def _line(style: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _text(x: float, y: float, text: str, *, anchor: str, style: str = "tick") -> str:
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>'
+        parts.append(svg_text(x(value) + 6, y + 15, f"{value:.3g}", anchor="start", style="mark" if is_own else "tick"))
+    parts.append(svg_line("ridge", x(ridge), 0, x(ridge), height - 16))
+    parts.append(svg_text(x(ridge), height - 3, f"ridge {ridge:.0f}", anchor="middle"))
+    return svg(width, height, title, "".join(parts))

@@ -13,7 +13,8 @@ from typing import NoReturn
 import click
 
 from edge.cli.interrupts import hand_over_interrupts
-from edge.errors import ConfigError, DeployError, EdgeError, MissingDependencyError, ModelError
+from edge.device.units import FAILURE, LACKING_STATUS, Notifier
+from edge.errors import ConfigError, DeployError, EdgeError, LackingError, MissingDependencyError, ModelError
 from edge.stdout import stdout_problem
 
 __all__ = ["INTERRUPTED", "exit_code_of", "run_command", "tell"]
@@ -22,6 +23,7 @@ _INTERNAL_ERROR = 1
 _USAGE_ERROR = 2
 _SERVICE_CONFIGURATION = 78  # EX_CONFIG: tells systemd that a restart does not help
 INTERRUPTED = 130
+_STATUS_CHARACTERS = 500
 
 
 def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn:
@@ -45,18 +47,40 @@ def exit_code_of(command: click.Command, *, is_service: bool) -> int:
         error.show()
         return _USAGE_ERROR
     except (click.Abort, KeyboardInterrupt):
-        tell("interrupted")
-        return INTERRUPTED
-    except EdgeError as error:
+        return _interrupted()
+    except Exception as error:
+        return _interrupted() if _is_of_ctrl_c(error) else _failed(error, is_service=is_service)
+
+
+def _interrupted() -> int:
+    tell("interrupted")
+    return INTERRUPTED
+
+
+def _is_of_ctrl_c(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C led to it: an import makes an ImportError of it, and a library may stumble over its end."""
+    seen: set[int] = set()  # causes may go round in a circle
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _failed(error: Exception, *, is_service: bool) -> int:
+    if isinstance(error, EdgeError):
         tell(f"error: {error}{_code_and_numbers(error)}")
+        if is_service:
+            Notifier().tell(f"STATUS={FAILURE}{str(error)[:_STATUS_CHARACTERS]}")
         return _service_code(error) if is_service and "INVOCATION_ID" in os.environ else error.exit_code
-    except Exception as error:  # the border: everything else is ours to mend
-        if isinstance(error, OSError) and (full := _full_stdout(error if _is_of_echo(error) else None)):
-            return full
-        if logging.getLogger("edge").isEnabledFor(logging.INFO):
-            logging.getLogger(__name__).exception("internal error")
-        tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")
-        return _INTERNAL_ERROR
+    # The border: everything else is ours to mend.
+    if isinstance(error, OSError) and (full := _full_stdout(error if _is_of_echo(error) else None)):
+        return full
+    if logging.getLogger("edge").isEnabledFor(logging.INFO):
+        logging.getLogger(__name__).error("internal error", exc_info=error)
+    tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")
+    return _INTERNAL_ERROR
 
 
 def _full_stdout(raised: OSError | None = None) -> int:
@@ -77,15 +101,19 @@ def _is_of_echo(error: OSError) -> bool:
 def _code_and_numbers(error: EdgeError) -> str:
     if not isinstance(error, DeployError):
         return ""
-    return f" ({error.code})" + (f"\n{json.dumps(error.evidence)}" if error.evidence else "")
+    # A device wrote them: JSON leaves nothing that a terminal would obey.
+    told = (f"\n  {json.dumps(name)[1:-1]}: {json.dumps(one)}" for name, one in error.evidence.items())
+    return f" ({error.code}){''.join(told)}"
 
 
 def tell(text: str) -> None:
-    """Say something to the person at the terminal; where nobody can hear it (a full or closed stderr), go on."""
+    """Say something to the person at the terminal; where it cannot be heard (a full or closed stderr), go on."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
 def _service_code(error: EdgeError) -> int:
-    is_configuration = isinstance(error, (ConfigError, ModelError, MissingDependencyError))
+    if isinstance(error, (LackingError, MissingDependencyError)):
+        return LACKING_STATUS
+    is_configuration = isinstance(error, (ConfigError, ModelError))
     return _SERVICE_CONFIGURATION if is_configuration else error.exit_code

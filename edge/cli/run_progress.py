@@ -1,52 +1,44 @@
-"""How a run goes on, for a person who waits at a terminal for its end."""
+"""The live table of a run on a terminal: one row per camera, redrawn about once a second."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
-from edge.runtime.pipeline.report import RunReport
-from edge.types import StreamState
+from rich.console import Group
+from rich.live import Live
 
-__all__ = ["RunProgress", "is_watched", "ticker"]
+from edge.cli.output import make_table, stderr_console
+from edge.runtime.pipeline.counters import RunReport
 
-_FIRST_S = 2.0
-_EVERY_S = 10.0
-
-
-def is_watched(*, has_messages: bool) -> bool:
-    """Return whether a person sees what is said on stderr; not among messages on the same screen, if stdout has any."""
-    try:
-        return os.isatty(2) and not (has_messages and os.isatty(1))
-    except OSError:
-        return False
+__all__ = ["live_table", "run_table"]
 
 
-def ticker(say: Callable[[str], None], *, has_messages: bool) -> Callable[[RunReport], None]:
-    """Return who takes the accounts of a run that is watched; of another one nobody does."""
-    return RunProgress(say).tick if is_watched(has_messages=has_messages) else lambda report: None
+@contextlib.contextmanager
+def live_table(*, is_wanted: bool) -> Iterator[tuple[Callable[[RunReport], None], Callable[[], None]]]:
+    """Give what shows an account on stderr, in place of the one before, and removes it; none without a terminal.
+
+    Remove it before anything is written below it, or its rows are taken back from that.
+    """
+    console = stderr_console()
+    if not (is_wanted and console.is_terminal):
+        yield lambda report: None, lambda: None
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        yield lambda report: live.update(run_table(report), refresh=live.is_started), live.stop
 
 
-class RunProgress:
-    """Says a line soon after the start, then every ten seconds: what is up, how many frames, how fast."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._due_s, self._last_s, self._inferred = _FIRST_S, 0.0, 0
-
-    def tick(self, report: RunReport) -> None:
-        """Take the account so far."""
-        elapsed_s = report.times.elapsed_s
-        if elapsed_s < self._due_s:
-            return
-        fps = (report.inferred - self._inferred) / (elapsed_s - self._last_s)
-        self._say(f"{elapsed_s:.0f} s: {_states(report)}; {report.inferred} frames inferred, {fps:.1f} fps")
-        self._due_s, self._last_s, self._inferred = elapsed_s + _EVERY_S, elapsed_s, report.inferred
-
-
-def _states(report: RunReport) -> str:
-    """Return how many streams are in each state: `3 of 4 streams up, 1 down`."""
-    states = [status.state for status in report.statuses.values()]
-    rest = [(state.value, states.count(state)) for state in StreamState if state is not StreamState.UP]
-    others = "".join(f", {count} {name}" for name, count in rest if count)
-    return f"{states.count(StreamState.UP)} of {len(report.streams)} streams up{others}"
+def run_table(report: RunReport) -> Group:
+    """Return an account as a line of sums over a table of cameras."""
+    content = report.as_json()
+    total = content["stages_ms"]["total"]
+    rows = [
+        (stream["id"], stream["state"], f"{stream['fps']:.1f}", str(stream["inferred"]), str(stream["detections"]))
+        for stream in content["streams"]
+    ]
+    delivered = sum(output["delivered"] for output in content["published"].values())
+    title = (
+        f"{content['seconds']:.0f} s   {content['fps']:.1f} fps   latency p50 {total['p50']:.0f} ms, "
+        f"p95 {total['p95']:.0f} ms   {delivered} messages"
+    )
+    return Group(title, make_table(("camera", "state", "fps", "frames", "detections"), rows))

@@ -15,11 +15,18 @@ _COMMANDS = {
     "build": LazyCommand("edge.cli.commands.build", "build", "Make the engine of a release, and prove it."),
     "bench": LazyCommand("edge.cli.commands.bench", "bench", "Frames per second, latency per stage, CPU per frame."),
     "doctor": LazyCommand("edge.cli.commands.doctor", "doctor", "What this machine has, and what is missing."),
+    "prove": LazyCommand("edge.cli.commands.prove", "prove", "What works on this machine, measured, as one file."),
     **{name: LazyCommand("edge.cli.commands.light", name, summary) for name, (summary, _) in COMMANDS.items()},
 }
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    other=LazyCommand("edge.cli.edge_deploy", "edge_deploy", "edge-deploy"),
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="On a workstation, for models and devices: edge-deploy --help",
+)
 @click.version_option(__version__, prog_name="edge-runtime")
 @verbosity_option
 def edge_runtime() -> None:

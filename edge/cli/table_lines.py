@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from edge.calibrate.diff import TableDiff
-from edge.calibrate.table import CalibrationTable, Evidence
+from edge.calibrate.table import CalibrationTable, Evidence, Objects, Variety
+from edge.evaluate.class_names import listed
 
-__all__ = ["diff_lines", "margin", "origin", "provenance", "range_lines"]
+__all__ = ["diff_lines", "margin", "origin", "provenance", "range_lines", "unlabelled_line"]
+
+_CLASSES_SHOWN = 8
 
 
 def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
@@ -17,6 +20,8 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     yield "model", "unknown" if model is None else f"{model.name}  sha256 {model.sha256[:12]}"
     yield "preprocess", "unknown" if content.preprocess is None else _settings(content.preprocess)
     yield "images", "unknown" if dataset is None else f"{dataset.images}  sha256 {dataset.sha256[:12]}"
+    if dataset is not None and dataset.variety is not None:
+        yield from _variety(dataset.variety)
     yield "method", content.method
     yield "made by", f"edge {content.made_by.edge}, {content.made_by.engine}"
     yield "tensors", str(len(content.tensors))
@@ -37,6 +42,29 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
             f"{evidence.images} images, "
             f"{evidence.int8_mac_share:.1%} of the MACs in INT8",
         )
+        if evidence.unlabelled:
+            yield "unlabelled", unlabelled_line(evidence.unlabelled, evidence.images)
+        if evidence.left_out:
+            yield "left out", f"could not be decoded: {', '.join(evidence.left_out)}"
+        yield from (("note", note) for note in evidence.notes)
+
+
+def _variety(images: Variety) -> Iterator[tuple[str, str]]:
+    yield "alike", f"{images.alike} of {images.images} images look like another one"
+    low, median, high = images.brightness
+    yield "light", f"{images.dark} dark; mean brightness of eight in ten {low} to {high} of 255, median {median}"
+    if images.cameras:
+        yield "cameras", ", ".join(f"{name} {count}" for name, count in images.cameras.items())
+    if images.objects is not None:
+        yield "objects", _objects(images.objects)
+
+
+def _objects(objects: Objects) -> str:
+    seen = sorted(((count, name) for name, count in objects.counts.items() if count), key=lambda one: -one[0])
+    shown = ", ".join(f"{name} {count}" for count, name in seen[:_CLASSES_SHOWN]) or "none"
+    further = f", {len(seen) - _CLASSES_SHOWN} further classes" if len(seen) > _CLASSES_SHOWN else ""
+    by = "labelled" if objects.by == "labels" else "found by the float model"
+    return f"{shown}{further}; none of {len(objects.counts) - len(seen)} classes ({by}, on {objects.images} images)"
 
 
 def margin(evidence: Evidence) -> str:
@@ -45,12 +73,15 @@ def margin(evidence: Evidence) -> str:
     return "" if known is None else f", difference +- {known:.4f}"
 
 
+def unlabelled_line(names: Sequence[str], images: int) -> str:
+    return f"{len(names)} of {images} images have no labels, and were taken as empty: {listed(names)}"
+
+
 def _settings(preprocess: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in preprocess.items())
 
 
 def range_lines(content: CalibrationTable) -> Iterator[str]:
-    """Yield range, scale, method and name of each tensor, by name."""
     for name, tensor in sorted(content.tensors.items()):
         yield f"{tensor.amax:>12.6g}  {tensor.scale.value:>12.6g}  {tensor.method:<10}  {name}"
 
@@ -62,7 +93,6 @@ def origin(content: CalibrationTable) -> str:
 
 
 def diff_lines(found: TableDiff) -> Iterator[str]:
-    """Yield what differs, the way of a diff."""
     for name, first, second in found.facts:
         yield f"{name}: {first} -> {second}"
     for name in found.only_first:

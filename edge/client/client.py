@@ -8,10 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-import msgspec
-
-from edge.client.items import Ordered
-from edge.client.order import Resequencer
+from edge.client.order import Ordered, Resequencer
+from edge.config.convert import given_as
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
@@ -29,16 +27,8 @@ from edge.publish.mqtt.subscriber import Arrival, Subscriber
 
 __all__ = ["Client", "Item"]
 
-Item: TypeAlias = (
-    Ordered
-    | CountsMessage
-    | OccupancyMessage
-    | StreamStateMessage
-    | StateMessage
-    | PullMessage
-    | InfoMessage
-    | DeployMessage
-)
+_State: TypeAlias = CountsMessage | OccupancyMessage | StreamStateMessage | StateMessage
+Item: TypeAlias = Ordered | _State | PullMessage | InfoMessage | DeployMessage
 
 _MOST_WAIT_S = 86_400.0
 # The longest that one look at the connection takes; what is beyond it was no waiting for messages.
@@ -49,28 +39,27 @@ class Client:
     """Receives in the caller's thread, and reconnects by itself; `with` closes it. Not thread-safe.
 
     Detections and events come in order of (epoch, seq), each once, those of the topic `replay` among them; numbers
-    that are lost come as `Missing` in their place. A number that nobody declares lost is waited for `wait_s` seconds of
+    that are lost come as `Missing` in their place. A number that is not declared lost is waited for `wait_s` seconds of
     being connected, from when it was missed, or from when another missing one came; 0 waits for nothing, and what is
     late is `Late`. States, occupancy, births and deployments come at once; an `offline` that a later connection has
     overtaken does not come.
 
     Args:
-        host: the broker.
         port: by default 8883, without TLS 1883.
-        site: the topic level of the site.
         prefix: the topic levels above it.
         device: one device, or `+` for all of the site.
         tls: True, False for plain text, or a file of the authorities that the broker's certificate is checked by.
-        user: who we are there.
+        certificate: a file with our own certificate, where the broker wants one.
+        key: of the certificate, where that file does not hold it.
+        user: who we are there, also `vhost:user`.
         password: of the user.
+        client_id: where the broker allows no other; one for each program, or the broker throws the other one out.
         protocol: `auto` is MQTT v5, then v3.1.1.
         wait_s: how long a number is waited for.
         most_held: how many messages of a stream may wait for one; with more, it is given up.
         on_status: hears of lost connections and of new ones.
 
-    Raises:
-        ConfigError: when one of these cannot be used.
-        PublishError: when the broker cannot be reached at first.
+    Raises `ConfigError` when one of these cannot be used; `PublishError` when the broker cannot be reached at first.
     """
 
     def __init__(
@@ -82,8 +71,11 @@ class Client:
         prefix: str = "edge/v1",
         device: str = "+",
         tls: bool | str | Path = True,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
         user: str | None = None,
         password: str = "",
+        client_id: str | None = None,
         protocol: str = "auto",
         wait_s: float = 10.0,
         most_held: int = 10_000,
@@ -94,14 +86,18 @@ class Client:
         if most_held < 1:
             raise ConfigError(f"most_held: expected 1 or more messages, got {most_held}")
         broker = {"host": host, "port": port, "site": site, "prefix": prefix, "protocol": protocol}
-        config = _config(broker | {"tls": tls if isinstance(tls, bool) else {"ca": str(tls)}})
+        own = {"ca": None if isinstance(tls, bool) else tls, "certificate": certificate, "key": key}
+        files = {name: str(file) for name, file in own.items() if file is not None}
+        if files and tls is False:
+            raise ConfigError("certificate: is of no use without TLS", hint="leave tls=False out")
+        config = given_as(broker | {"tls": files or tls}, MqttConfig, spelled="broker: ")
         credential = None if user is None else Credential(user=user, password=password)
         self._say = on_status
         self._order = Resequencer(wait_s=wait_s, most_held=most_held)
         self._root = f"{prefix}/{site}"
         self._sessions: dict[str, int] = {}
         self._listened_s = 0.0
-        self._subscriber = Subscriber(config, device=device, credential=credential)
+        self._subscriber = Subscriber(config, device=device, client_id=client_id, credential=credential)
         self._subscriber.open()
 
     def __str__(self) -> str:
@@ -145,12 +141,11 @@ class Client:
                 return
 
     def close(self) -> None:
-        """Disconnect."""
         self._subscriber.close()
 
     def _taken(self, arrival: Arrival) -> Iterator[Item]:
         message = arrival.message
-        # Who may write where is up to the broker; what a message says of its sender has to fit that.
+        # The broker decides which login may write where; what a message says of its sender has to fit that.
         if message is None or arrival.topic != f"{self._root}/{message.device}/{message.topic}":
             return
         match message:
@@ -170,10 +165,3 @@ class Client:
         newest = self._sessions.get(state.device, 0)
         self._sessions[state.device] = max(session, newest)
         return state.state == "offline" and session < newest
-
-
-def _config(given: dict[str, object]) -> MqttConfig:
-    try:
-        return msgspec.convert(given, MqttConfig)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"broker: {error}") from None

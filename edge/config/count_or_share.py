@@ -14,11 +14,7 @@ SHARE_PATTERN = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%$"
 
 @dataclass(frozen=True, slots=True)
 class CountOrShare:
-    """`value` of them, or `value` percent of them.
-
-    Raises:
-        ValueError: if it is less than none, or more than all.
-    """
+    """`value` of them, or `value` percent of them. Raises `ValueError` if it is less than none, or more than all."""
 
     value: Fraction
     is_percent: bool
@@ -29,11 +25,7 @@ class CountOrShare:
 
     @classmethod
     def parse(cls, written: str | int) -> CountOrShare:
-        """Return what is written as a count (`3`) or as a share (`"10%"`).
-
-        Raises:
-            ValueError: if it is neither.
-        """
+        """Return what is written as a count (`3`) or as a share (`"10%"`). Raises `ValueError` if it is neither."""
         if isinstance(written, int):
             return cls(Fraction(written), is_percent=False)
         if re.fullmatch(SHARE_PATTERN[1:-1], written) is None:

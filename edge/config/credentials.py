@@ -1,19 +1,20 @@
-"""Secrets by name: read from systemd's credentials or from files that only their owner can read; never logged.
+r"""Secrets by name: read from systemd's credentials or from files that only their owner can read; never logged.
 
-A secret is one line, `user:password`.
+A secret is one line, `user:password`; a colon in the user is written `\:`, as in `vhost\:user:password`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge.errors import ConfigError
+from edge.errors import ConfigError, LackingError
 
-__all__ = ["Credential", "credential_from_line", "line_from_credential", "own_path", "read_credential"]
+__all__ = ["Credential", "configuration", "credential_from_line", "line_from_credential", "own_path", "read_credential"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,60 +31,61 @@ def read_credential(name: str, *, environ: Mapping[str, str] = os.environ) -> Cr
     It is looked for in `$CREDENTIALS_DIRECTORY` (systemd's LoadCredential=), then in
     `$XDG_CONFIG_HOME/edge-deploy/credentials` (by default under `~/.config`), where it must be closed to others.
 
-    Raises:
-        ConfigError: if there is none, others can read it, or it is no `user:password`.
+    Raises `LackingError` if there is none, others can read it, or it is no `user:password`.
     """
     path = _find(name, environ)
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"credential {name!r}: {path} cannot be read: {type(error).__name__}") from None
+        raise LackingError(f"credential {name!r}: {path} cannot be read: {type(error).__name__}") from None
     return credential_from_line(text, where=f"credential {name!r}: {path}")
 
 
 def credential_from_line(line: str, *, where: str) -> Credential:
     """Return what `line` holds, the content of `where`, which an error names instead of it.
-
-    Raises:
-        ConfigError: if it is no `user:password`.
+    Raises `LackingError` if it is no `user:password`.
     """
-    user, colon, password = line.partition(":")
-    if not colon or "\n" in line:
-        raise ConfigError(f"{where} has to hold one line, user:password")
-    return Credential(user=user, password=password)
+    found = re.fullmatch(r"((?:[^:\\]|\\:|\\(?!:))*):(.*)", line)
+    if found is None:
+        raise LackingError(f"{where} has to hold one line, user:password; a colon in the user is written \\:")
+    return Credential(user=found[1].replace("\\:", ":"), password=found[2])
 
 
 def line_from_credential(credential: Credential, *, where: str) -> bytes:
     """Return the content of a file that `read_credential` reads as `credential`.
-
-    Raises:
-        ConfigError: if one line cannot hold it: a colon in the user, blanks at an end, a line break.
+    Raises `ConfigError` if one line cannot hold it: blanks at an end, a line break, a backslash before a colon.
     """
-    line = f"{credential.user}:{credential.password}"
-    if ":" in credential.user or line != line.strip() or not line.isprintable():
+    line = credential.user.replace(":", "\\:") + f":{credential.password}"
+    if "\\:" in f"{credential.user}:" or line != line.strip() or not line.isprintable():
         raise ConfigError(
-            f"{where}: expected a user without a colon, no blanks at the ends, nothing unprintable",
+            f"{where}: expected no blanks at the ends, nothing unprintable, no backslash before a colon",
             hint="such a login cannot be kept as user:password; give the camera or the broker another one",
         )
     return f"{line}\n".encode()
 
 
+def configuration(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the user's folder for our settings: below $XDG_CONFIG_HOME where that is absolute, else ~/.config."""
+    home = Path(environ.get("XDG_CONFIG_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".config") / "edge-deploy"
+
+
 def own_path(name: str, *, environ: Mapping[str, str] = os.environ) -> Path:
     """Return where the user's own secret `name` is kept, if it is there."""
-    return _config_home(environ) / "edge-deploy" / "credentials" / name
+    return configuration(environ) / "credentials" / name
 
 
 def _find(name: str, environ: Mapping[str, str]) -> Path:
     if "/" in name or name.startswith("."):
         raise ConfigError(f"credential {name!r}: expected a name, not a path")
-    given = Path(environ["CREDENTIALS_DIRECTORY"]) / name if "CREDENTIALS_DIRECTORY" in environ else None
-    if given is not None and given.is_file():
+    folder = environ.get("CREDENTIALS_DIRECTORY")
+    if folder and (given := Path(folder) / name).is_file():
         return given
     own = own_path(name, environ=environ)
     if not own.is_file():
-        raise ConfigError(f"credential {name!r} is not here", hint=_how_to_keep(name, own, environ))
+        raise LackingError(f"credential {name!r} is not here", hint=_how_to_keep(name, own, environ))
     if stat.S_IMODE(own.stat().st_mode) & 0o077:
-        raise ConfigError(f"credential {name!r}: others can read {own}", hint=f"chmod 600 {own}")
+        raise LackingError(f"credential {name!r}: others can read {own}", hint=f"chmod 600 {own}")
     return own
 
 
@@ -94,7 +96,3 @@ def _how_to_keep(name: str, own: Path, environ: Mapping[str, str]) -> str:
             "again (docs/first-device.md)"
         )
     return f"write user:password to {own} and chmod 600 it"
-
-
-def _config_home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

@@ -1,25 +1,117 @@
-"""Read a pipeline file strictly. Every problem says `file:line: path: what came, what is expected, what to do`."""
+"""Read a pipeline file strictly. Every problem says `file:line: path: what came, what is expected, what to do`.
+
+What cannot be in the zones, lines and masks of a stream, beyond what the types say.
+
+Whether corners that a person wrote down are the border of a zone.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
-
-from edge.config.convert import convert, split_location
-from edge.config.files import overwritten
-from edge.config.pipeline import Pipeline
-from edge.config.schema import MqttConfig, PipelineConfig, SpoolConfig, StreamConfig
-from edge.config.tracking import tracking_contradictions
-from edge.config.uris import is_fixed, local_path
+from edge.config.convert import convert, given_as
+from edge.config.pipeline import Pipeline, overwritten
+from edge.config.schema import (
+    MaskConfig,
+    MqttConfig,
+    PipelineConfig,
+    PlaceConfig,
+    SpoolConfig,
+    StreamConfig,
+    TrackingConfig,
+    ZoneConfig,
+)
+from edge.config.uris import has_placeholder, has_secret, host_problem, is_encrypted, is_fixed, is_network, local_path
 from edge.config.yaml_file import read_yaml
 from edge.document import Location, spell
-from edge.errors import ConfigError
 
-__all__ = ["load_pipeline", "mqtt_from_options"]
+__all__ = ["load_pipeline", "mqtt_from_options", "polygon_problem"]
+
+Point = tuple[float, float]
+
+
+def polygon_problem(polygon: Sequence[Point]) -> str | None:
+    """Return why this is no zone, None if it is one: its border must not meet itself."""
+    count = len(polygon)
+    if len(set(polygon)) < count:
+        return "a corner is given twice; the border closes by itself, give each corner once"
+    sides = [(polygon[i], polygon[(i + 1) % count]) for i in range(count)]
+    for i in range(count):
+        for j in range(i + 1, count):
+            is_neighbour = j == i + 1 or (i == 0 and j == count - 1)
+            if not is_neighbour and _meet(*sides[i], *sides[j]):
+                return f"its border crosses itself between corners {i} and {j}; give the corners in order around it"
+    if abs(sum(a[0] * b[1] - b[0] * a[1] for a, b in sides)) < 1e-6:
+        return "it has no area"
+    return None
+
+
+def _meet(a: Point, b: Point, c: Point, d: Point) -> bool:
+    def turn(o: Point, p: Point, q: Point) -> float:
+        return (p[0] - o[0]) * (q[1] - o[1]) - (p[1] - o[1]) * (q[0] - o[0])
+
+    def is_on(o: Point, p: Point, q: Point) -> bool:
+        return min(o[0], p[0]) <= q[0] <= max(o[0], p[0]) and min(o[1], p[1]) <= q[1] <= max(o[1], p[1])
+
+    turns = turn(a, b, c), turn(a, b, d), turn(c, d, a), turn(c, d, b)
+    if turns[0] * turns[1] < 0 and turns[2] * turns[3] < 0:
+        return True
+    ends = (a, b, c), (a, b, d), (c, d, a), (c, d, b)
+    return any(value == 0 and is_on(*end) for value, end in zip(turns, ends, strict=True))
+
+
+_FRAMES_WITHIN = 2  # an object has to be seen so often before it is given up
+
+
+def place_contradictions(index: int, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+    """Yield where in stream `index` something cannot be so, and why."""
+    here = ("streams", index)
+    yield from _polygons((*here, "black"), stream.black)
+    yield from _polygons((*here, "ignore"), stream.ignore)
+    for number, mask in enumerate(stream.ignore):
+        yield from _classes((*here, "ignore", number), mask.classes, stream)
+    if stream.tracking is not None:
+        yield from _tracking((*here, "tracking"), stream.tracking, stream)
+
+
+def _tracking(here: Location, tracking: TrackingConfig, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+    yield from _places((*here, "zones"), tracking.zones, stream)
+    yield from _places((*here, "lines"), tracking.lines, stream)
+    yield from _polygons((*here, "zones"), tracking.zones)
+    for number, line in enumerate(tracking.lines):
+        if line.start == line.end:
+            yield (*here, "lines", number, "end"), f"got {line.end}, which is its start too; a line has a length"
+    if stream.max_fps is not None and stream.max_fps * tracking.lost_s < _FRAMES_WITHIN:
+        least = _FRAMES_WITHIN / stream.max_fps
+        problem = f"got {tracking.lost_s:g}, but max_fps {stream.max_fps:g} gives too few frames within it to follow"
+        yield (*here, "lost_s"), f"{problem} anything; give at least {least:g}, or raise max_fps"
+
+
+def _places(here: Location, places: Sequence[PlaceConfig], stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+    seen: dict[str, int] = {}
+    for number, place in enumerate(places):
+        if place.id in seen:
+            yield (*here, number, "id"), f"{place.id!r} is already {here[-1]}[{seen[place.id]}]; give each its own id"
+        seen[place.id] = number
+        yield from _classes((*here, number), place.classes, stream)
+
+
+def _polygons(here: Location, places: Sequence[MaskConfig | ZoneConfig]) -> Iterator[tuple[Location, str]]:
+    for number, place in enumerate(places):
+        problem = polygon_problem([(x, y) for x, y in place.polygon])
+        if problem is not None:
+            yield (*here, number, "polygon"), problem
+
+
+def _classes(here: Location, labels: Sequence[str] | None, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+    for label in labels or ():
+        if stream.classes is not None and label not in stream.classes:
+            problem = f"got {label!r}, but the stream reports only {', '.join(stream.classes)}"
+            yield (*here, "classes"), f"{problem}; add it to the stream's classes, or remove it here"
+
 
 _REFERENCE = "pipelines/reference.yaml"
 _MAY_BE_FILES = ("http", "https")
@@ -27,14 +119,8 @@ _LIVE_SCHEMES = ("rtsp", "rtsps", "http", "https", "v4l2", "csi", "test")
 
 
 def load_pipeline(path: Path, *, is_for_here: bool = True) -> Pipeline:
-    """Return the pipeline in `path`.
-
-    Args:
-        path: the file.
-        is_for_here: it is to run on this machine; otherwise clips that it names by their whole path need not exist.
-
-    Raises:
-        ConfigError: naming file, line and key, if it cannot be used as written.
+    """`is_for_here`: it is to run on this machine; otherwise clips that it names by their whole path need not exist.
+    Raises `ConfigError` naming file, line and key, if it cannot be used as written.
     """
     document = read_yaml(path)
     pipeline = Pipeline(config=convert(document, PipelineConfig, see=_REFERENCE), document=document)
@@ -45,15 +131,9 @@ def load_pipeline(path: Path, *, is_for_here: bool = True) -> Pipeline:
 
 def mqtt_from_options(given: Mapping[str, object]) -> MqttConfig:
     """Return a broker that is described by command-line options, named as the keys of `MqttConfig`; None: default.
-
-    Raises:
-        ConfigError: if a value cannot be used.
+    Raises `ConfigError` if a value cannot be used.
     """
-    try:
-        return msgspec.convert({key: value for key, value in given.items() if value is not None}, MqttConfig)
-    except msgspec.ValidationError as error:
-        text, location = split_location(str(error))
-        raise ConfigError(f"--{'.'.join(map(str, location))}: {text[:1].lower()}{text[1:]}") from None
+    return given_as(given, MqttConfig, spelled="--")
 
 
 def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[Location, str]]:
@@ -66,10 +146,6 @@ def _contradictions(pipeline: Pipeline, *, is_for_here: bool) -> Iterator[tuple[
         yield ("publish",), "nothing would leave this machine; add mqtt, or publish.jsonl ('-' is stdout)"
     yield from _spool_contradictions(config.mqtt)
     yield from _stream_contradictions_of_all(pipeline, is_for_here=is_for_here)
-    yield from _overwritten(pipeline)
-
-
-def _overwritten(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     location = overwritten(pipeline)
     if location is not None:
         what = spell(location).rstrip(": ") or "this pipeline file"
@@ -84,7 +160,8 @@ def _stream_contradictions_of_all(pipeline: Pipeline, *, is_for_here: bool) -> I
             first = seen[stream.id]
             yield ("streams", index, "id"), f"{stream.id!r} is already streams[{first}]; give each stream its own id"
         seen[stream.id] = index
-        yield from tracking_contradictions(index, stream)
+        yield from place_contradictions(index, stream)
+        yield from _tls_contradictions(index, stream)
         yield from _stream_contradictions(
             pipeline, index, stream, may_be_absent=not is_for_here and is_fixed(stream.uri)
         )
@@ -113,22 +190,43 @@ def _stream_contradictions(
     try:
         path = local_path(stream.uri, pipeline.path.parent)
         if path is not None:
+            if os.path.isdir(path):
+                yield here, f"{path} is a folder; name a clip in it, or edge-deploy new takes all of them"
             if not os.path.isfile(path) and not may_be_absent:
                 yield here, f"no such file: {path}; paths start at the file's folder"
             if stream.max_age_ms is not None and not stream.realtime:
-                problem = (
-                    "a file waits for its turn and none of its frames is dropped; remove it, or use realtime: true"
-                )
-                yield ("streams", index, "max_age_ms"), problem
+                problem = "a file waits for its turn and none of its frames is dropped"
+                yield ("streams", index, "max_age_ms"), f"{problem}; remove it, or use realtime: true"
             return
         address = urlsplit(stream.uri)
     except ValueError as error:
         yield here, f"{error}"
         return
+    if is_network(stream.uri) and (wrong := host_problem(stream.uri)) is not None:
+        yield here, wrong
+        return
     if address.scheme not in _LIVE_SCHEMES:
         yield here, f"unknown scheme {address.scheme!r}; use a path, or one of {', '.join(('file', *_LIVE_SCHEMES))}"
-    if address.password is not None:
-        yield here, "a password in a file is read by everybody; store it as a credential"
+    yield from ((here, problem) for problem in _open_secrets(stream, has_password=address.password is not None))
     for key in ("loop", "realtime"):
         if getattr(stream, key) and address.scheme not in _MAY_BE_FILES:
             yield ("streams", index, key), f"a {address.scheme} stream is live already; {key!r} is for files, remove it"
+
+
+def _tls_contradictions(index: int, stream: StreamConfig) -> Iterator[tuple[Location, str]]:
+    if stream.tls is None:
+        return
+    here = ("streams", index, "tls")
+    if not is_encrypted(stream.uri):
+        yield here, "is for rtsps:// and https://; remove it, or write the uri so"
+    if (stream.tls.ca is None) == (stream.tls.fingerprint is None):
+        yield here, "expected either ca or fingerprint; without tls the system's authorities are asked"
+
+
+def _open_secrets(stream: StreamConfig, *, has_password: bool) -> Iterator[str]:
+    if has_password:
+        yield "a password in a file is read by everybody; store it as a credential"
+    if has_secret(stream.uri):
+        yield "a password or token in a file is read by everybody; write {password} in its place, and name a credential"
+    if has_placeholder(stream.uri) and stream.credential is None:
+        yield "{user} and {password} are those of a credential; name one with the key 'credential'"

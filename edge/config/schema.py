@@ -8,8 +8,11 @@ import msgspec
 
 __all__ = [
     "BatchConfig",
+    "CameraTlsConfig",
     "HttpConfig",
+    "IgnoreConfig",
     "LineConfig",
+    "MaskConfig",
     "ModelConfig",
     "MqttConfig",
     "OverloadConfig",
@@ -32,8 +35,11 @@ TopicLevel = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{1,32}(?!\n)$")]
 Host = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9._-]+|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)(?!\n)$")]
 InputSize = Annotated[list[Annotated[int, msgspec.Meta(ge=32, le=8192)]], msgspec.Meta(min_length=2, max_length=2)]
 Point = Annotated[list[Share], msgspec.Meta(min_length=2, max_length=2)]
+Polygon = Annotated[list[Point], msgspec.Meta(min_length=3, max_length=64)]
 Labels = Annotated[list[str], msgspec.Meta(min_length=1)]
+TopicPrefix = Annotated[str, msgspec.Meta(pattern=r"^(?!\$)[^+#/\x00-\x1f]+(/[^+#/\x00-\x1f]+)*(?!\n)$")]
 DiscoveryPrefix = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*(?!\n)$")]
+Fingerprint = Annotated[str, msgspec.Meta(pattern=r"^sha256:([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}(?!\n)$")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -68,6 +74,18 @@ class BatchConfig(_Strict, frozen=True, kw_only=True):
     max_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 20
 
 
+class MaskConfig(_Strict, frozen=True, kw_only=True):
+    """A part of the picture, by its corners in order."""
+
+    polygon: Polygon
+
+
+class IgnoreConfig(MaskConfig, frozen=True, kw_only=True):
+    """Detections of some classes whose centre lies there are left out; null: of all classes."""
+
+    classes: Labels | None = None
+
+
 class PlaceConfig(_Strict, frozen=True, kw_only=True):
     """Somewhere on the picture, for objects of some classes; null: of all."""
 
@@ -76,9 +94,9 @@ class PlaceConfig(_Strict, frozen=True, kw_only=True):
 
 
 class ZoneConfig(PlaceConfig, frozen=True, kw_only=True):
-    """A part of the picture, by its corners in order; nobody stays too long where `dwell_s` is null."""
+    """A part of the picture, by its corners in order; `dwell_s` null: no object stays too long."""
 
-    polygon: Annotated[list[Point], msgspec.Meta(min_length=3, max_length=64)]
+    polygon: Polygon
     dwell_s: Seconds | None = None
 
 
@@ -100,16 +118,28 @@ class TrackingConfig(_Strict, frozen=True, kw_only=True):
     start_score: Share = 0.5
 
 
+class CameraTlsConfig(_Strict, frozen=True, kw_only=True):
+    """Trust in a camera's certificate instead of the system's authorities: one of the two."""
+
+    ca: str | None = None
+    fingerprint: Fingerprint | None = None
+
+
 class StreamConfig(_Strict, frozen=True, kw_only=True):
     """One camera or file. `realtime` plays a file at its own pace, as a camera would deliver it.
 
     Where there are more streams than rows in a batch and not every frame can be inferred, a stream's share is in
     proportion to `priority`. Frames that are older than `max_age_ms` are dropped instead of inferred.
+
+    Attributes:
+        ignore: where detections are left out; the model and every picture still show what is there.
+        black: parts of the picture that are black before the model or a person sees them.
     """
 
     id: TopicLevel
     uri: str
     credential: str | None = None
+    tls: CameraTlsConfig | None = None
     max_fps: Rate | None = None
     classes: Labels | None = None
     loop: bool = False
@@ -120,6 +150,8 @@ class StreamConfig(_Strict, frozen=True, kw_only=True):
     tracking: TrackingConfig | None = None
     priority: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
     max_age_ms: Annotated[float, msgspec.Meta(gt=0, le=3_600_000)] | None = None
+    ignore: Annotated[list[IgnoreConfig], msgspec.Meta(max_length=64)] = []
+    black: Annotated[list[MaskConfig], msgspec.Meta(max_length=64)] = []
 
 
 class TlsConfig(_Strict, frozen=True, kw_only=True):
@@ -131,7 +163,7 @@ class TlsConfig(_Strict, frozen=True, kw_only=True):
 
 
 class SpoolConfig(_Strict, frozen=True, kw_only=True):
-    """What waits for the broker on the disk of a service; the oldest frames go first, events last, and are declared.
+    """Bounds of messages that wait on the disk; the oldest frames go first, events last, and are declared.
 
     Attributes:
         max_mib: the size of the file.
@@ -154,7 +186,7 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
     host: Host
     port: Port | None = None
     site: TopicLevel = "default"
-    prefix: str = "edge/v1"
+    prefix: TopicPrefix = "edge/v1"
     tls: TlsConfig | bool = True
     credential: str | None = None
     client_id: str | None = None
@@ -168,12 +200,14 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
 class PublishConfig(_Strict, frozen=True, kw_only=True):
     """Which frames become messages: all, those with detections, or those where something changed, plus a heartbeat.
 
-    `counts`: how many of each label a stream shows is retained, too.
+    `counts`: how many of each label a stream shows is retained, too. `pictures_s`: the newest picture of each stream is
+    retained so often; null: none leaves the device.
     """
 
     mode: Literal["all", "nonempty", "change"] = "change"
     heartbeat_s: Seconds = 1.0
     counts: bool = True
+    pictures_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] | None = None
     jsonl: str | None = None
 
 
@@ -185,7 +219,7 @@ class HttpConfig(_Strict, frozen=True, kw_only=True):
 
 
 class OverloadConfig(_Strict, frozen=True, kw_only=True):
-    """What is done where the machine cannot infer all frames: `adapt` leaves some out before they cost anything.
+    """Rules for a machine that cannot infer all frames: `adapt` leaves some out before they cost anything.
 
     `at_start` says what happens where the streams state more frames than the engine, measured, can infer.
     """

@@ -20,8 +20,7 @@ def select(words: Sequence[str], inventory: Inventory) -> tuple[Target, ...]:
 
     A word is a name of the inventory, `label=value`, `all`, or `[user@]host` as ssh knows it.
 
-    Raises:
-        ConfigError: if a word means nothing.
+    Raises `ConfigError` if a word means nothing.
     """
     found: dict[str, Target] = {}
     for word in words:

@@ -1,23 +1,30 @@
-"""The targets of a site: the inventory file `targets.toml`, strictly read. docs/targets.md explains its keys."""
+"""The targets of a site: the inventory file `targets.toml`, strictly read. docs/fleet.md explains its keys."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from edge.config.convert import convert
 from edge.config.count_or_share import SHARE_PATTERN, CountOrShare
+from edge.config.credentials import configuration
 from edge.config.schema import Host, Port, TopicLevel
-from edge.config.toml import read_toml
-from edge.config.trusted import configuration, is_still_trusted, trust
 from edge.document import Document, Location
 from edge.errors import ConfigError
+from edge.mistaken import mistaken
+from edge.reading import read_file
+from edge.writing import write_whole
 
 __all__ = [
     "ALL",
@@ -30,11 +37,123 @@ __all__ = [
     "trust_inventory",
 ]
 
+_MAX_BYTES = 4 * 1024 * 1024  # ten thousand targets
+_TABLE = re.compile(r"\s*\[(?P<array>\[)?\s*(?P<key>[^\[\]]+?)\s*\]")
+_KEY = re.compile(r"""\s*(?P<key>[A-Za-z0-9_.\- "']+?)\s*=""")
+
+
+def read_toml(path: Path) -> Document[ConfigError]:
+    """Raise `ConfigError` if it is unreadable or is no TOML."""
+    text = _text(path)
+    return Document(path=path, content=_parse(text, path), lines=dict(_lines(text)), misfit=ConfigError)
+
+
+def _text(path: Path) -> str:
+    try:
+        content = read_file(path, most_bytes=_MAX_BYTES, follows_links=True)
+        if (found := mistaken(content)) is not None:
+            raise ConfigError(f"{path}: expected an inventory (TOML), this is {found.what}", hint=found.todo)
+        return content.decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="see docs/fleet.md") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+
+
+def _parse(text: str, path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        content: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at line (\d+), column \d+\)$", str(error))
+        line = int(place.group(1)) if place else text.count("\n") + 1
+        problem = str(error)[: place.start()] if place else str(error).removesuffix(" (at end of document)")
+        raise ConfigError(f"{path}:{line}: not TOML: {problem}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deeply") from None
+    return content
+
+
+def _lines(text: str) -> Iterator[tuple[Location, int]]:
+    """Yield where each table and each key of a table begins; keys of inline tables are found at their table's line.
+
+    The parser tells no lines. The text is known to be TOML, so its lines can be read one by one; a line inside of a
+    text of several lines is left out.
+    """
+    yield (), 1
+    tables: dict[Location, int] = defaultdict(int)
+    here: Location = ()
+    quote = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        was_inside, quote = quote, _open_quote(line, quote)
+        table = _TABLE.match(line)
+        if was_inside:
+            continue
+        if table is not None:
+            here = _steps(table["key"])
+            if table["array"]:
+                tables[here] += 1
+                yield here, number
+                here = (*here, tables[here] - 1)
+            yield here, number
+        elif (key := _KEY.match(line)) is not None:
+            yield (*here, *_steps(key["key"])), number
+
+
+def _open_quote(line: str, quote: str) -> str:
+    """Return the mark of the text of several lines that is open after `line`, where `quote` was open before it."""
+    for mark in re.findall(r'"""|\'\'\'', line):
+        quote = "" if quote == mark else quote or mark
+    return quote
+
+
+def _steps(key: str) -> Location:
+    return tuple(step.strip().strip("\"'") for step in key.split("."))
+
+
+def is_still_trusted(path: Path, others: Iterable[Path]) -> bool:
+    """Return whether a file was trusted, and it and the `others` that it names are still what they were then."""
+    return _known().get(str(path.resolve())) == _sha256(path, others)
+
+
+def trust(path: Path, others: Iterable[Path]) -> Path:
+    """Trust a file and those that it names as they are now; return where that is kept.
+    Raises `ConfigError` if it cannot be kept.
+    """
+    kept = configuration() / "trusted.json"
+    content = json.dumps({**_known(), str(path.resolve()): _sha256(path, others)}, indent=1, sort_keys=True)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
+    except OSError as error:
+        raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
+    return kept
+
+
+def _known() -> Mapping[str, str]:
+    try:
+        known = json.loads((configuration() / "trusted.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}  # then nothing is trusted
+    return known if isinstance(known, dict) else {}
+
+
+def _sha256(path: Path, others: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for each in (path, *sorted(set(others))):
+        content = each.read_bytes() if each.is_file() else b""
+        digest.update(f"{each.resolve()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
 ALL = "all"
 DEFAULT_STEPS = (CountOrShare.parse("10%"), CountOrShare.parse("100%"))
 DEFAULT_MAX_FAILED = CountOrShare.parse("5%")
 DEFAULT_MAX_PARALLEL = 16
-_REFERENCE = "docs/targets.md"
+_REFERENCE = "docs/fleet.md"
 
 User = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$")]
 Compatible = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}(?!\n)$")]
@@ -124,8 +243,7 @@ def find_inventory(given: Path | None) -> Inventory:
     One that was found in the current folder may be anybody's: unless it was trusted (`trust_inventory`), it names no
     ssh_config, because that runs commands here (ProxyCommand).
 
-    Raises:
-        ConfigError: if the file cannot be used.
+    Raises `ConfigError` if the file cannot be used.
     """
     if given is not None:
         return load_inventory(given)
@@ -136,19 +254,13 @@ def find_inventory(given: Path | None) -> Inventory:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """Return the inventory in `path`.
-
-    Raises:
-        ConfigError: naming file, line and key, if it cannot be used as written.
-    """
+    """Raise `ConfigError` naming file, line and key, if it cannot be used as written."""
     return _load(path, is_found=False)
 
 
 def trust_inventory(path: Path) -> Inventory:
     """Let an inventory be found from now on, with the ssh_configs that it names, while none of these files changes.
-
-    Raises:
-        ConfigError: if it cannot be used as written, or that cannot be kept.
+    Raises `ConfigError` if it cannot be used as written, or that cannot be kept.
     """
     inventory = load_inventory(path)
     trust(path, _ssh_configs(inventory))

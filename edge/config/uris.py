@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["is_fixed", "local_path"]
+__all__ = [
+    "PLACEHOLDERS",
+    "has_placeholder",
+    "has_secret",
+    "host_problem",
+    "is_encrypted",
+    "is_fixed",
+    "is_network",
+    "local_path",
+    "split_login",
+    "with_login",
+]
 
 _HERE = ("", "localhost")
+_NETWORK = ("rtsp", "rtsps", "http", "https")
+PLACEHOLDERS = ("{user}", "{password}")
+_SECRET = re.compile(r"(?i)((?:pass(?:word|wd)?|pwd|token|secret|api_?key)=)(?!\{password\})([^&#]+)")
+_USER = re.compile(r"(?i)((?:user(?:name)?|usr|login|account)=)([^&#]+)")
 
 
 def local_path(uri: str, base_dir: Path) -> Path | None:
@@ -15,13 +31,8 @@ def local_path(uri: str, base_dir: Path) -> Path | None:
 
     A path needs no scheme and may contain any character. People write `file://` addresses both escaped and not, and
     `~` is a home folder but also a letter: the name as it stands wins if there is such a file.
-
-    Args:
-        uri: a path, or an address with a scheme.
-        base_dir: what relative paths are relative to; `file://clips/a.mp4` is one, too.
-
-    Raises:
-        ValueError: with a sentence, if no file can be called so.
+    `base_dir`: what relative paths are relative to; `file://clips/a.mp4` is one, too.
+    Raises `ValueError` with a sentence, if no file can be called so.
     """
     scheme, separator, rest = uri.partition("://")
     if not separator:
@@ -49,6 +60,60 @@ def is_fixed(uri: str) -> bool:
     return host.lower() in _HERE and bool(slash)
 
 
+def is_network(uri: str) -> bool:
+    return uri.partition("://")[0].lower() in _NETWORK
+
+
+def is_encrypted(uri: str) -> bool:
+    return uri.partition("://")[0].lower() in ("rtsps", "https")
+
+
+def has_secret(uri: str) -> bool:
+    """Return whether a network address holds what looks like a password behind its host."""
+    rest = uri.partition("://")[2]
+    return is_network(uri) and _SECRET.search(rest, len(_authority(rest))) is not None
+
+
+def host_problem(uri: str) -> str | None:
+    """Return what is wrong with the host and port of a network address, None if nothing is."""
+    try:
+        parts = urlsplit(uri)
+        is_usable = bool(parts.hostname) and parts.port != 0 and len(parts.netloc.split()) == 1
+    except ValueError:  # asking for the port checks it
+        is_usable = False
+    scheme = uri.partition("://")[0].lower()
+    return None if is_usable else f"expected a host and, if any, a port up to 65535 after '{scheme}://'"
+
+
+def has_placeholder(uri: str) -> bool:
+    """Return whether the query of an address wants user or password of its credential."""
+    return any(name in uri.partition("?")[2] for name in PLACEHOLDERS)
+
+
+def with_login(uri: str, user: str, password: str) -> str:
+    """Return an address with user and password, escaped, in the places of its query that want them."""
+    place, mark, query = uri.partition("?")
+    for name, value in zip(PLACEHOLDERS, (user, password), strict=True):
+        query = query.replace(name, quote(value, safe=""))
+    return place + mark + query
+
+
+def split_login(uri: str) -> tuple[str, tuple[str, str] | None]:
+    """Return a network address with places in its query for user and password, and the two, or None."""
+    place, mark, query = uri.partition("?")
+    secret = _SECRET.search(query)
+    if not is_network(uri) or secret is None:
+        return uri, None
+    user = _USER.search(query)
+    query = _SECRET.sub(r"\1{password}", query, count=1)
+    query = query if user is None else _USER.sub(r"\1{user}", query, count=1)
+    return place + mark + query, (unquote(user[2]) if user else "", unquote(secret[2]))
+
+
+def _authority(rest: str) -> str:
+    return re.split(r"[/?#]", rest, maxsplit=1)[0]
+
+
 def _require_usable(name: str, uri: str) -> None:
     if not name.strip("/"):
         raise ValueError(f"expected the path of a file, got {uri!r}")
@@ -70,5 +135,5 @@ def _at_home(name: str) -> Path:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # too long, or in a folder that is closed to us: whoever opens it will say so
+    except OSError:  # too long, or in a folder that is closed to us: its reader will say so
         return False

@@ -9,27 +9,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from edge.codec import encode
 from edge.deadline import Deadline
-from edge.delivery.deliverable import Deliverable
-from edge.delivery.event import OnEvent
-from edge.delivery.link import LATE, Interrupted, Link, is_lost
-from edge.delivery.options import DeliveryOptions
-from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, Outcome, Result
-from edge.delivery.reach import Reach
-from edge.delivery.report import Report
-from edge.delivery.result import result_of
-from edge.delivery.upload import upload
-from edge.delivery.verdict import COMMITTED, elapsed_s, is_on_trial, serves_current, state_of, verdict_of
-from edge.delivery.words import golden_words, plan_words, silent_words
+from edge.delivery.deliverable import Deliverable, DeliveryOptions, golden_words, plan_words, silent_words, upload
+from edge.delivery.link import LATE, Interrupted, Link, Reach, is_lost
+from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, OnEvent, Outcome, Report, Result
+from edge.delivery.verdict import COMMITTED, elapsed_s, is_on_trial, result_of, serves_current, state_of, verdict_of
 from edge.errors import DeployError
+from edge.reports import Facts, LastSwitch
 from edge.transport.channel import Channel
-from edge.wire.codec import encode
-from edge.wire.ending import Nothing, Problem, error_of
-from edge.wire.facts import FactsAnswer
-from edge.wire.offering import OfferRequest, PlanAnswer
-from edge.wire.release import BuildRequest, ConfirmRequest, StageRequest, SwitchRequest
-from edge.wire.sending import LockRequest
-from edge.wire.status import LastSwitch, StatusAnswer
+from edge.wire.peer import Nothing, Problem, error_of
+from edge.wire.release import (
+    BuildRequest,
+    ConfirmRequest,
+    LockRequest,
+    OfferRequest,
+    PlanAnswer,
+    StageRequest,
+    SwitchRequest,
+)
+from edge.wire.status import StatusAnswer
 from edge.wire.verbs import BUILD, CONFIRM, GC, LOCK, PLAN, PUT_MANIFEST, STAGE, STATUS, SWITCH
 
 __all__ = ["Judge", "deliver"]
@@ -42,10 +41,11 @@ _ORPHAN_S = 20  # after so long a judge is at work, unless the agent that was to
 _REST_S = 2 * 3600.0  # build and golden frames as a device allows them, twice, and some
 _SLOWEST_BYTES_PER_S = 64 * 1024
 _MOST_SWITCHES = 3  # a request to switch is lost with a connection; a device that says so again and again is not well
+_MOST_ROUNDS = 3  # a collection of garbage may take what was fetched without the lock
 _VERDICT_GRACE_S = 300.0  # a restart of the service, or of the device, on top of the trial's own deadline
 
 
-Judge = Callable[[FactsAnswer], Sequence[str]]
+Judge = Callable[[Facts], Sequence[str]]
 """Returns what a person has to know; DeployError `preflight.*` where the release is not to be sent."""
 
 
@@ -111,7 +111,7 @@ class _Delivery:
         self._judge = judge
         self._release = bundle.manifest.release
         self._plan: PlanAnswer | None = None  # the first one: what was before this push
-        self._switches = 0
+        self._switches = self._rounds = 0
         self._is_switched = False  # as far as we know: the request was sent
 
     def until_done(self) -> _End:
@@ -142,15 +142,21 @@ class _Delivery:
             self._report.note("plan", words, code="preflight.capacity")
         if self._options.is_plan:
             return _End("planned", _evidence(plan))
-        if self._take_lock(link):
-            # Whoever was at work here may have brought the same release, or seen it fail.
+        is_fetched = self._options.is_fetched
+        if is_fetched:
+            self._send(link)
+        if self._take_lock(link) or is_fetched:
+            # The holder of the lock before us may have brought the same release, or seen it fail.
             self._plan = self._plan if self._switches else None
             plan = self._ask_plan(link)
             if plan.is_unchanged:
                 return _End("unchanged", _evidence(plan))
-        link.ask(PUT_MANIFEST, self._offer)
-        upload(link, self._bundle, self._report)
-        self._stage(link)
+        if is_fetched:
+            link.ask(PUT_MANIFEST, self._offer)
+        else:
+            self._send(link)
+        if not self._is_staged(link):
+            return self._push()
         self._build(link)
         if self._options.detach:
             return _End("detached")
@@ -158,7 +164,7 @@ class _Delivery:
         return self._watch()
 
     def _ask_plan(self, link: Link) -> PlanAnswer:
-        """Return what the device would have to do; DeployError, if it refuses the release."""
+        """DeployError, if the device refuses the release."""
         with self._report.phase("plan"):
             plan = link.ask(PLAN, self._offer)
         self._plan = self._plan or plan
@@ -175,40 +181,50 @@ class _Delivery:
             retry_bad=self._options.retry_bad,
         )
 
-    def _take_lock(self, link: Link) -> bool:
-        """Return whether somebody else had it first."""
-        has_waited = False
-        patience_s = max(self._options.lock_wait_s, _OLD_AGENT_S if self.reach.count > 1 else 0.0)
-        deadline = Deadline.after(patience_s)
-        with self._report.phase("lock"):
-            while not self._has_taken_lock(link, is_last=deadline.is_over):
-                has_waited = True
-                self._pause(_LOCK_PAUSE_S)
-        return has_waited
+    def _send(self, link: Link) -> None:
+        self._patiently(lambda: link.ask(PUT_MANIFEST, self._offer))
+        upload(link, self._bundle, self._report)
 
-    def _has_taken_lock(self, link: Link, *, is_last: bool) -> bool:
-        try:
-            self._lock(link, f"push of {self._release}")
-        except DeployError as error:
-            if is_last or not error.code.startswith("lock."):
-                raise
-            return False
-        return True
+    def _take_lock(self, link: Link) -> bool:
+        """Return whether another client had it first."""
+        with self._report.phase("lock"):
+            return self._patiently(lambda: self._lock(link, f"push of {self._release}"))
+
+    def _patiently(self, ask: Callable[[], object]) -> bool:
+        """Ask for what takes a lock, until it is free; return whether another client had it first."""
+        patience_s = max(self._options.lock_wait_s, _OLD_AGENT_S if self.reach.count > 1 else 0.0)
+        deadline, has_waited = Deadline.after(patience_s), False
+        while True:
+            try:
+                ask()
+                return has_waited
+            except DeployError as error:
+                if deadline.is_over or not error.code.startswith("lock."):
+                    raise
+            has_waited = True
+            self._pause(_LOCK_PAUSE_S)
 
     def _lock(self, link: Link, why: str) -> None:
         link.ask(LOCK, LockRequest(who=self._options.who, why=why))
 
-    def _stage(self, link: Link) -> None:
+    def _is_staged(self, link: Link) -> bool:
+        """Stage, and return whether all was there; if not, and it comes from a slow place, the lock is given back."""
         request = StageRequest(release=self._release, retry_bad=self._options.retry_bad)
         with self._report.phase("stage"):
             try:
                 link.ask(STAGE, request)
             except DeployError as error:
-                if error.code != "transfer.damaged":
+                is_fetched, self._rounds = self._options.is_fetched, self._rounds + 1
+                is_gone = is_fetched and error.code == "transfer.absent"
+                if not (is_gone or error.code == "transfer.damaged") or self._rounds > _MOST_ROUNDS:
                     raise
                 self._report.note("stage", f"{error.problem}; sending them again", code=error.code)
+                if is_fetched:
+                    self.reach.close()
+                    return False
                 upload(link, self._bundle, self._report)
                 link.ask(STAGE, request)
+        return True
 
     def _build(self, link: Link) -> None:
         request = BuildRequest(release=self._release, detach=self._options.detach)
@@ -229,8 +245,9 @@ class _Delivery:
             switched = link.ask(SWITCH, request, self._report.taker("switch"))
             if switched.note:
                 self._report.note("switch", switched.note)
-        if self._options.confirm:
-            self.reach.close()  # what is to be confirmed is that the device can be reached anew
+        if self._options.confirm or self._options.is_fetched:
+            # What is to be confirmed is that the device can be reached anew; and a person may want to go back.
+            self.reach.close()
 
     def _watch(self) -> _End:
         deadline = Deadline(self._report.moved_at + self._patience_s)
@@ -270,7 +287,7 @@ class _Delivery:
             self._report.note("trial", words)
 
     def _await_old_release(self, link: Link) -> None:
-        # The verdict is on the disk before the service is started again; who reads "serves" wants it to be true.
+        # The verdict is on the disk before the service is started again; a reader of "serves" needs it to be true.
         deadline = Deadline.after(_RETURN_S)
         with self._report.phase("return"):
             while not serves_current(link.ask(STATUS, Nothing())):
@@ -285,7 +302,7 @@ class _Delivery:
             self._report.note("trial", "confirmed")
 
     def _offer_a_judge(self, link: Link, status: StatusAnswer) -> None:
-        # The agent that takes a lock looks whether the trial is judged by anybody; see edge.runtime.agent.orphan.
+        # The agent that takes a lock looks whether a judge of the trial runs; see edge.runtime.agent.serve.
         passed_s = elapsed_s(status)
         if self.reach.count < 2 or passed_s < _ORPHAN_S or passed_s % 10:
             return
@@ -319,7 +336,7 @@ def _raise_first(refusals: Sequence[Problem]) -> None:
 
 
 def _usual_s(bundle: Deliverable, options: DeliveryOptions) -> float:
-    """Return what a push takes at most where nothing is wrong: a slow link, a build, a trial, and who is before us."""
+    """Return what a push takes at most where nothing is wrong: slow link, build, trial, and the push before it."""
     size = sum(file.length_bytes for file in bundle.manifest.files)
     trial_s = bundle.manifest.health.deadline_s + _VERDICT_GRACE_S
     return size / _SLOWEST_BYTES_PER_S + _REST_S + trial_s + options.lock_wait_s

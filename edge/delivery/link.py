@@ -1,25 +1,33 @@
-"""The client's side of the wire: questions with one answer each, over a connection that may die at any moment."""
+"""The client's side of the wire: questions with one answer each, over a connection that may die and is made again."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from itertools import chain, repeat
 from typing import BinaryIO, TypeVar
 
+from edge.codec import encode
 from edge.deadline import NEVER, Deadline
 from edge.errors import DeployError
-from edge.transport.channel import Channel
-from edge.transport.frames import Blob, Message
+from edge.transport.channel import Blob, Channel, Message
 from edge.untrusted import cleaned
-from edge.wire.codec import encode
-from edge.wire.ending import Problem, Progress, error_of
-from edge.wire.hello import ClientHello, DeviceHello, read_device_hello
-from edge.wire.peer import PROVISION, REVISION, Peer
-from edge.wire.sending import BlobRequest
+from edge.wire.peer import (
+    PROVISION,
+    REVISION,
+    ClientHello,
+    DeviceHello,
+    Peer,
+    Problem,
+    Progress,
+    error_of,
+    read_device_hello,
+)
+from edge.wire.release import BlobRequest
 from edge.wire.verbs import BLOB, Verb
 
-__all__ = ["LATE", "Interrupted", "Link", "OnProgress", "is_lost"]
+__all__ = ["LATE", "Interrupted", "Link", "OnProgress", "Reach", "is_lost"]
 
 SILENCE_S = 15.0  # the agent speaks every second while it works
 GREETING_S = 30.0  # jump hosts and security keys take their time
@@ -33,6 +41,8 @@ _WINDOW_BYTES = 1024 * 1024  # what a cut connection can cost; at a round trip o
 # The connection is gone but may come back; not so with a key that is refused or a device without our software.
 _PASSING = {"transfer.closed", "transfer.timeout", "transfer.ssh"}
 _PASSING |= {"transfer.ssh.unreachable", "transfer.ssh.refused", "transfer.ssh.timeout"}
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+_LAST_PAUSE_S = 5.0
 
 
 class Interrupted(Exception):  # noqa: N818 - a wish, not an error
@@ -51,14 +61,10 @@ def is_lost(error: DeployError) -> bool:
 
 
 class Link:
-    """A connection to an agent, from its hello on; for one thread. Owns and closes the channel.
+    """A connection to an agent, from its hello on; for one thread. Owns the channel; `edge.wire` checks answers.
 
-    All that a device says comes through here, and is read by `edge.wire` before anybody else sees it.
-
-    Raises (from the constructor and from every method):
-        DeployError: `transfer.*`; what the device answers with `err`, with the device's code.
-            `transfer.deadline` once `deadline` is over, whatever the device goes on to say.
-        Interrupted: soon after `stop` was set.
+    All methods raise DeployError: `transfer.*`, the device's code for an `err`, `transfer.deadline` once `deadline` is
+    over, whatever the device goes on to say; and Interrupted soon after `stop` was set.
     """
 
     def __init__(self, channel: Channel, stop: threading.Event, deadline: Deadline = NEVER) -> None:
@@ -79,7 +85,7 @@ class Link:
         self._channel.close()
 
     def ask(self, verb: Verb[Q, A], request: Q, on_progress: OnProgress | None = None) -> A:
-        """Return the answer; DeployError `transfer.version` where the device is too old for what is asked."""
+        """DeployError `transfer.version` where the device is too old for what is asked."""
         self._request(verb, request)
         while True:
             frame = self._next()
@@ -174,15 +180,59 @@ class Link:
 
 
 class BlobProgress:
-    """Counts what the device has written of a blob, and tells whoever wants to know."""
+    """Counts the bytes of a blob that the device has written, and reports them."""
 
     def __init__(self, offset: int, on_progress: OnProgress | None) -> None:
         self.bytes = offset
         self._on_progress = on_progress
 
     def __call__(self, progress: Progress) -> None:
-        """Take a progress of the device."""
         if progress.phase == "blob":
             self.bytes = int(progress.done)
             if self._on_progress is not None:
                 self._on_progress(progress)
+
+
+class Reach:
+    """The one link to a device at a time; owns it."""
+
+    def __init__(self, connect: Callable[[], Channel], stop: threading.Event, deadline: Deadline = NEVER) -> None:
+        self._connect, self._stop, self._deadline = connect, stop, deadline
+        self._link: Link | None = None
+        self._sent_before = 0
+        self.count = 0
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of blobs over all links."""
+        return self._sent_before + (0 if self._link is None else self._link.bytes_sent)
+
+    def link(self) -> Link:
+        """Return the link, opened if there is none; DeployError `transfer.*`."""
+        if self._link is None:
+            self._link = Link(self._connect(), self._stop, self._deadline)
+            self.count += 1
+        return self._link
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._sent_before += self._link.bytes_sent
+            self._link.close()
+            self._link = None
+
+    def again(self, lost: DeployError, *, until: Deadline) -> None:
+        """Open another link until `until`, never longer than all may take; or raise the last error, Interrupted."""
+        self.close()
+        for pause_s in chain(_PAUSES_S, repeat(_LAST_PAUSE_S)):
+            left_s = min(until.left_s, self._deadline.left_s)
+            if left_s <= 0:
+                raise lost
+            if self._stop.wait(min(pause_s, left_s)):
+                raise Interrupted
+            try:
+                self.link()
+                return
+            except DeployError as error:
+                if not is_lost(error):
+                    raise
+                lost = error

@@ -1,38 +1,80 @@
-"""How a trial ended, read from what the device says of itself."""
+"""How a trial ended, read from a device's status, and which result an error stands for."""
 
 from __future__ import annotations
 
 import re
 
+from edge.codec import encode
+from edge.delivery.link import LATE, is_lost
+from edge.delivery.outcome import INTERRUPTED, Outcome, Result
 from edge.errors import EXIT_CODE_OF, DeployError
-from edge.wire.codec import encode
-from edge.wire.ending import Problem, error_of
-from edge.wire.status import LastSwitch, StateReport, StatusAnswer
+from edge.reports import LastSwitch
+from edge.wire.peer import Problem, error_of
+from edge.wire.status import StateReport, StatusAnswer
 
 __all__ = [
     "COMMITTED",
     "ROLLED_BACK",
     "elapsed_s",
+    "failed_by",
+    "interrupted",
     "is_on_trial",
-    "leaving_of",
+    "result_of",
     "serves_current",
     "state_of",
     "verdict_of",
 ]
 
+_BEFORE_ANYTHING = ("preflight", "verify", "lock", "request", "bundle")
 COMMITTED, ROLLED_BACK = "committed", "rolled-back"
+_HINTS = {"trial.lacking": "give the device that, then push again: the release is not marked bad"}
 _CODE = re.compile(r"([a-z]+)(\.[a-z-]+)+(?=:)")
 
 
+def result_of(error: DeployError) -> Result:
+    kind = error.code.partition(".")[0]
+    if error.code == LATE:
+        return "late"
+    if is_lost(error) or error.code.startswith("transfer.ssh"):
+        return "unreachable"
+    if kind == "trial":
+        return "failed" if error.code == "trial.undecided" else "rolled-back"
+    return "refused" if kind in _BEFORE_ANYTHING else "failed"
+
+
+def failed_by(
+    error: DeployError, *, target: str, release: str | None = None, result: Result | None = None, seconds: float = 0.0
+) -> Outcome:
+    """`result` None: as `result_of` has it."""
+    return Outcome(
+        target=target,
+        release=release,
+        result=result or result_of(error),
+        exit_code=error.exit_code,
+        code=error.code,
+        problem=error.problem,
+        hint=error.hint,
+        evidence=error.evidence,
+        seconds=seconds,
+    )
+
+
+def interrupted(target: str, problem: str, *, hint: str | None = None) -> Outcome:
+    """Return the end of a target that Ctrl-C has ended, or never let begin."""
+    return Outcome(
+        target=target, release=None, result="interrupted", exit_code=INTERRUPTED, code="fleet.interrupted",
+        problem=problem, hint=hint,
+    )  # fmt: skip
+
+
 def state_of(status: StatusAnswer) -> StateReport:
-    """Return the state; DeployError, as the device says it, where it cannot read its own."""
+    """DeployError, as the device says it, where it cannot read its own."""
     if isinstance(status.state, Problem):
         raise error_of(status.state)
     return status.state
 
 
 def is_on_trial(status: StatusAnswer, release: str) -> bool:
-    """Return whether the device is judging the release."""
     state = state_of(status)
     return state.phase == "trial" and state.target == release
 
@@ -44,7 +86,7 @@ def serves_current(status: StatusAnswer) -> bool:
 
 
 def elapsed_s(status: StatusAnswer) -> int:
-    """Return for how long the trial has been running, by the device's own clock, seconds."""
+    """Return seconds of the device's own clock."""
     passed_ns = status.at.boottime_ns - state_of(status).started_boottime_ns
     return max(0, passed_ns // 1_000_000_000)
 
@@ -66,22 +108,13 @@ def verdict_of(status: StatusAnswer, release: str, before: LastSwitch | None) ->
             hint="push a release that works, or edge-deploy rollback --to one that is kept",
             evidence=evidence,
         )
+    code = _code_of(reason)
     return DeployError(
-        _code_of(reason),
+        code,
         f"release {release} was rolled back, {status.current or 'nothing'} serves: {reason}",
-        hint="see edge-deploy logs; after the cause is gone: push --retry-bad",
+        hint=_HINTS.get(code, "see edge-deploy logs; after the cause is gone: push --retry-bad"),
         evidence=evidence,
     )
-
-
-def leaving_of(status: StatusAnswer, release: str) -> LastSwitch | None:
-    """Return the last switch, if it was away from `release`: by its verdict, or by a person; None if it was not."""
-    state = state_of(status)
-    last = state.last
-    if state.phase != "idle" or last is None or status.current in (None, release):
-        return None
-    left = last.release if last.result == ROLLED_BACK else last.before
-    return last if left == release else None
 
 
 def _code_of(reason: str) -> str:

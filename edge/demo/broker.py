@@ -26,10 +26,7 @@ _LOGGERS = ("amqtt", "transitions")
 
 class EmbeddedBroker:
     """A broker in a background thread, from `with` to the end of its block.
-
-    Raises:
-        MissingDependencyError: when amqtt is not installed.
-        PublishError: when no broker could be started.
+    Raises `MissingDependencyError` when amqtt is not installed; `PublishError` when no broker could be started.
     """
 
     def __init__(self) -> None:
@@ -56,9 +53,9 @@ class EmbeddedBroker:
             )
         return self
 
-    def config(self, site: str = "demo") -> MqttConfig:
+    def config(self) -> MqttConfig:
         """Return how to reach it; amqtt is silent when it is asked for MQTT v5, so that is not tried."""
-        return MqttConfig(host=self.host, port=self.port, site=site, tls=False, protocol="v3.1.1")
+        return MqttConfig(host=self.host, port=self.port, site="demo", tls=False, protocol="v3.1.1")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -105,7 +102,7 @@ async def _finish_others() -> None:
 
 
 def _close_what_was_left() -> None:
-    """Close sockets that amqtt forgot when a client left in the same moment; nobody else holds them any more."""
+    """Close sockets that amqtt forgot when a client left in the same moment; nothing else holds them any more."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 
-from edge.calibrate.table import Evidence
-from edge.calibrate.table_file import write_table
-from edge.calibrate.thresholds.method import Method
-from edge.engine.select import quick_kind, usable_kind
+from edge.calibrate.table import Evidence, write_table
+from edge.calibrate.thresholds import Method
+from edge.engine.kind import quick_kind, usable_kind
 from edge.errors import EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.quantize.make_table import Calibration, CalibrationHooks, CalibrationOptions, MaxDrop, calibrate
-from edge.quantize.make_table.layers import layers_of
+from edge.quantize.make_table.subject import layers_of
 
 __all__ = ["MAX_DROP", "DemoCalibration", "calibrate_demo"]
 
@@ -30,7 +29,7 @@ _METHOD = Method.MSE  # one pass and a proof; the search of `auto` takes minutes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoCalibration:
-    """What came of it.
+    """Result of the calibration.
 
     Attributes:
         table: file name of the table beside the clips; None: INT8 is not to be used, because of `problem`.
@@ -46,7 +45,6 @@ class DemoCalibration:
     problem: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         return {
             "table": self.table,
             "evidence": msgspec.to_builtins(self.evidence),
@@ -61,13 +59,9 @@ class DemoCalibration:
 def calibrate_demo(
     model: Path, folder: Path, *, on_work: Callable[[str, int], None], on_step: Callable[[], None]
 ) -> DemoCalibration:
-    """Calibrate `model` on the labelled stills in `folder` and write the table beside them.
+    """Calibrate `model`, a float ONNX file, on the labelled stills in `folder` and write the table beside them.
 
-    Args:
-        model: a float ONNX file.
-        folder: with `images/` and `labels/`.
-        on_work: told what begins, and in how many steps, about.
-        on_step: told of each step.
+    `folder`: with `images/` and `labels/`. `on_work`: told what begins, and in how many steps, about.
     """
     started = time.monotonic()
     try:

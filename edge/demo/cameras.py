@@ -1,73 +1,90 @@
-"""Synthetic cameras for the demo: clips rendered and encoded on the spot, and the truth about each of their frames."""
+"""The demo's cameras: clips of synthetic streets, the exact truth about each frame, and labelled stills of them.
+
+`python -m tools.street` makes these files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.demo.samples import write_sample
-from edge.demo.street.scene import Scene, Truth
-from edge.media.ffmpeg.encode import write_h264
 from edge.types import ImageSize
 
-__all__ = ["SyntheticCamera", "render_camera", "sample_step"]
+__all__ = ["CLIPS", "FPS", "SIZE", "SyntheticCamera", "Truth", "lay_out_cameras", "read_truths", "write_truths"]
 
+CLIPS = Path(__file__).parent / "clips"
 FPS = 15
 SIZE = ImageSize(width=640, height=360)
-_SAMPLE_EVERY = 11  # 33 a camera: 132 of four cameras are enough to calibrate with, and are looked at within seconds
-_CAMERAS_SAMPLED_SO = 4  # of more cameras, as many images altogether
-_SEEDS = (1, 3, 5, 10, 13, 14, 20)  # streets with good views; the training's seeds begin at 10,000
+_STREETS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """The objects in a frame.
+
+    Attributes:
+        xyxy: float32 `(N, 4)`, pixels of the frame; right and lower edges are exclusive.
+        class_id: int32 `(N,)`, index into `tools.street.scene.CLASSES`, the classes of the demo's model.
+        object_id: int64 `(N,)`, which object it is: the same in all frames, also after it was away.
+    """
+
+    xyxy: NDArray[np.float32]
+    class_id: NDArray[np.int32]
+    object_id: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticCamera:
-    """A looping clip at `path`; `truths[i]` is what is in its frame i."""
+    """A looping clip at `path`; `truths[i]` is the truth about its frame i."""
 
     name: str
     path: Path
     truths: tuple[Truth, ...]
 
     def truth_at(self, pts_us: int) -> Truth:
-        """Return what is in the frame with this timestamp, over all loops."""
+        """Return the truth about the frame with this timestamp, over all loops."""
         return self.truths[round(pts_us * FPS / 1e6) % len(self.truths)]
 
 
-def sample_step(cameras: int) -> int:
-    """Return which frames of each of so many cameras become still images: every n-th."""
-    return _SAMPLE_EVERY * -(-cameras // _CAMERAS_SAMPLED_SO)
+def lay_out_cameras(count: int, folder: Path) -> list[SyntheticCamera]:
+    """Copy the clips of `count` cameras and their labelled stills to `folder`; four streets take turns."""
+    cameras = []
+    for number in range(count):
+        street = f"camera-{number % _STREETS + 1}"
+        if number < _STREETS:
+            _copy(street, folder)
+        truths = read_truths(CLIPS / f"{street}.npz")
+        cameras.append(SyntheticCamera(name=f"camera-{number + 1}", path=folder / f"{street}.mp4", truths=truths))
+    return cameras
 
 
-def render_camera(
-    number: int, folder: Path, *, on_frame: Callable[[], None], sample_every: int | None = None
-) -> SyntheticCamera:
-    """Render camera `number`, from 0, to an H.264 clip of one period in `folder`.
+def _copy(street: str, folder: Path) -> None:
+    for path in (CLIPS / f"{street}.mp4", *CLIPS.glob(f"images/{street}-*.jpg"), *CLIPS.glob(f"labels/{street}-*.txt")):
+        target = folder / path.relative_to(CLIPS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
 
-    Args:
-        number: of the camera.
-        folder: that the clip is written to.
-        on_frame: called for each frame.
-        sample_every: every n-th frame is also written as a labelled still image (see `edge.demo.samples`); None: none.
 
-    Raises:
-        MissingDependencyError: if the encoder is not installed.
-    """
-    name = f"camera-{number + 1}"
-    scene = Scene(_SEEDS[number % len(_SEEDS)] + 100 * (number // len(_SEEDS)), SIZE)
-    truths: list[Truth] = []
+def write_truths(path: Path, truths: Sequence[Truth]) -> None:
+    np.savez_compressed(
+        path,
+        objects=np.array([len(truth.class_id) for truth in truths], np.int32),
+        xyxy=np.concatenate([truth.xyxy for truth in truths]),
+        class_id=np.concatenate([truth.class_id for truth in truths]),
+        object_id=np.concatenate([truth.object_id for truth in truths]),
+    )
 
-    def frames() -> Iterator[NDArray[np.uint8]]:
-        for index in range(scene.period_frames):
-            picture, truth = scene.frame(index)
-            truths.append(truth)
-            if sample_every is not None and index % sample_every == 0:
-                write_sample(folder, f"{name}-{index:03d}", picture, truth)
-            on_frame()
-            yield picture
 
-    path = folder / f"{name}.mp4"
-    write_h264(path, frames(), size=SIZE, fps=FPS)
-    return SyntheticCamera(name=name, path=path, truths=tuple(truths))
+def read_truths(path: Path) -> tuple[Truth, ...]:
+    with np.load(path) as stored:
+        ends = np.cumsum(stored["objects"])[:-1]
+        columns = [np.split(stored[name], ends) for name in ("xyxy", "class_id", "object_id")]
+    return tuple(
+        Truth(xyxy=xyxy, class_id=class_id, object_id=object_id)
+        for xyxy, class_id, object_id in zip(*columns, strict=True)
+    )

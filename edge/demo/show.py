@@ -18,12 +18,10 @@ from edge.config.load import load_pipeline
 from edge.config.schema import MqttConfig
 from edge.demo.broker import EmbeddedBroker
 from edge.demo.calibrated import DemoCalibration, calibrate_demo
-from edge.demo.cameras import SyntheticCamera, render_camera, sample_step
-from edge.demo.score import Score
-from edge.demo.street.scene import Scene
-from edge.demo.subscriber import DemoSubscriber
+from edge.demo.cameras import SyntheticCamera, lay_out_cameras
+from edge.demo.subscriber import DemoSubscriber, Score
 from edge.errors import ConfigError
-from edge.runtime.pipeline.report import RunReport
+from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import Service
 from edge.types import Precision
@@ -51,7 +49,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoHooks:
-    """What is told while it runs: each stage; work of so many steps (about) and each step of it; the running counts."""
+    """Progress of the demo: each stage; work of so many steps (about) and each step of it; the running counts."""
 
     on_stage: Callable[[str], None]
     on_work: Callable[[str, int], None]
@@ -79,11 +77,9 @@ class DemoReport:
 
     @property
     def score(self) -> Score:
-        """All cameras together."""
         return sum(self.scores.values(), Score())
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         return {
             "run": self.run.as_json(),
             "calibration": None if self.calibration is None else self.calibration.as_json(),
@@ -97,18 +93,15 @@ class DemoReport:
 
 
 def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> DemoReport:
-    """Run the demo and return its account.
-
-    Raises:
-        EdgeError: if a part is missing or fails.
-    """
+    """Raise `EdgeError` if a part is missing or fails."""
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edge-demo-")))
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{folder}: no folder to keep clips in: {error.strerror}") from None
-        cameras = _render(options.cameras, folder, hooks)
+        hooks.on_stage(f"laying out {options.cameras} cameras: clips of synthetic streets in H.264")
+        cameras = lay_out_cameras(options.cameras, folder)
         calibration = _calibrate(folder, hooks) if options.precision is Precision.INT8 else None
         if options.broker is None:
             hooks.on_stage("starting the embedded MQTT broker")
@@ -117,7 +110,9 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
             mqtt = options.broker
         hooks.on_stage("starting an independent subscriber (edge-deploy listen)")
         subscriber = stack.enter_context(DemoSubscriber(mqtt, {camera.name: camera for camera in cameras}))
-        pipeline = load_pipeline(_write_pipeline(folder, cameras, mqtt, _model_config(calibration)))
+        table = None if calibration is None else calibration.table
+        model = {"onnx": str(_model()), **({} if table is None else {"precision": "int8", "calibration": table})}
+        pipeline = load_pipeline(_write_pipeline(folder, cameras, mqtt, model))
         parts = build_parts(pipeline)
         hooks.on_stage(
             f"running {len(cameras)} cameras in {parts.precision.value.upper()} with {parts.inference.engine.name} "
@@ -136,13 +131,6 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
     )
 
 
-def _render(count: int, folder: Path, hooks: DemoHooks) -> list[SyntheticCamera]:
-    hooks.on_stage(f"rendering {count} cameras and encoding them to H.264")
-    hooks.on_work("rendering", count * Scene.period_frames)
-    step = sample_step(count)
-    return [render_camera(number, folder, on_frame=hooks.on_step, sample_every=step) for number in range(count)]
-
-
 def _calibrate(folder: Path, hooks: DemoHooks) -> DemoCalibration:
     hooks.on_stage("calibrating for INT8 on some of their frames, proving it on others")
     done = calibrate_demo(_model(), folder, on_work=hooks.on_work, on_step=hooks.on_step)
@@ -153,12 +141,6 @@ def _calibrate(folder: Path, hooks: DemoHooks) -> DemoCalibration:
 
 def _model() -> Path:
     return Path(str(importlib.resources.files("edge.demo") / "model" / "traffic.onnx"))
-
-
-def _model_config(calibration: DemoCalibration | None) -> dict[str, str]:
-    if calibration is None or calibration.table is None:
-        return {"onnx": str(_model())}
-    return {"onnx": str(_model()), "precision": "int8", "calibration": calibration.table}
 
 
 def _write_pipeline(folder: Path, cameras: list[SyntheticCamera], mqtt: MqttConfig, model: dict[str, str]) -> Path:

@@ -8,28 +8,70 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge.config.schema import MqttConfig
 from edge.deadline import Deadline
-from edge.demo.cameras import SyntheticCamera
-from edge.demo.score import Score, count_hits
+from edge.demo.cameras import SyntheticCamera, Truth
 from edge.errors import PublishError
+from edge.vision.nms import iou_matrix
 
-__all__ = ["DemoSubscriber"]
+__all__ = ["DemoSubscriber", "Score"]
 
-_START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 5.0
+_SAME_OBJECT_IOU = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How many objects were found; scores of frames add up."""
+
+    hits: int = 0
+    detected: int = 0
+    labelled: int = 0
+
+    def __add__(self, other: Score) -> Score:
+        return Score(
+            hits=self.hits + other.hits,
+            detected=self.detected + other.detected,
+            labelled=self.labelled + other.labelled,
+        )
+
+    @property
+    def precision(self) -> float:
+        """0 when nothing was detected."""
+        return self.hits / self.detected if self.detected else 0.0
+
+    @property
+    def recall(self) -> float:
+        """0 when there was no object."""
+        return self.hits / self.labelled if self.labelled else 0.0
+
+
+def _count_hits(xyxy: NDArray[np.float32], class_id: NDArray[np.int32], truth: Truth) -> Score:
+    """Return the score of one frame: a detection hits the object of its class that it overlaps most, each only once.
+
+    `xyxy`: float32 (N, 4), highest score first. `class_id`: int32 (N,).
+    """
+    iou = iou_matrix(xyxy, truth.xyxy)
+    iou[class_id[:, None] != truth.class_id[None, :]] = 0
+    hits = 0
+    for row in range(len(iou)):
+        best = int(iou[row].argmax()) if iou.shape[1] else -1
+        if best >= 0 and iou[row, best] >= _SAME_OBJECT_IOU:
+            hits += 1
+            iou[:, best] = 0
+    return Score(hits=hits, detected=len(xyxy), labelled=len(truth.xyxy))
 
 
 class DemoSubscriber:
-    """Counts what arrives and compares it with the truth; a context manager that ends its process.
-
-    Raises:
-        PublishError: if the subscriber cannot be started or does not reach the broker.
+    """Counts what arrives (`duplicates`: again) and compares it with the truth; ends its process as a context manager.
+    Raises `PublishError` if the subscriber cannot be started or does not reach the broker.
     """
 
     def __init__(self, mqtt: MqttConfig, cameras: Mapping[str, SyntheticCamera]) -> None:
@@ -37,7 +79,7 @@ class DemoSubscriber:
         self._lock = threading.Lock()
         self._numbers: dict[str, set[int]] = defaultdict(set)
         self._scores: dict[str, Score] = defaultdict(Score)
-        self._duplicates = 0
+        self.duplicates = 0
         self._process = subprocess.Popen(
             _command(mqtt), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
         )
@@ -79,23 +121,14 @@ class DemoSubscriber:
         with self._lock:
             return sum(len(numbers) for numbers in self._numbers.values())
 
-    @property
-    def duplicates(self) -> int:
-        """How many arrived again."""
-        with self._lock:
-            return self._duplicates
-
     def score_of(self, camera: str) -> Score:
-        """Return how well the objects of a camera were found, by what arrived."""
         with self._lock:
             return self._scores[camera]
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
             message = json.loads(line)["payload"]
-            if (
-                message is None
-            ):  # what the broker keeps of a camera of an earlier demo is taken away by an empty message
+            if message is None:  # takes away what the broker keeps of a camera of an earlier demo
                 continue
             if message["schema"] == "edge.detections/1" and message["stream"] in self._cameras:
                 self._take(message)
@@ -106,10 +139,10 @@ class DemoSubscriber:
         xyxy = np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
         class_id = np.array([one["class_id"] for one in found], np.int32)
         stream = message["stream"]
-        score = count_hits(xyxy, class_id, self._cameras[stream].truth_at(message["pts_us"]))
+        score = _count_hits(xyxy, class_id, self._cameras[stream].truth_at(message["pts_us"]))
         with self._lock:
             if message["seq"] in self._numbers[stream]:
-                self._duplicates += 1
+                self.duplicates += 1
                 return
             self._numbers[stream].add(message["seq"])
             self._scores[stream] += score

@@ -1,1 +1,1 @@
-"""The workstation composition: inspect, evaluate, listen."""
+"""The workstation: new pipelines, packing and signing, provisioning, push, registry, fleets, listening."""

@@ -13,6 +13,7 @@ from typing import TextIO
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import NEVER, Deadline
+from edge.deploy.device_words import for_people
 from edge.errors import ConfigError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage, account_key
@@ -26,8 +27,7 @@ from edge.publish.messages import (
     OccupancyMessage,
     StreamStateMessage,
 )
-from edge.publish.mqtt.sites import devices_by_site
-from edge.publish.mqtt.subscriber import Arrival, Subscriber, checked_device
+from edge.publish.mqtt.subscriber import Arrival, Subscriber, checked_device, devices_by_site
 from edge.reading import json_value
 from edge.untrusted import cleaned
 
@@ -35,20 +35,21 @@ __all__ = ["ListenOptions", "line_from_message", "listen"]
 
 _DONE = 0
 _MISSING = 4
+_JPEG = b"\xff\xd8"  # as a file of that kind begins
 _MAX_SHOWN = 8
 _QUIET_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:
-    """What to listen to and how to show it. `device` is a name, or `+` for all; without a limit it goes on.
+    """The messages to listen to and their form. `device` is a name, or `+` for all; without a limit it goes on.
 
-    Raises:
-        ConfigError: when there can be no such device, or the duration never ends.
+    Raises `ConfigError` when there can be no such device, or the duration never ends.
     """
 
     mqtt: MqttConfig
     device: str = "+"
+    client_id: str | None = None
     credential: Credential | None = None
     base_dir: Path | None = None
     is_json: bool = False
@@ -68,14 +69,15 @@ def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = Non
     """Write what arrives to `out` until the limit or an interrupt; return the exit code.
 
     With `is_gaps` only losses are written, a report at the end, and 4 is returned when undeclared numbers are missing.
-
-    Raises:
-        ConfigError: when the configuration cannot be used.
-        PublishError: when the broker cannot be reached at first; later losses are told on `progress` and retried.
-        BrokenPipeError: when nobody reads `out` any more.
+    Raises ConfigError; PublishError when the broker cannot be reached at first (later losses go to `progress` and
+    retried); BrokenPipeError when `out` was closed by its reader.
     """
     subscriber = Subscriber(
-        options.mqtt, device=options.device, credential=options.credential, base_dir=options.base_dir
+        options.mqtt,
+        device=options.device,
+        client_id=options.client_id,
+        credential=options.credential,
+        base_dir=options.base_dir,
     )
     stderr = progress or sys.stderr
     subscriber.open()
@@ -91,7 +93,6 @@ def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = Non
 
 
 def line_from_message(message: WireMessage) -> str:
-    """Return one line for people."""
     match message:
         case DetectionsMessage():
             objects = ", ".join(
@@ -165,7 +166,8 @@ def _few(names: list[str]) -> str:
 
 def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO) -> None:
     """Enter a message into the accounts and write it, or with `is_gaps` only what it changes in them."""
-    change = _enter(arrival.message, ledger)
+    message = for_people(arrival.message)
+    change = _enter(message, ledger)
     if options.is_gaps:
         if change is not None:
             _write(out, _json_line({"event": "missing", **change}) if options.is_json else _change_line(change))
@@ -173,10 +175,12 @@ def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO)
         _write(out, _raw_line(arrival))
     elif not arrival.payload:
         _write(out, f"{arrival.topic}: taken away")
-    elif arrival.message is None:
+    elif message is None and arrival.payload.startswith(_JPEG):
+        _write(out, f"{arrival.topic}: a picture, {len(arrival.payload)} bytes")
+    elif message is None:
         _write(out, f"{arrival.topic}: not a message of edge-deploy, {len(arrival.payload)} bytes")
     else:
-        _write(out, line_from_message(arrival.message))
+        _write(out, line_from_message(message))
 
 
 def _raw_line(arrival: Arrival) -> str:
@@ -276,6 +280,6 @@ def _because(reason: str | None) -> str:
 
 
 def _write(stream: TextIO, line: str) -> None:
-    """Write one line; much of it may be the words of whoever may publish at the broker."""
+    """Write one line; much of it may be the words of any client of the broker."""
     stream.write(cleaned(line) + "\n")
     stream.flush()

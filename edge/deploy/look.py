@@ -1,10 +1,10 @@
-"""What the cameras of a pipeline send: looked at where they can be reached, stated or assumed where not."""
+"""Video of a pipeline's cameras: measured where they can be reached, stated or assumed where not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from edge.capacity.demand import Origin, StreamDemand, Video, video_of
+from edge.capacity.work import Origin, StreamDemand, Video, video_of
 from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
@@ -22,16 +22,9 @@ _NOT_ASKED = "not looked at"
 def cameras_of(
     pipeline: Pipeline, *, stated: Mapping[str, Video], assumed: Video, within_s: float | None
 ) -> tuple[StreamDemand, ...]:
-    """Return the cameras of a pipeline in its order.
+    """Return the cameras in the pipeline's order; `stated` (by stream) are not looked at, those out of reach `assumed`.
 
-    Args:
-        pipeline: the file.
-        stated: of streams by their ids: these are not looked at.
-        assumed: of those that cannot be reached.
-        within_s: for the first frame of each; None: none is looked at.
-
-    Raises:
-        ConfigError: if something is stated of a stream that the pipeline does not have.
+    `within_s` is for the first frame of each; None: none is looked at. ConfigError for an unknown stream in `stated`.
     """
     streams = {stream.id: stream for stream in pipeline.config.streams}
     for name in stated:
@@ -47,7 +40,7 @@ def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attem
     def attempt(is_stopped: Callable[[], bool]) -> FirstLook:
         login = None if stream.credential is None else read_credential(stream.credential)
         pair = None if login is None else (login.user, login.password)
-        address = parse_address(stream.uri, base_dir=pipeline.path.parent, credential=pair)
+        address = parse_address(stream.uri, base_dir=pipeline.path.parent, credential=pair, tls=stream.tls)
         return look_at(stream, address, within_s=within_s, is_stopped=is_stopped)
 
     return attempt

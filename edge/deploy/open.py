@@ -1,4 +1,4 @@
-"""The status page of a device on this machine: served here, fed over SSH, for the one who was told its address."""
+"""The status page of a device on this machine: served here at a secret address, fed over SSH."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from typing import Any
 
 from edge.delivery.link import Interrupted, Link, is_lost
 from edge.errors import DeployError
-from edge.http.exchange import HttpRequest, HttpResponse, json_response, text_response
-from edge.http.page import page_response, picture_of, picture_response
-from edge.http.server import HttpServer, Listener
-from edge.http.sockets import LOOPBACK, bind_port
+from edge.http.server import (
+    LOOPBACK,
+    HttpRequest,
+    HttpResponse,
+    HttpServer,
+    Listener,
+    bind_port,
+    json_response,
+    page_response,
+    picture_of,
+    picture_response,
+    text_response,
+)
 from edge.transport.channel import Channel
 from edge.untrusted import cleaned
-from edge.wire.look import LookRequest
+from edge.wire.release import LookRequest
 from edge.wire.verbs import LOOK
 
 __all__ = ["DevicePage"]
 
 _JPEG = b"\xff\xd8\xff"
-_BIND_S = 10.0
-_DEPTH = 8
+_DEPTH = 9  # a corner of a zone is the deepest
 
 
 class DevicePage:
-    """A server on the loopback address of this machine; every path of it begins with a secret.
+    """A server on the loopback address of this machine (`port` 0: a free one); every path of it begins with a secret.
 
     The page is ours. Of the device come JSON, whose texts are cleaned, and pictures that begin as JPEG: a device that
-    somebody has taken over gets no script into the browser.
-
-    Args:
-        connect: opens a connection to the agent; again after it was lost.
-        port: of this machine; 0: a free one.
+    somebody has taken over gets no script into the browser. `connect` is called again after a connection was lost.
     """
 
     def __init__(self, connect: Callable[[], Channel], *, port: int = 0) -> None:
@@ -49,11 +53,7 @@ class DevicePage:
         self._server: HttpServer | None = None
 
     def open(self) -> str:
-        """Ask the device once, begin to serve, and return the address of the page.
-
-        Raises:
-            DeployError: `transfer.*`, `device.page`; `request.port` if the port is taken.
-        """
+        """Ask the device once, serve, return its URL; DeployError `transfer.*`, `device.page`, `request.port`."""
         self._look("")
         try:
             bound = bind_port(self._port)
@@ -67,7 +67,6 @@ class DevicePage:
         return f"http://{LOOPBACK}:{port}{self._root}/"
 
     def close(self) -> None:
-        """End the server and the connection."""
         self._stop.set()
         if self._server is not None:
             self._server.close()
@@ -93,10 +92,10 @@ class DevicePage:
         if path == "/status.json":
             return json_response(_plain(self._look("") or b""))
         stream = picture_of(path)
-        picture = None if stream is None else self._look(stream)
-        if picture is None:
-            return text_response(404, "not here, or no picture yet")
-        if not picture.startswith(_JPEG):
+        if stream is None:
+            return text_response(404, "not here")
+        picture = self._look(stream)
+        if picture is not None and not picture.startswith(_JPEG):
             raise DeployError("transfer.protocol", "the device sent a picture that is no JPEG")
         return picture_response(picture)
 
@@ -104,7 +103,7 @@ class DevicePage:
         try:
             return self._ask(stream)
         except DeployError as error:
-            # An agent that was asked nothing for half a minute has ended: nobody was looking.
+            # An agent that was asked nothing for half a minute has ended: no page was open.
             self._leave()
             if not is_lost(error):
                 raise

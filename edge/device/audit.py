@@ -1,4 +1,4 @@
-"""Who did what on a device, from where, with what result: one JSON object per line, kept to a bounded length."""
+"""The audit log of a device: one JSON object per line (who, from where, what, result), of bounded length."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from edge.device.disk import typed
-from edge.device.durable import Durable
+from edge.device.durable import Durable, typed
 from edge.device.layout import Layout
 from edge.device.lock import state_lock
 from edge.reading import json_object
@@ -21,10 +20,9 @@ _MAX_TEXT = 500
 
 
 class Kind(str, enum.Enum):
-    """What a line tells of; the value is the name of the file.
+    """Kind of a line; the value names its file.
 
-    Each kind has a log of its own, because whoever may ask can be refused, or ask for what changes nothing, as often as
-    he likes, and shall not push out what was done.
+    A log for each, so that requests which are refused or change nothing, however often, do not push out what was done.
     """
 
     CHANGE = "audit.jsonl"  # of what serves, of the state or of the counters
@@ -35,10 +33,7 @@ class Kind(str, enum.Enum):
 class Audit:
     """The audit log, that of requests that changed nothing, that of refusals, and one predecessor of each (`.1`).
 
-    Args:
-        layout, durable: of the device.
-        max_bytes: from this length on a new file is begun.
-        hold: takes the state lock, so that of two processes that write only one begins a new file.
+    From `max_bytes` on a new file is begun, by one process alone: `hold` takes the state lock.
     """
 
     def __init__(

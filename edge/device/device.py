@@ -1,14 +1,16 @@
-"""One device: its paths, its durable writes, and what lies there."""
+"""One device: its paths, its durable writes, what lies there, and the only place where anything of it is deleted."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from edge.device.audit import Audit
-from edge.device.durable import Durable
+from edge.device.durable import Durable, typed
 from edge.device.engines import Engines
 from edge.device.layout import Layout
 from edge.device.lock import state_lock
@@ -17,40 +19,39 @@ from edge.device.software import InstalledSoftware
 from edge.device.state import State, read_state, write_state
 from edge.device.store import Store
 
-__all__ = ["Device"]
+__all__ = ["Collected", "Device", "collect", "reclaimable_bytes"]
+
+_MAX_AGE_S = 7 * 86400.0
+_QUOTA_BYTES = 2 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The device whose root is `layout.root`; `hold` takes the state lock."""
+    """The device whose root is `layout.root`; `hold` takes the state lock; `is_fetching`: see `Store`."""
 
     layout: Layout = field(default_factory=Layout)
     durable: Durable = field(default_factory=Durable)
     hold: Callable[[Layout], AbstractContextManager[None]] = state_lock
+    is_fetching: bool = False
 
     @property
     def store(self) -> Store:
-        """The blobs."""
-        return Store(self.layout, self.durable)
+        return Store(self.layout, self.durable, is_fetched=self.is_fetching)
 
     @property
     def releases(self) -> Releases:
-        """The releases and the switch."""
         return Releases(self.layout, self.durable)
 
     @property
     def engines(self) -> Engines:
-        """The engines built here."""
         return Engines(self.layout, self.durable)
 
     @property
     def software(self) -> InstalledSoftware:
-        """The software that releases brought."""
         return InstalledSoftware(self.layout, self.durable)
 
     @property
     def audit(self) -> Audit:
-        """The audit log."""
         return Audit(self.layout, self.durable, hold=self.hold)
 
     def standing(self) -> tuple[str | None, bytes | None, bytes | None]:
@@ -62,22 +63,21 @@ class Device:
         return None, None, None
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the state lock within the block."""
         return self.hold(self.layout)
 
     def state(self) -> State:
-        """Return the state; DeployError `device.state` if it is damaged."""
+        """DeployError `device.state` if it is damaged."""
         return read_state(self.layout, self.durable.files)
 
     def write_state(self, state: State) -> None:
-        """Make `state` the state; call only with the state lock held."""
+        """Call only with the state lock held."""
         write_state(self.layout, self.durable, state)
 
     def point(self, release: str | None) -> None:
-        """Move the switch; None: nothing serves. Call only with the state lock held.
+        """Move the switch (None: nothing serves), with the state lock held.
 
-        The record that was read, and the release with all that it stands on, are on the disk before: whoever wrote
-        them may have been killed before the sync.
+        The record that was read, and the release with all that it stands on, are synced before: their writer may have
+        been killed before its sync.
         """
         self.durable.settle(self.layout.state)
         if release is None:
@@ -85,3 +85,111 @@ class Device:
         else:
             self.releases.settle(release)
             self.durable.link(self.layout.current, f"releases/{release}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """Names of everything that was removed."""
+
+    releases: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+    blobs: tuple[str, ...] = ()
+    partials: tuple[str, ...] = ()
+    temporaries: tuple[str, ...] = ()
+
+
+@typed
+def collect(device: Device, *, now_s: float, keep: Collection[str] = ()) -> Collected:
+    """Remove what is not needed; keeps current, target, fallback and the releases in `keep`.
+
+    Call with the push lock held, and with no blob on its way to a release that is not staged yet; a pull without that
+    lock fetches missing blobs anew. A release goes before its engine and its blobs, so that a power cut leaves whole
+    releases and some garbage. `now_s` is seconds since 1970 by this machine's clock; partial blobs of more than a
+    week go, and the oldest ones as long as all together are larger than 2 GiB.
+    """
+    with device.locked():
+        temporaries = _temporaries(device)
+        releases = _releases(device, keep)
+        engines = _engines(device)
+        blobs = _blobs(device)
+        partials = _partials(device, now_s)
+    return Collected(releases=releases, engines=engines, blobs=blobs, partials=partials, temporaries=temporaries)
+
+
+@typed
+def reclaimable_bytes(device: Device, *, keep: Collection[str] = ()) -> int:
+    """Return how many bytes of engines and blobs `collect` would remove; changes nothing and needs no lock."""
+    releases = [name for name in device.releases.names() if name in _needed(device, keep)]
+    engines = (_paths(device, device.layout.engine(key)) for key in _unneeded_engines(device, releases))
+    unneeded = [*itertools.chain.from_iterable(engines), *_unneeded_blobs(device, releases)]
+    return sum(device.durable.files.length(path) or 0 for path in unneeded)
+
+
+def _needed(device: Device, keep: Collection[str]) -> set[str | None]:
+    state = device.state()
+    return {device.releases.current(), state.target, state.fallback, *keep}
+
+
+def _releases(device: Device, keep: Collection[str]) -> tuple[str, ...]:
+    needed = _needed(device, keep)
+    unneeded = [name for name in device.releases.names() if name not in needed]
+    for name in unneeded:
+        device.durable.remove_tree(device.layout.release(name))
+    return tuple(unneeded)
+
+
+def _engines(device: Device) -> tuple[str, ...]:
+    unneeded = _unneeded_engines(device, device.releases.names())
+    for key in unneeded:
+        device.durable.remove_tree(device.layout.engine(key))
+    return tuple(unneeded)
+
+
+def _unneeded_engines(device: Device, releases: Collection[str]) -> list[str]:
+    needed = {device.releases.engine_key(name) for name in releases}
+    return [key for key in device.engines.names() if key not in needed]
+
+
+def _blobs(device: Device) -> tuple[str, ...]:
+    unneeded = list(_unneeded_blobs(device, device.releases.names()))
+    for blob in unneeded:
+        device.durable.files.remove(blob)
+    return tuple(blob.name for blob in unneeded)
+
+
+def _unneeded_blobs(device: Device, releases: Collection[str]) -> Iterator[Path]:
+    needed = {sha256 for name in releases for sha256 in device.releases.blobs(name).values()}
+    for folder in _paths(device, device.layout.store):
+        yield from (blob for blob in _paths(device, folder) if blob.name not in needed)
+
+
+def _partials(device: Device, now_s: float) -> tuple[str, ...]:
+    files = device.durable.files
+    found = sorted((files.modified_s(path), path) for path in _paths(device, device.layout.incoming))
+    total = sum(files.length(path) or 0 for _, path in found)
+    removed = []
+    for modified_s, path in found:
+        if now_s - modified_s > _MAX_AGE_S or total > _QUOTA_BYTES:
+            total -= files.length(path) or 0
+            files.remove(path)
+            removed.append(path.name)
+    return tuple(removed)
+
+
+def _temporaries(device: Device) -> tuple[str, ...]:
+    layout, files = device.layout, device.durable.files
+    removed = []
+    for folder in (layout.var, layout.releases, layout.engines, layout.incoming):
+        for path in _paths(device, folder):
+            if path.name.startswith(".") and path.name.endswith(".tmp"):
+                if files.link_target(path) is None and files.is_dir(path):
+                    device.durable.remove_tree(path)
+                else:
+                    files.remove(path)
+                removed.append(path.name)
+    return tuple(removed)
+
+
+def _paths(device: Device, folder: Path) -> list[Path]:
+    files = device.durable.files
+    return [folder / name for name in files.names(folder)] if files.is_dir(folder) else []

@@ -1,20 +1,65 @@
-"""Every durable write of a device: a power cut leaves the old or the new, never something between them."""
+"""Durable writes: a power cut leaves the old or the new, and an error of the disk gets a code and a fix."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from edge.device.disk import typed
-from edge.device.files import Files, RealFiles
+from edge.device.files import Files
+from edge.errors import DeployError
+from edge.reading import UnfitFile
 
-__all__ = ["Durable", "temporary"]
+__all__ = ["Durable", "disk_error", "temporary", "typed"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_FREE = "free some space in /var/lib/edge-deploy (edge-deploy push collects garbage first), then push again"
+_MEANING = {
+    errno.ENOSPC: ("device.disk.space", _FREE),
+    errno.EFBIG: ("device.disk.space", _FREE),
+    errno.EDQUOT: ("device.disk.quota", "raise the quota of the user edge-deploy, then push again"),
+    errno.EROFS: ("device.disk.readonly", "look for file-system errors in the device's journal; remount or reboot"),
+    errno.EACCES: ("device.disk.permission", "run: edge-deploy provision, which sets owners and modes"),
+    errno.EPERM: ("device.disk.permission", "run: edge-deploy provision, which sets owners and modes"),
+}
+_UNFIT = ("device.file", "look at it on the device, remove it, and ask who may write there; then push again")
+_OTHERWISE = ("device.disk.io", "look for disk errors in the device's journal, then push again")
+
+
+def disk_error(error: OSError) -> DeployError:
+    """The evidence keeps the number and the path."""
+    code, hint = _UNFIT if isinstance(error, UnfitFile) else _MEANING.get(error.errno or 0, _OTHERWISE)
+    name = errno.errorcode.get(error.errno or 0, "?")
+    what = error.strerror or str(error) or "unknown"
+    return DeployError(
+        code,
+        f"{error.filename or 'the disk'}: {what} ({name})",
+        hint=hint,
+        evidence={"errno": name, "path": str(error.filename or "")},
+    )
+
+
+def typed(function: Callable[P, R]) -> Callable[P, R]:
+    """Let `function` raise `device.disk.*` where the operating system raised OSError."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except OSError as error:
+            raise disk_error(error) from error
+
+    return checked
 
 
 def temporary(path: Path) -> Path:
-    """Return where the next content of `path` grows; nobody but `Durable` and garbage collection looks there."""
+    """Return where the next content of `path` grows; only `Durable` and garbage collection look there."""
     return path.with_name(f".{path.name}.tmp")
 
 
@@ -25,15 +70,11 @@ class Durable:
     """
 
     def __init__(self, files: Files | None = None) -> None:
-        self.files: Files = RealFiles() if files is None else files
+        self.files: Files = Files() if files is None else files
 
     @typed
     def put(self, path: Path, content: bytes, *, mode: int = 0o640) -> None:
-        """Make `content` the content of `path`.
-
-        Raises:
-            DeployError: `device.disk.*`; the old content is still there.
-        """
+        """On DeployError `device.disk.*` the old content is still there."""
         partial = temporary(path)
         with self._no_rest(partial):
             self.files.write(partial, content, mode=mode)
@@ -43,11 +84,7 @@ class Durable:
 
     @typed
     def link(self, path: Path, target: str) -> None:
-        """Make `path` a link that says `target`, in the place of the link that was there.
-
-        Raises:
-            DeployError: `device.disk.*`; the old link is still there.
-        """
+        """On DeployError `device.disk.*` the old link is still there."""
         partial = temporary(path)
         with self._no_rest(partial):
             if self.files.link_target(partial) is not None:
@@ -58,11 +95,7 @@ class Durable:
 
     @typed
     def adopt(self, partial: Path, path: Path) -> None:
-        """Give a finished file its name; its content is synced before.
-
-        Raises:
-            DeployError: `device.disk.*`; `path` is as it was.
-        """
+        """Give a finished file its name, after a sync; on DeployError `device.disk.*` `path` is as it was."""
         self.files.sync(partial)
         self._move(partial, path)
 
@@ -74,10 +107,10 @@ class Durable:
 
     @typed
     def settle(self, path: Path) -> None:
-        """Make the name of a thing durable that was found, or that it is gone.
+        """Make the presence or absence of a name durable that was found.
 
-        Whoever gave it the name may have been killed before its sync: what is seen is then not yet what a power cut
-        leaves, and nothing may be built upon it.
+        The process that gave it the name may have been killed before its sync: a power cut could still take the name
+        away.
         """
         with contextlib.suppress(FileNotFoundError):  # where there is no folder, nothing was found in it
             self.files.sync_dir(path.parent)
@@ -95,17 +128,14 @@ class Durable:
 
     @typed
     def remove(self, path: Path) -> None:
-        """Remove a file or a link; nothing happens if there is none."""
+        """Do nothing where there is no file."""
         with contextlib.suppress(FileNotFoundError):
             self.files.remove(path)
         self.files.sync_dir(path.parent)
 
     @typed
     def remove_tree(self, path: Path) -> None:
-        """Remove a folder: it loses its name first, so that nobody ever sees half of it.
-
-        What a power cut leaves of it has a temporary name, and is garbage.
-        """
+        """Remove a folder: it loses its name first, so that no process sees half of it; temporary names are garbage."""
         grave = path if path.name.endswith(".tmp") else temporary(path)
         if grave != path:
             if self.files.is_dir(grave):
@@ -138,7 +168,7 @@ class Durable:
         self.files.sync_dir(folder)
 
     def _clear(self, grave: Path) -> None:
-        # Folders in folders are brought up first: however deep somebody has made a tree, no path gets longer.
+        # Folders in folders are brought up first: however deep a tree is, no path gets longer.
         names = self.files.names(grave)
         fresh = (f"{number}.tmp" for number in itertools.count() if f"{number}.tmp" not in names)
         while names:

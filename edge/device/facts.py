@@ -1,60 +1,186 @@
-"""What a device measures about itself, read from files: nothing is imported, started or asked over the network."""
+"""The facts of a device: `device.toml`, measurements, files, time. Nothing is imported, started or asked remotely.
+
+`device.toml` is a strict subset of TOML, because Python 3.10 has no reader of TOML.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edge.device.counters import read_counters
-from edge.device.disk import typed
-from edge.device.files import RealFiles
+from edge.device.durable import typed
+from edge.device.files import Files
 from edge.device.layout import Layout
-from edge.device.settings import read_settings
+from edge.device.state import read_counters
 from edge.errors import DeployError
 from edge.reading import read_file
+from edge.reports import Facts, Moment
 
-__all__ = ["Facts", "facts_as_json", "gather_facts", "newest_accepted"]
+__all__ = [
+    "DeviceSettings",
+    "decode_settings",
+    "gather_facts",
+    "is_clock_sure",
+    "newest_accepted",
+    "read_settings",
+    "this_moment",
+]
 
+_TIME_ERROR = 5  # of linux/timex.h: nothing has set this clock lately
+_LINE = re.compile(r"([A-Za-z0-9_-]+)\s*=\s*(.+)")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+
+_CHANNEL = re.compile(r"[a-z0-9-]{1,32}")
 _L4T = re.compile(r"#\s*R(\d+)\s*\(release\),\s*REVISION:\s*([\d.]+)")
 _JETPACK_OF_L4T = {"32": "4", "35": "5", "36": "6", "38": "7"}
+_BOUNDS = (
+    ("reserve_bytes", 0, 2**63 - 1),
+    ("reserve_memory_bytes", 0, 2**63 - 1),
+    ("build_deadline_s", 1, 7 * 86_400),
+    ("golden_deadline_s", 1, 7 * 86_400),
+)
 _MAX_BYTES = 64 << 20  # the list of all packages of a system has some megabytes
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a push has to know of a device; None: not there or not known.
+def this_moment(boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")) -> Moment:
+    return Moment(
+        at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        boot_id=read_file(boot_id_path).decode("ascii").strip(),
+    )
 
-    `clock_floor` is the earliest time that it can be, whatever the clock says (RFC 3339 in UTC).
+
+def is_clock_sure() -> bool:
+    """Return whether the kernel knows that something, such as NTP, keeps the clock right."""
+    import ctypes
+
+    # A struct timex has 208 bytes at most; all zero asks and sets nothing.
+    asked = ctypes.create_string_buffer(512)
+    state: int = ctypes.CDLL(None).adjtimex(asked)
+    return 0 <= state < _TIME_ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSettings:
+    """Settings of a device; `name` as in the inventory and in MQTT topics, `compatible` device classes that it takes.
+
+    `channels` empty: that of the first release that it took. The larger of `reserve_bytes` and `reserve_share` stays
+    free on the disk, `reserve_memory_bytes` in memory while an engine is built. `allow_unproven`: without golden frames
+    as well.
+    `keep_releases` are names that garbage collection leaves alone.
     """
 
     name: str
     compatible: tuple[str, ...]
-    architecture: str
-    python: str
-    l4t: str | None
-    jetpack: str | None
-    tensorrt: str | None
-    memory_bytes: int
-    memory_available_bytes: int
-    disk_bytes: int
-    disk_free_bytes: int
-    inodes_free: int
-    is_one_file_system: bool
-    clock_floor: str | None
+    channels: tuple[str, ...] = ()
+    reserve_bytes: int = 1024**3
+    reserve_share: float = 0.05
+    reserve_memory_bytes: int = 256 * 1024**2
+    build_deadline_s: int = 2700
+    golden_deadline_s: int = 120
+    allow_unproven: bool = False
+    keep_releases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name: expected a-z, 0-9 and '-', at most 32 characters, got {self.name!r}")
+        if not self.compatible:
+            raise ValueError("compatible: expected at least one device class, got none")
+        for channel in self.channels:
+            if not _CHANNEL.fullmatch(channel):
+                raise ValueError(f"channels: expected a-z, 0-9 and '-', at most 32 characters, got {channel!r}")
+        if not 0 <= self.reserve_share < 1:
+            raise ValueError(f"reserve_share: expected 0 to 1, got {self.reserve_share}")
+        for name, least, most in _BOUNDS:
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name}: expected {least} to {most}, got {getattr(self, name)}")
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "name": (str,),
+    "compatible": (list,),
+    "channels": (list,),
+    "keep_releases": (list,),
+    "reserve_share": (float, int),
+    "allow_unproven": (bool,),
+}
+
+
+def decode_settings(text: str, *, origin: str) -> DeviceSettings:
+    """DeployError `device.settings` with `origin`, line, what was expected and came."""
+    values: dict[str, Any] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, value = _pair(line.strip(), f"{origin}:{number}")
+        if key in values:
+            raise _wrong(f"{origin}:{number}", f"{key} is stated twice")
+        values[key] = value
+    try:
+        return DeviceSettings(**values)
+    except (TypeError, ValueError) as error:
+        raise _wrong(origin, str(error).replace("DeviceSettings.__init__() ", "")) from None
+
+
+@typed
+def read_settings(path: Path) -> DeviceSettings:
+    """DeployError `device.settings`, `device.disk.*`."""
+    try:
+        # Root's folder: what is linked there, root has linked.
+        return decode_settings(read_file(path, follows_links=True).decode("utf-8"), origin=str(path))
+    except FileNotFoundError:
+        raise _wrong(str(path), "there is no such file") from None
+    except UnicodeDecodeError as error:
+        raise _wrong(str(path), f"expected UTF-8: {error}") from None
+
+
+def _pair(line: str, where: str) -> tuple[str, Any]:
+    known = [one.name for one in fields(DeviceSettings)]
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise _wrong(where, f"expected key = value, got {line[:80]!r}")
+    key, text = match[1], match[2]
+    if key not in known:
+        raise _wrong(where, f"unknown key {key!r}; known: {', '.join(known)}")
+    value = _value(text, where)
+    kinds = _KINDS.get(key, (int,))
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise _wrong(where, f"{key}: got {text[:80]}")
+    if isinstance(value, list) and not all(isinstance(one, str) for one in value):
+        raise _wrong(where, f"{key}: expected a list of texts, got {text[:80]}")
+    return key, tuple(value) if isinstance(value, list) else value
+
+
+def _value(text: str, where: str) -> Any:
+    # Numbers, texts in double quotes and lists of them are written alike in TOML and in JSON.
+    try:
+        value, end = json.JSONDecoder().raw_decode(text)
+    except ValueError:
+        raise _wrong(where, f'expected a number, a text in " or a list of texts, got {text[:80]}') from None
+    rest = text[end:].strip()
+    if rest and not rest.startswith("#"):
+        raise _wrong(where, f"expected nothing after the value, got {rest[:80]!r}")
+    return value
+
+
+def _wrong(where: str, what: str) -> DeployError:
+    return DeployError(
+        "device.settings", f"{where}: {what}", hint="correct the file, or run: edge-deploy provision, which writes it"
+    )
 
 
 @typed
 def gather_facts(layout: Layout) -> Facts:
-    """Return the facts of the device whose root is `layout.root`.
-
-    Raises:
-        DeployError: `device.settings`, `device.disk.*`.
-    """
+    """DeployError `device.settings`, `device.disk.*`."""
     settings = read_settings(layout.device_toml)
     disk = os.statvfs(layout.var)
     memory = _memory(layout.root / "proc/meminfo")
@@ -77,15 +203,10 @@ def gather_facts(layout: Layout) -> Facts:
     )
 
 
-def facts_as_json(facts: Facts) -> dict[str, Any]:
-    """Return the facts as they go over the wire."""
-    return {**asdict(facts), "compatible": list(facts.compatible)}
-
-
 def newest_accepted(layout: Layout) -> str | None:
     """Return the newest `created_at` of all releases that were ever taken here; None on a new device."""
     try:
-        return read_counters(layout, RealFiles()).newest_created_at
+        return read_counters(layout, Files()).newest_created_at
     except DeployError:
         return None
 

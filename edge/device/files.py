@@ -6,120 +6,36 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Protocol
 
 from edge.reading import SMALL_BYTES, open_file, read_file, read_part
 
-__all__ = ["Files", "RealFiles"]
+__all__ = ["Files"]
 
 _KEEP_LENGTH = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
-# Never through a link, and never waiting for the other end of a FIFO that somebody has put there.
+# Never through a link, and never waiting for the other end of a FIFO.
 _PLAIN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class Files(Protocol):
-    """The calls that change or read what a power cut can damage; nothing is durable before `sync` and `sync_dir`.
-
-    Every call raises OSError as the operating system does.
-    """
+class Files:
+    """Calls on what a power cut can damage; only `sync` and `sync_dir` make them durable. They raise OSError."""
 
     def read(self, path: Path, *, most_bytes: int = SMALL_BYTES) -> bytes:
-        """Return the content of a file; `UnfitFile` if it is no regular one, or longer than `most_bytes`."""
-        ...
-
-    def read_at(self, path: Path, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from `offset` on; fewer at its end."""
-        ...
-
-    def write(self, path: Path, content: bytes, *, mode: int = 0o640) -> None:
-        """Create a file, or replace the content of one, with the permissions `mode`."""
-        ...
-
-    def write_at(self, path: Path, offset: int, content: bytes) -> None:
-        """Write into an existing file from `offset` on."""
-        ...
-
-    def allocate(self, path: Path, length: int) -> None:
-        """Create a file if it is missing and reserve `length` bytes for it on the disk; its length stays as it is."""
-        ...
-
-    def protect(self, path: Path) -> None:
-        """Take the right to write into a file away from everyone, and let its group read it."""
-        ...
-
-    def append(self, path: Path, content: bytes) -> None:
-        """Add to the end of a file, which is created if it is missing; nobody else reads it."""
-        ...
-
-    def sync(self, path: Path) -> None:
-        """Make the content of a file durable."""
-        ...
-
-    def sync_dir(self, path: Path) -> None:
-        """Make the names in a folder durable: those that were added, renamed and removed."""
-        ...
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Give a file, link or folder another name, in the place of a file or link that had it."""
-        ...
-
-    def symlink(self, path: Path, target: str) -> None:
-        """Create a link at `path` that says `target`."""
-        ...
-
-    def make_dir(self, path: Path, *, mode: int = 0o750) -> None:
-        """Create one folder."""
-        ...
-
-    def remove(self, path: Path) -> None:
-        """Remove a file or a link."""
-        ...
-
-    def remove_dir(self, path: Path) -> None:
-        """Remove an empty folder."""
-        ...
-
-    def names(self, path: Path) -> list[str]:
-        """Return the names in a folder, sorted."""
-        ...
-
-    def link_target(self, path: Path) -> str | None:
-        """Return what a link says; None if there is no link at `path`."""
-        ...
-
-    def length(self, path: Path) -> int | None:
-        """Return the length of a file in bytes; None if no file is there (links are followed)."""
-        ...
-
-    def modified_s(self, path: Path) -> float:
-        """Return when a file was last written, in seconds since 1970 by this machine's clock."""
-        ...
-
-    def is_dir(self, path: Path) -> bool:
-        """Return whether a folder is there (links are followed)."""
-        ...
-
-
-class RealFiles:
-    """The operating system's files."""
-
-    def read(self, path: Path, *, most_bytes: int = SMALL_BYTES) -> bytes:
-        """Return the content of a file."""
+        """`UnfitFile` if it is no regular file, or longer than `most_bytes`."""
         return read_file(path, most_bytes=most_bytes)
 
     def read_at(self, path: Path, offset: int, length: int) -> bytes:
-        """Return a part of a file."""
+        """Fewer than `length` bytes come at the end of the file."""
         return read_part(path, offset, length)
 
     def write(self, path: Path, content: bytes, *, mode: int = 0o640) -> None:
-        """Create a file, or replace the content of one."""
+        """Create a file, or replace the content of one, with the permissions `mode`."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _PLAIN, mode)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)
             file.write(content)
 
     def write_at(self, path: Path, offset: int, content: bytes) -> None:
-        """Write into an existing file."""
+        """Write into an existing file from `offset` on."""
         descriptor = os.open(path, os.O_WRONLY | _PLAIN)
         try:
             view = memoryview(content)
@@ -130,7 +46,7 @@ class RealFiles:
             os.close(descriptor)
 
     def allocate(self, path: Path, length: int) -> None:
-        """Create a file and reserve its blocks."""
+        """Create a file if it is missing and reserve `length` bytes for it on the disk; its length stays as it is."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o600)
         try:
             if length:
@@ -139,54 +55,49 @@ class RealFiles:
             os.close(descriptor)
 
     def protect(self, path: Path) -> None:
-        """Make a file read-only."""
+        """Take the right to write into a file away from everyone, and let its group read it."""
         os.chmod(path, 0o440)
 
     def append(self, path: Path, content: bytes) -> None:
-        """Add to the end of a file."""
+        """Add to the end of a file, which is created if it is missing; it has no other reader."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _PLAIN, 0o600)
         with os.fdopen(descriptor, "ab") as file:
             os.fchmod(descriptor, 0o600)
             file.write(content)
 
     def sync(self, path: Path) -> None:
-        """Flush a file to the disk."""
         _flush(open_file(path))
 
     def sync_dir(self, path: Path) -> None:
-        """Flush a folder to the disk."""
+        """Make the names in a folder durable: those that were added, renamed and removed."""
         _flush(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename, replacing."""
+        """Give a file, link or folder another name, in the place of a file or link that had it."""
         os.replace(source, target)
 
     def symlink(self, path: Path, target: str) -> None:
-        """Create a link."""
+        """Create a link at `path` that says `target`."""
         os.symlink(target, path)
 
     def make_dir(self, path: Path, *, mode: int = 0o750) -> None:
-        """Create one folder."""
         os.mkdir(path, mode)
 
     def remove(self, path: Path) -> None:
-        """Remove a file or a link."""
         os.unlink(path)
 
     def remove_dir(self, path: Path) -> None:
-        """Remove an empty folder."""
         os.rmdir(path)
 
     def names(self, path: Path) -> list[str]:
-        """Return the names in a folder."""
         return sorted(os.listdir(path))
 
     def link_target(self, path: Path) -> str | None:
-        """Return what a link says."""
+        """None if there is no link at `path`."""
         return os.readlink(path) if path.is_symlink() else None
 
     def length(self, path: Path) -> int | None:
-        """Return the length of a file."""
+        """Return bytes, behind links; None if no file is there."""
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -194,11 +105,11 @@ class RealFiles:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def modified_s(self, path: Path) -> float:
-        """Return when a file was last written."""
+        """Return seconds since 1970 by this machine's clock."""
         return os.stat(path).st_mtime
 
     def is_dir(self, path: Path) -> bool:
-        """Return whether a folder is there."""
+        """Follow links."""
         return path.is_dir()
 
 

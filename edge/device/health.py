@@ -1,4 +1,4 @@
-"""What a serving runtime says of itself, once a second, for the one who has to judge a switch."""
+"""Health file of a serving runtime, once a second, and the baseline before a switch."""
 
 from __future__ import annotations
 
@@ -7,22 +7,39 @@ import math
 import os
 import re
 import shutil
+import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from edge.reading import json_object, read_file
+from edge.codec import Most, decode
+from edge.deadline import Deadline
+from edge.reading import available_bytes, json_object, read_file
 
-__all__ = ["Health", "StreamHealth", "decode_health", "encode_health", "read_health", "why_unwell", "write_health"]
+__all__ = [
+    "Health",
+    "StreamHealth",
+    "decode_health",
+    "encode_health",
+    "measure_baseline",
+    "read_health",
+    "why_unwell",
+    "write_health",
+]
 
 _MAX_BYTES = 1 << 20
 # So that a status, and a state that carries the baseline, stay small whatever a runtime says of itself.
 _MAX_STREAMS = 1024
-_MAX_TEXT = 64
-_MAX_COUNT = 2**63 - 1
+_Text = Annotated[str, Most(64)]
+_Count = Annotated[int, Most(2**63 - 1)]
+_LengthMs = Annotated[float, Most(2**63)]
 _STATE = re.compile(r"[a-z-]{1,16}")
 _STREAM = re.compile(r"[a-z0-9-]{1,32}")
+_WINDOW_NS = 2_000_000_000
+_FRESH_NS = 5_000_000_000
+_DEADLINE_S = 5.0
+_STEP_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,86 +47,64 @@ class StreamHealth:
     """One stream: its state (`connecting`, `up`, `down`, `ended`), frames decoded and inferred since the start."""
 
     state: str
-    decoded: int
-    inferred: int
+    decoded: _Count
+    inferred: _Count
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.state, str) and _STATE.fullmatch(self.state)):
+        if not _STATE.fullmatch(self.state):
             raise ValueError("state of a stream: expected a word")
-        _check_counts(decoded=self.decoded, inferred=self.inferred)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """A snapshot; counters only grow within one `invocation`.
+    """A snapshot; counters only grow within one `invocation` (systemd's INVOCATION_ID, or the process id).
 
-    Attributes:
-        release: name of the release that serves; "" when run from a pipeline file.
-        invocation: systemd's INVOCATION_ID, or the process id: another one means that it was started again.
-        at_boottime_ns: CLOCK_BOOTTIME of the snapshot, which no clock step moves.
-        is_ready: the engine is loaded and one batch has run.
-        batches: batches inferred.
-        infer_p95_ms, age_p95_ms: of the last frames: inference, and capture to published; None: no frames yet.
-        mqtt_connected: None when the pipeline has no broker.
-        mqtt_acknowledged: messages that the broker has acknowledged.
-        streams: by stream id.
+    `release`: its name; "" when run from a pipeline file. `at_boottime_ns`: CLOCK_BOOTTIME, which no clock step moves.
+    `is_ready`: the engine is loaded and one batch has run. `infer_p95_ms`, `age_p95_ms`: of the last frames: inference,
+    and capture to published; None: no frames yet. `mqtt_connected` None: the pipeline has no broker.
     """
 
-    release: str
-    invocation: str
+    release: _Text
+    invocation: _Text
     at_boottime_ns: int
     is_ready: bool
-    batches: int
-    infer_p95_ms: float | None
-    age_p95_ms: float | None
+    batches: _Count
+    infer_p95_ms: _LengthMs | None
+    age_p95_ms: _LengthMs | None
     mqtt_connected: bool | None
-    mqtt_acknowledged: int
-    streams: Mapping[str, StreamHealth] = field(default_factory=dict)
+    mqtt_acknowledged: _Count
+    streams: Mapping[str, StreamHealth]
 
     def __post_init__(self) -> None:
-        _check_texts(release=self.release, invocation=self.invocation)
-        _check_counts(batches=self.batches, mqtt_acknowledged=self.mqtt_acknowledged)
-        if not isinstance(self.at_boottime_ns, int) or abs(self.at_boottime_ns) > _MAX_COUNT:
-            raise ValueError("at_boottime_ns: expected a time")
-        _check_lengths_of_time(infer_p95_ms=self.infer_p95_ms, age_p95_ms=self.age_p95_ms)
-        if not isinstance(self.is_ready, bool) or not isinstance(self.mqtt_connected, (bool, type(None))):
-            raise ValueError("is_ready, mqtt_connected: expected true or false")
+        for name in ("infer_p95_ms", "age_p95_ms"):
+            if not math.isfinite(getattr(self, name) or 0):
+                raise ValueError(f"{name}: expected a length of time")
         if len(self.streams) > _MAX_STREAMS or not all(_STREAM.fullmatch(name) for name in self.streams):
             raise ValueError(f"streams: expected at most {_MAX_STREAMS}, named as in a pipeline file")
 
 
 def encode_health(health: Health) -> bytes:
-    """Return the file's content."""
     return json.dumps(asdict(health), sort_keys=True).encode() + b"\n"
 
 
 def decode_health(content: bytes) -> Health:
-    """Return what `encode_health` was given.
-
-    Raises:
-        ValueError: if it is not that (half written, another version).
-    """
+    """ValueError if it is not what `encode_health` gives (half written, another version)."""
     try:
-        values: dict[str, Any] = json_object(content)
-        streams = {name: StreamHealth(**one) for name, one in values.pop("streams").items()}
-        return Health(**values, streams=streams)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return decode(Health, json_object(content), where="health")
+    except ValueError as error:
         raise ValueError(f"not a health file: {error}") from error
 
 
 def write_health(path: Path, health: Health) -> None:
-    """Replace the file: a reader sees the old content or the new one. It lies in memory and need not survive anything.
+    """Replace the file in memory, which need not survive: readers see the old or the new; OSError without a folder.
 
-    Whatever a runtime before has left under these names is taken away, not opened.
-
-    Raises:
-        OSError: if its folder is not there or cannot be written.
+    What an earlier runtime has left under these names is taken away, not opened.
     """
     partial = path.with_name(f".{path.name}.part")
     _remove(partial)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o644)  # the service's umask is 0077; who may come near is the folder's matter
+        os.fchmod(descriptor, 0o644)  # the service's umask is 0077; the folder's mode says who may reach it
         file.write(encode_health(health))
     try:
         partial.replace(path)
@@ -119,7 +114,7 @@ def write_health(path: Path, health: Health) -> None:
 
 
 def read_health(path: Path) -> Health | None:
-    """Return what the file says; None if it is not there, cannot be read or is no health file."""
+    """None if it is not there, cannot be read or is no health file."""
     try:
         return decode_health(read_file(path, most_bytes=_MAX_BYTES))
     except (OSError, ValueError):
@@ -145,21 +140,39 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _check_counts(**counts: object) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_COUNT:
-            raise ValueError(f"{name}: expected a count")
+def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
+    """Return rates of the release that serves, over two seconds of its health file; empty if nothing serves.
+
+    `release`, `window_s`, `streams` (inferred frames per second by stream id, of those that were up), `infer_p95_ms`,
+    `age_p95_ms`, `mqtt_connected`, `mqtt_per_s`, `available_bytes` of memory.
+    """
+    first = read_health(path)
+    if first is None or release is None:
+        return {}
+    if not 0 <= time.clock_gettime_ns(time.CLOCK_BOOTTIME) - first.at_boottime_ns <= _FRESH_NS:
+        return {}
+    deadline = Deadline.after(_DEADLINE_S)
+    while not deadline.is_over:
+        last = read_health(path)
+        if last is not None and last.at_boottime_ns - first.at_boottime_ns >= _WINDOW_NS:
+            return _rates(first, last, release) if last.invocation == first.invocation else {}
+        time.sleep(_STEP_S)
+    return {}
 
 
-def _check_texts(**texts: object) -> None:
-    for name, value in texts.items():
-        if not isinstance(value, str) or len(value) > _MAX_TEXT:
-            raise ValueError(f"{name}: expected a text of at most {_MAX_TEXT} characters")
-
-
-def _check_lengths_of_time(**lengths_ms: object) -> None:
-    for name, value in lengths_ms.items():
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name}: expected a length of time, or null")
+def _rates(first: Health, last: Health, release: str) -> dict[str, Any]:
+    window_s = (last.at_boottime_ns - first.at_boottime_ns) / 1e9
+    return {
+        "release": release,
+        "window_s": round(window_s, 3),
+        "streams": {
+            name: round((stream.inferred - first.streams[name].inferred) / window_s, 3)
+            for name, stream in last.streams.items()
+            if name in first.streams and stream.state == "up"
+        },
+        "infer_p95_ms": last.infer_p95_ms,
+        "age_p95_ms": last.age_p95_ms,
+        "mqtt_connected": last.mqtt_connected,
+        "mqtt_per_s": round((last.mqtt_acknowledged - first.mqtt_acknowledged) / window_s, 3),
+        "available_bytes": available_bytes(),
+    }

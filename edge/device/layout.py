@@ -1,11 +1,24 @@
-"""Where everything lies on a device."""
+"""Where everything lies on a device, and how root becomes the user who owns it before it touches any of it."""
 
 from __future__ import annotations
 
+import os
+import pwd
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "become_owner", "become_owner_of"]
+
+
+class _At:
+    """A path below the root of a layout."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, layout: Layout, _: object = None) -> Path:
+        return layout.root / self._path
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,173 +27,89 @@ class Layout:
 
     root: Path = Path("/")
 
-    @property
-    def etc(self) -> Path:
-        """What a person sets: device.toml, allowed_signers, former_signers, revoked.krl, credentials/."""
-        return self.root / "etc/edge-deploy"
-
-    @property
-    def device_toml(self) -> Path:
-        """Name, compatible, reserves and deadlines of this device."""
-        return self.etc / "device.toml"
-
-    @property
-    def pull_toml(self) -> Path:
-        """From where it fetches its releases by itself; without it, it does not."""
-        return self.etc / "pull.toml"
-
-    @property
-    def allowed_signers(self) -> Path:
-        """Whose signatures count (ssh-keygen, ALLOWED SIGNERS)."""
-        return self.etc / "allowed_signers"
-
-    @property
-    def former_signers(self) -> Path:
-        """Whose signatures counted once: what they signed may go on serving, and nothing of theirs is taken."""
-        return self.etc / "former_signers"
-
-    @property
-    def revoked_keys(self) -> Path:
-        """Keys that no longer count (a KRL)."""
-        return self.etc / "revoked.krl"
-
-    @property
-    def var(self) -> Path:
-        """All that a push writes, on one file system."""
-        return self.root / "var/lib/edge-deploy"
-
-    @property
-    def store(self) -> Path:
-        """Blobs, each named by its SHA-256."""
-        return self.var / "store/sha256"
-
-    @property
-    def incoming(self) -> Path:
-        """Partial blobs: the only folder that ever holds partial data."""
-        return self.var / "incoming"
-
-    @property
-    def releases(self) -> Path:
-        """One folder per release: manifest, signature, links into the store, `engine`."""
-        return self.var / "releases"
-
-    @property
-    def engines(self) -> Path:
-        """One folder per engine key, built on this device."""
-        return self.var / "engines"
-
-    @property
-    def current(self) -> Path:
-        """The one switch: a relative link to the release that serves."""
-        return self.var / "current"
-
-    @property
-    def state(self) -> Path:
-        """Phase of the switch, see `edge.device.state`."""
-        return self.var / "state.json"
-
-    @property
-    def counters(self) -> Path:
-        """Highest sequence per channel and newest `created_at` ever accepted."""
-        return self.var / "counters.json"
-
-    @property
-    def bad(self) -> Path:
-        """Releases that failed here, with the reason."""
-        return self.var / "bad.json"
-
-    @property
-    def audit(self) -> Path:
-        """Who did what, from where, with what result: one JSON object per line."""
-        return self.var / "audit.jsonl"
-
-    @property
-    def build_request(self) -> Path:
-        """What `edge-build.service` is to build."""
-        return self.var / "build-request.json"
-
-    @property
-    def build_result(self) -> Path:
-        """What came of it."""
-        return self.var / "build-result.json"
-
-    @property
-    def workshop(self) -> Path:
-        """The builder's own folder: what it makes and answers, until edge-deploy has taken it over."""
-        return self.root / "var/lib/edge-build"
-
-    @property
-    def build_cache(self) -> Path:
-        """What makes the next build faster, such as timings of kernels; may be removed at any time."""
-        return self.workshop / "cache"
-
-    @property
-    def software(self) -> Path:
-        """What releases bring to run with, unpacked: edge-software's own, see `edge.device.software`."""
-        return self.root / "var/lib/edge-software"
-
-    @property
-    def pull_record(self) -> Path:
-        """What the last look at the registry came to, as edge-pull wrote it."""
-        return self.root / "var/lib/edge-pull/pull.json"
-
-    @property
-    def run(self) -> Path:
-        """Locks; gone after a reboot."""
-        return self.root / "run/edge-deploy"
-
-    @property
-    def build_progress(self) -> Path:
-        """How far the build is that is under way."""
-        return self.root / "run/edge-build/progress.json"
-
-    @property
-    def agent_turn(self) -> Path:
-        """Whose turn it is to answer, see `edge.runtime.software.turns`."""
-        return self.run / "agent-turn"
-
-    @property
-    def pull_turn(self) -> Path:
-        """Whose turn it is to look at the registry; edge-pull's own, gone after a reboot."""
-        return self.root / "run/edge-pull/turn"
-
-    @property
-    def pull_by(self) -> Path:
-        """The software that is looking at the registry, if it is not what provision installed."""
-        return self.root / "run/edge-pull/by"
-
-    @property
-    def push_lock(self) -> Path:
-        """Held by one push for its whole length."""
-        return self.run / "lock"
-
-    @property
-    def state_lock(self) -> Path:
-        """Held for the moments in which `state.json` and `current` are changed."""
-        return self.run / "state.lock"
-
-    @property
-    def health(self) -> Path:
-        """What the serving runtime says of itself, see `edge.device.health`."""
-        return self.root / "run/edge-runtime/health.json"
-
-    @property
-    def http_socket(self) -> Path:
-        """Where the serving runtime shows its status page, to its own group."""
-        return self.root / "run/edge-runtime/http.sock"
+    # What a person sets: device.toml, allowed_signers, former_signers, revoked.krl, credentials/.
+    etc = _At("etc/edge-deploy")
+    device_toml = _At("etc/edge-deploy/device.toml")  # name, compatible, reserves and deadlines of this device
+    # From where it fetches its releases by itself; without it, it does not.
+    pull_toml = _At("etc/edge-deploy/pull.toml")
+    allowed_signers = _At("etc/edge-deploy/allowed_signers")  # whose signatures count (ssh-keygen, ALLOWED SIGNERS)
+    # The root key, which names the trusted signers; without it, the lists beside it do.
+    trust_root = _At("etc/edge-deploy/trust_root")
+    first_trust = _At("etc/edge-deploy/trust.json")  # the word of that key when the device was provisioned last
+    trust = _At("var/lib/edge-deploy/trust.json")  # A later word of it, that came from a registry
+    # Whose signatures counted once: what they signed may go on serving, and nothing of theirs is taken.
+    former_signers = _At("etc/edge-deploy/former_signers")
+    revoked_keys = _At("etc/edge-deploy/revoked.krl")  # keys that no longer count (a KRL)
+    var = _At("var/lib/edge-deploy")  # all that a push writes, on one file system
+    store = _At("var/lib/edge-deploy/store/sha256")  # blobs, each named by its SHA-256
+    incoming = _At("var/lib/edge-deploy/incoming")  # partial blobs: the only folder that ever holds partial data
+    # One folder per release: manifest, signature, links into the store, `engine`.
+    releases = _At("var/lib/edge-deploy/releases")
+    engines = _At("var/lib/edge-deploy/engines")  # one folder per engine key, built on this device
+    current = _At("var/lib/edge-deploy/current")  # the one switch: a relative link to the release that serves
+    state = _At("var/lib/edge-deploy/state.json")  # phase of the switch, see `edge.device.state`
+    # Highest sequence per channel and newest `created_at` ever accepted.
+    counters = _At("var/lib/edge-deploy/counters.json")
+    bad = _At("var/lib/edge-deploy/bad.json")  # releases that failed here, with the reason
+    audit = _At("var/lib/edge-deploy/audit.jsonl")  # the audit log: one JSON object per line
+    build_request = _At("var/lib/edge-deploy/build-request.json")  # what `edge-build.service` is to build
+    build_result = _At("var/lib/edge-deploy/build-result.json")  # what came of it
+    # The builder's own folder: what it makes and answers, until edge-deploy has taken it over.
+    workshop = _At("var/lib/edge-build")
+    # What makes the next build faster, such as timings of kernels; may be removed at any time.
+    build_cache = _At("var/lib/edge-build/cache")
+    # What releases bring to run with, unpacked: edge-software's own, see `edge.device.software`.
+    software = _At("var/lib/edge-software")
+    # What the last look at the registry came to, as edge-pull wrote it.
+    pull_record = _At("var/lib/edge-pull/pull.json")
+    run = _At("run/edge-deploy")  # locks; gone after a reboot
+    build_progress = _At("run/edge-build/progress.json")  # how far the build is that is under way
+    push_lock = _At("run/edge-deploy/lock")  # held by one push for its whole length
+    fetch_lock = _At("run/edge-deploy/fetch.lock")  # held by one pull while it fetches, beside a push
+    # Held for the moments in which `state.json` and `current` are changed.
+    state_lock = _At("run/edge-deploy/state.lock")
+    health = _At("run/edge-runtime/health.json")  # what the serving runtime says of itself, see `edge.device.health`
+    http_socket = _At("run/edge-runtime/http.sock")  # where the serving runtime shows its status page, to its own group
 
     def blob(self, sha256: str) -> Path:
-        """Return where the blob with this digest lies."""
         return self.store / sha256[:2] / sha256
 
-    def partial(self, sha256: str) -> Path:
-        """Return where the blob with this digest grows."""
-        return self.incoming / f"{sha256}.part"
+    def partial(self, sha256: str, *, is_fetched: bool = False) -> Path:
+        """Return where the blob with this digest grows: as a push brings it, or as it is fetched meanwhile."""
+        return self.incoming / f"{sha256}.{'fetched' if is_fetched else 'part'}"
 
     def release(self, name: str) -> Path:
-        """Return the folder of a release."""
         return self.releases / name
 
     def engine(self, key: str) -> Path:
-        """Return the folder of an engine."""
         return self.engines / key
+
+
+def become_owner(layout: Layout) -> None:
+    """Give up root, for good, for the user to whom the state of this device belongs; OSError as `become_owner_of`."""
+    become_owner_of(layout.var)
+
+
+def become_owner_of(folder: Path) -> None:
+    """Give up root, for good, for the owner of a folder, who could not write afterwards what root left there.
+
+    Does nothing for others than root, nor where there is no such folder yet or it is root's own.
+    OSError if root may not become another user here; nothing was touched then.
+    """
+    if os.geteuid() != 0:
+        return
+    try:
+        status = os.stat(folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if status.st_uid == 0 or not stat.S_ISDIR(status.st_mode):
+        return
+    try:
+        user = pwd.getpwuid(status.st_uid)
+        os.initgroups(user.pw_name, user.pw_gid)
+        gid = user.pw_gid
+    except KeyError:
+        os.setgroups([])
+        gid = status.st_gid
+    os.setresgid(gid, gid, gid)
+    os.setresuid(status.st_uid, status.st_uid, status.st_uid)

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from edge.deadline import Deadline
-from edge.device.disk import disk_error
+from edge.device.durable import disk_error
 from edge.device.layout import Layout
 from edge.errors import DeployError
 from edge.reading import json_object
@@ -21,24 +21,23 @@ from edge.reading import json_object
 __all__ = ["PushLock", "engines_lock", "state_lock"]
 
 _STATE_DEADLINE_S = 10.0
-_PROBE_S = 0.1  # `holder` has the lock for a moment, which is nobody's push
+_PROBE_S = 0.1  # `holder` has the lock for a moment, which is no push
 _RETRY_S = 0.02
 _BUILD_RETRY_S = 0.2
 
 
 class PushLock:
-    """The lock of a push; the kernel gives it back when the process that holds it ends, however it ends."""
+    """The lock of a push; the kernel gives it back when the process that holds it ends, however it ends.
 
-    def __init__(self, layout: Layout) -> None:
-        self._path = layout.push_lock
+    `is_of_fetch`: that of a pull while it fetches, which is in the way of another pull only.
+    """
+
+    def __init__(self, layout: Layout, *, is_of_fetch: bool = False) -> None:
+        self._path = layout.fetch_lock if is_of_fetch else layout.push_lock
 
     @contextlib.contextmanager
     def acquire(self, who: str, why: str) -> Iterator[None]:
-        """Hold the lock within the block.
-
-        Raises:
-            DeployError: `lock.held`, within a moment, with the holder in its evidence.
-        """
+        """Hold the lock within the block; DeployError `lock.held`, within a moment, with the holder in its evidence."""
         with _opened(self._path) as descriptor:
             if not _taken_soon(descriptor, _PROBE_S):
                 raise _held(self._path, _holder(descriptor))
@@ -50,18 +49,14 @@ class PushLock:
                 os.ftruncate(descriptor, 0)
 
     def holder(self) -> dict[str, object] | None:
-        """Return who, why, since and pid of the one who holds the lock; None if it is free."""
+        """Return the holder of the lock (who, why, since, pid); None if it is free."""
         with _opened(self._path) as descriptor:
             return None if _taken(descriptor) else _holder(descriptor)
 
 
 @contextlib.contextmanager
 def state_lock(layout: Layout, *, deadline_s: float = _STATE_DEADLINE_S) -> Iterator[None]:
-    """Hold the right to change `state.json`, `current`, `bad.json` and the counters within the block.
-
-    Raises:
-        DeployError: `lock.state`, if another process holds it for more than `deadline_s`; it is meant for milliseconds.
-    """
+    """Hold the right to change state, `current`, `bad.json`, counters; DeployError `lock.state` after `deadline_s`."""
     with _opened(layout.state_lock) as descriptor:
         if not _taken_soon(descriptor, deadline_s):
             raise DeployError(
@@ -77,7 +72,7 @@ def engines_lock(layout: Layout, *, within_s: float, stop: threading.Event) -> I
     """Wait for the right to build engines, and hold it within the block; give whether it came in time, before `stop`.
 
     Two builds of one engine would write into one folder, and any two would time each other. The lock is that of the
-    builder's folder, which is there: nobody needs to be allowed to make one, and a runtime cannot hold it.
+    builder's folder, which is there: no user needs the right to make one, and a runtime cannot hold it.
     """
     try:
         descriptor = os.open(layout.workshop, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -107,7 +102,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _close_to_others(descriptor: int) -> None:
-    # Who can open a file can hold its lock, and keep every push away; a file of an older version was open to all.
+    # A user who can open a file can hold its lock and keep every push away; a file of an older version was open to all.
     status = os.fstat(descriptor)
     if status.st_mode & 0o077 and status.st_uid == os.geteuid():
         os.fchmod(descriptor, 0o600)
@@ -139,7 +134,7 @@ def _write(descriptor: int, values: dict[str, object]) -> None:
 def _holder(descriptor: int) -> dict[str, object]:
     try:
         return json_object(os.pread(descriptor, 4096, 0))
-    except ValueError:  # it has the lock and has not yet written who it is
+    except ValueError:  # it has the lock and has not written its name yet
         return {}
 
 

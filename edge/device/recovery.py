@@ -1,16 +1,15 @@
-"""What happens at boot, before anything serves: what the last power cut left becomes one of the states that we know."""
+"""Recovery at boot, before anything serves: the remains of a power cut become a known state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from edge.device.bad import Verdict
 from edge.device.device import Device
-from edge.device.moment import Moment
-from edge.device.state import Phase, State
+from edge.device.state import Phase, State, Verdict
 from edge.device.switch import give_up, is_trusted, undo
 from edge.errors import DeployError
+from edge.reports import LastSwitch, Moment
 
 __all__ = ["Recovery", "recover"]
 
@@ -19,7 +18,7 @@ _MAX_BOOTS = 1  # one cut is no evidence against a release; two in a row may be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What `recover` found: `release` is what may serve now (None: nothing), `note` is for the journal."""
+    """Result of `recover`: `release` is what may serve now (None: nothing), `note` is for the journal."""
 
     release: str | None
     is_on_trial: bool
@@ -36,12 +35,9 @@ def recover(
 ) -> Recovery:
     """Bring switch and state together; does nothing twice in one boot.
 
-    Succeeds whenever `current` is valid: what went wrong besides is in the result, for the journal and the next push.
+    Succeeds whenever `current` is valid: other faults are in the result, for the journal and the next push.
     `is_valid` says whether a release could serve; `check_trust` raises DeployError for one that may not be chosen in
-    the place of what is current.
-
-    Raises:
-        DeployError: only when no valid release could be made current.
+    the place of what is current. Raises `DeployError` only when no valid release could be made current.
     """
     valid = _Valid(is_valid or device.releases.is_ready, check_trust)
     try:
@@ -111,7 +107,7 @@ def _undone(device: Device, state: State, reason: str, verdict: Verdict, moment:
 def _never_switched(device: Device, state: State, current: str | None, moment: Moment, is_valid: _Valid) -> Recovery:
     # `current` is what it was before the push, and so is its fallback as far as anyone can tell: the release that was
     # armed is not it.
-    last = {"release": state.target, "from": current, "result": "failed", "reason": "power", "at": moment.at}
+    last = LastSwitch(release=state.target, before=current, result="failed", reason="power", at=moment.at)
     idle = State(boot_id=moment.boot_id, started_at=moment.at, last=last)
     if current is not None and not is_valid(current):
         return _without_current(device, idle, current, moment, is_valid)

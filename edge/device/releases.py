@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from edge.device.disk import typed
-from edge.device.durable import Durable, temporary
+from edge.device.durable import Durable, temporary, typed
 from edge.device.engines import check_key
 from edge.device.layout import Layout
 from edge.device.store import check_sha256
 from edge.errors import DeployError
 from edge.reading import json_object
 
-__all__ = ["MANIFEST", "SIGNATURE", "Releases", "check_release"]
+__all__ = ["MANIFEST", "SIGNATURE", "Releases", "check_release", "locate_release"]
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
+AGAIN = "again.json"
+"""Both of these, as they came later for the same content."""
 ENGINE = "engine"
 WHEELS = "wheels"
 """The folder of a release's software, as its manifest names it."""
@@ -25,11 +30,7 @@ _NAME = re.compile(r"[0-9a-f]{12}")
 
 
 def check_release(name: str) -> str:
-    """Return `name` if it is a release's, so that it may become a file name.
-
-    Raises:
-        DeployError: `request.release`.
-    """
+    """Return `name` if it is a release's, so that it may become a file name; DeployError `request.release`."""
     if not _NAME.fullmatch(name):
         raise DeployError("request.release", f"{name[:80]!r} is no release: expected 12 lower-case hex digits")
     return name
@@ -47,17 +48,17 @@ class Releases:
     def stage(self, name: str, *, manifest: bytes, signature: bytes, files: Mapping[str, str]) -> None:
         """Make the release `name` of blobs in the store; `files` is path to SHA-256.
 
-        A release that is there already keeps its manifest: equal content has an equal name, and a pair of manifest and
-        signature cannot be replaced in one step.
-
-        Raises:
-            DeployError: `request.path` for a path that leaves the release; `device.disk.*`.
+        A release that is there already, and was signed again since, keeps that beside it: equal content has an equal
+        name, and two files cannot be replaced in one step.
+        DeployError: `request.path` for a path that leaves the release; `device.disk.*`.
         """
         folder = self._layout.release(check_release(name))
         self._settle_blobs(files.values())
         self._durable.make_dirs(folder.parent)
         if self._files.is_dir(folder):
             self._durable.settle(folder)
+            if (self.manifest(name), self.signature(name)) != (manifest, signature):
+                self._sign_again(name, manifest, signature)
             return
         partial = temporary(folder)
         if self._files.is_dir(partial):
@@ -71,29 +72,28 @@ class Releases:
 
     @typed
     def names(self) -> list[str]:
-        """Return the releases that are here, sorted by name."""
+        """Sorted by name."""
         if not self._files.is_dir(self._layout.releases):
             return []
         return [name for name in self._files.names(self._layout.releases) if _NAME.fullmatch(name)]
 
     @typed
     def current(self) -> str | None:
-        """Return the release that the switch points to, whether it is valid or not; None: nothing serves."""
+        """Return the release that the switch points to, valid or not; None: nothing serves."""
         target = self._files.link_target(self._layout.current)
         return None if target is None else PurePosixPath(target).name
 
     @typed
     def manifest(self, name: str) -> bytes:
-        """Return the raw manifest."""
-        return self._files.read(self._layout.release(check_release(name)) / MANIFEST)
+        """Return the bytes that were signed last."""
+        return self._signed(name, MANIFEST)
 
     @typed
     def signature(self, name: str) -> bytes:
-        """Return the signature over the raw manifest."""
-        return self._files.read(self._layout.release(check_release(name)) / SIGNATURE)
+        return self._signed(name, SIGNATURE)
 
     def sequence(self, name: str) -> int:
-        """Return the sequence that the manifest states; -1 if it cannot be read."""
+        """-1 if it cannot be read."""
         try:
             value = json_object(self.manifest(name))["sequence"]
         except (DeployError, ValueError, KeyError):
@@ -112,10 +112,7 @@ class Releases:
 
     @typed
     def is_complete(self, name: str) -> bool:
-        """Return whether manifest, signature and every blob are there (their content is not read).
-
-        Not those of its software: they are needed only where that is not installed.
-        """
+        """Return whether manifest, signature and blobs are there, unread; its software's only if not installed."""
         folder = self._layout.release(check_release(name))
         texts = all(self._files.length(folder / text) for text in (MANIFEST, SIGNATURE))
         aside = (folder / ENGINE, folder / WHEELS)
@@ -139,13 +136,13 @@ class Releases:
 
     @typed
     def engine_key(self, name: str) -> str | None:
-        """Return the key of the engine that was attached; None: not yet."""
+        """Return None where no engine is attached yet."""
         target = self._files.link_target(self._layout.release(check_release(name)) / ENGINE)
         return None if target is None else PurePosixPath(target).name
 
     @typed
     def settle(self, name: str) -> None:
-        """Make durable that a release is here with all that it stands on, whoever brought it and was killed."""
+        """Make durable that a release is here with all that it stands on, also after a killed process."""
         folder = self._layout.release(check_release(name))
         if not self._files.is_dir(folder):
             return
@@ -155,6 +152,21 @@ class Releases:
         if key is not None:
             self._durable.settle(self._layout.engine(check_key(key)))
             self._durable.settle(folder / ENGINE)
+
+    def _signed(self, name: str, text: str) -> bytes:
+        folder = self._layout.release(check_release(name))
+        if self._files.length(folder / AGAIN):
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged: the first ones say it as well
+                return base64.b64decode(json_object(self._files.read(folder / AGAIN))[text], validate=True)
+        return self._files.read(folder / text)
+
+    def _sign_again(self, name: str, manifest: bytes, signature: bytes) -> None:
+        both = {MANIFEST: manifest, SIGNATURE: signature}
+        told = {text: base64.b64encode(content).decode() for text, content in both.items()}
+        partial = temporary(self._layout.incoming / name)  # not in its folder, which has nothing half in it
+        self._durable.make_dirs(partial.parent)
+        self._files.write(partial, json.dumps(told).encode())
+        self._durable.adopt(partial, self._layout.release(name) / AGAIN)
 
     def _settle_blobs(self, digests: Iterable[str]) -> None:
         folders = sorted({self._layout.blob(check_sha256(sha256)).parent for sha256 in digests})
@@ -192,3 +204,23 @@ def _checked_path(path: str) -> PurePosixPath:
     if not is_plain or ".." in pure.parts or not pure.parts or pure.parts[0] in (MANIFEST, SIGNATURE, ENGINE):
         raise DeployError("request.path", f"{path[:80]!r} cannot be a file of a release")
     return pure
+
+
+def locate_release(folder: Path) -> tuple[Layout, str] | None:
+    """Return the device and the release that `.../current` or `.../releases/NAME` stands for; None: for none.
+
+    The device is told by the path alone: a user who may move `current` may choose among the releases of this device,
+    but cannot lead to another folder with another list of signers.
+    """
+    path = Path(os.path.abspath(folder))
+    above = path.parents
+    try:
+        if path.name == "current" and len(above) > 3:
+            layout, name = Layout(above[3]), os.path.basename(os.readlink(path))
+            return (layout, check_release(name)) if layout.current == path else None
+        if len(above) > 4:
+            layout = Layout(above[4])
+            return (layout, check_release(path.name)) if layout.releases == above[0] else None
+    except (OSError, DeployError):
+        pass
+    return None

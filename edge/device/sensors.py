@@ -26,7 +26,7 @@ _THROTTLES = re.compile(r"(thermal-)?(cpufreq|devfreq)-.*|Processor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThermalZone:
-    """A place that is measured; `limit_c` is where the kernel begins to slow down or to switch off, None: it says none.
+    """A place that is measured; `limit_c`: the kernel slows down or switches off from there, None: it says none.
 
     `celsius` is None where the sensor answers nothing, as one of a part that is switched off.
     """
@@ -39,12 +39,9 @@ class ThermalZone:
 class Sensors:
     """One look; what a machine does not have is empty.
 
-    Attributes:
-        zones: by their names.
-        throttled_by: cooling devices that hold the machine back right now.
-        events: how often it was held back since the machine started, by kind; only grows.
-        watts: by rail; a rail may be part of another one, so they are not to be added.
-        mode: the power mode, `ID` or `ID NAME`.
+    `zones` by name; `throttled_by`: cooling devices that hold the machine back right now; `events`: how often it was
+    held back since it started, by kind; `watts` by rail, not to be added: a rail may be part of another; `mode`: the
+    power mode, `ID` or `ID NAME`.
     """
 
     zones: Mapping[str, ThermalZone] = field(default_factory=dict)
@@ -147,9 +144,9 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """The first part of a file, without what no name has; "" where it cannot be read (EAGAIN of a part that is off)."""
+    """A file in one line, without what no name has; "" where it cannot be read (EAGAIN of a part that is off)."""
     try:
         content = read_file(path, most_bytes=_MAX_BYTES, follows_links=True)
     except OSError:
         return ""
-    return re.sub(r"[^\x20-\x7e\n]", "?", content.decode("utf-8", "replace")).strip()
+    return re.sub(r"[^\x20-\x7e\n]", "?", content.decode("utf-8", "replace")).strip().replace("\n", " ")

@@ -1,16 +1,16 @@
-"""Software that releases brought, unpacked by edge-software for all to run (docs/adr/0045). Standard library only."""
+"""Software that releases brought, unpacked by edge-software for all to run (docs/adr/0020). Standard library only."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
-from edge.device.disk import typed
-from edge.device.durable import Durable
+from edge.device.durable import Durable, typed
 from edge.device.layout import Layout
 from edge.device.store import check_sha256
 from edge.errors import DeployError
@@ -19,25 +19,21 @@ from edge.reading import json_object
 __all__ = ["LIBRARY", "PROGRAM", "InstalledSoftware", "Installation"]
 
 LIBRARY = "lib"
-"""What goes before everything else on Python's path."""
+"""Folder that goes before everything else on Python's path."""
 
 PROGRAM = "edge-runtime"
-"""What Python is given to run; it puts LIBRARY on the path."""
+"""Script that Python runs; it puts LIBRARY on the path."""
 
 _ACCOUNT = "installation.json"
 _VOUCHED = "vouched"
-_MOST_BYTES = 2 << 30
+_MOST_ACCOUNT_BYTES = 16 << 20
+_PIECE_BYTES = 4 << 20
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """Software over one installed edge-deploy: another one below it makes another installation.
-
-    Attributes:
-        key: of the software, see `edge.bundle.software`.
-        beside: the folder of the installed edge-deploy over which it is laid.
-    """
+    """Software (`key`, see `edge.bundle.software`) over one installed edge-deploy, whose folder is `beside`."""
 
     key: str
     beside: str
@@ -57,13 +53,14 @@ class InstalledSoftware:
 
     @typed
     def names(self) -> list[str]:
-        """Return the names of the installations that are here."""
         return [name for name in self._all(self._root) if _NAME.fullmatch(name)]
 
     def origin(self, name: str) -> Installation | None:
-        """Return what an installation is of; None: it is not here, or that cannot be read any more."""
+        """Return None where the installation is missing, or its origin cannot be read."""
         try:
-            values = json_object(self._files.read(self._root / check_sha256(name) / _ACCOUNT, most_bytes=_MOST_BYTES))
+            values = json_object(
+                self._files.read(self._root / check_sha256(name) / _ACCOUNT, most_bytes=_MOST_ACCOUNT_BYTES)
+            )
             return Installation(key=check_sha256(str(values["key"])), beside=str(values["beside"]))
         except (OSError, ValueError, KeyError, DeployError):
             return None
@@ -74,13 +71,12 @@ class InstalledSoftware:
         try:
             if not self._files.is_dir(folder):
                 return "is not here"
-            values = json_object(self._files.read(folder / _ACCOUNT, most_bytes=_MOST_BYTES))
+            values = json_object(self._files.read(folder / _ACCOUNT, most_bytes=_MOST_ACCOUNT_BYTES))
             if Installation(key=str(values["key"]), beside=str(values["beside"])).name != name:
                 return "is damaged: its account is of another"
             digests: Mapping[str, str] = values["files"]
             for path, sha256 in digests.items():
-                content = self._files.read(folder / path, most_bytes=_MOST_BYTES)
-                if hashlib.sha256(content).hexdigest() != sha256:
+                if self._sha256(folder / path) != sha256:
                     return f"is damaged: {path}"
         except (OSError, ValueError, KeyError, TypeError, AttributeError, DeployError) as error:
             return f"is damaged: {str(error)[:200]}"
@@ -90,21 +86,17 @@ class InstalledSoftware:
     def install(
         self,
         one: Installation,
-        files: Iterable[tuple[str, bytes]],
+        files: Iterable[tuple[str, Iterable[bytes]]],
         *,
         program: bytes,
         check: Callable[[Path], None] = lambda _folder: None,
     ) -> None:
         """Write software beside what is here; one of the same name, which is damaged then, is replaced.
 
-        Args:
-            one: what it is.
-            files: path and content of what is imported; the paths were checked to stay within a folder.
-            program: what Python is given to run.
-            check: raises for a folder that is not to be installed; it does not have its name yet.
-
-        Raises:
-            DeployError: `device.disk.*`, or of `check`; nothing is left of it then, as far as the disk allows.
+        `files`: paths, checked to stay within a folder, and content in pieces. `program` is what Python is given to
+        run.
+        `check` raises for a folder that is not to be installed, before it has its name.
+        DeployError: `device.disk.*`, or of `check`; nothing is left of it then, as far as the disk allows.
         """
         folder = self._root / one.name
         partial = self._root / f".{one.name}.new.tmp"  # `temporary` is where what it replaces goes first
@@ -136,7 +128,7 @@ class InstalledSoftware:
 
     @typed
     def vouch(self, key: str) -> None:
-        """Note that somebody who counted had signed this software when it came."""
+        """Note that a trusted signer had signed this software when it came."""
         if not self._files.is_dir(self._root / _VOUCHED):
             self._files.make_dir(self._root / _VOUCHED, mode=0o755)
         self._durable.settle(self._root / _VOUCHED)
@@ -144,7 +136,6 @@ class InstalledSoftware:
 
     @typed
     def vouched(self) -> list[str]:
-        """Return the keys of the software for which that was noted."""
         return [name for name in self._all(self._root / _VOUCHED) if _NAME.fullmatch(name)]
 
     @typed
@@ -155,16 +146,34 @@ class InstalledSoftware:
     def _all(self, folder: Path) -> list[str]:
         return self._files.names(folder) if self._files.is_dir(folder) else []
 
-    def _fill(self, partial: Path, one: Installation, files: Iterable[tuple[str, bytes]], program: bytes) -> None:
+    def _fill(
+        self, partial: Path, one: Installation, files: Iterable[tuple[str, Iterable[bytes]]], program: bytes
+    ) -> None:
         digests = {}
         self._make(partial / LIBRARY)
-        for path, content in _with_program(files, program):
-            target = partial / path
-            self._make(target.parent)
-            self._files.write(target, content, mode=0o644)
-            digests[path] = hashlib.sha256(content).hexdigest()
+        for path, pieces in chain([(PROGRAM, (program,))], ((f"{LIBRARY}/{path}", pieces) for path, pieces in files)):
+            self._make((partial / path).parent)
+            digests[path] = self._write(partial / path, pieces)
         account = json.dumps({**asdict(one), "files": digests}).encode()
         self._files.write(partial / _ACCOUNT, account, mode=0o644)
+
+    def _write(self, path: Path, pieces: Iterable[bytes]) -> str:
+        rest = iter(pieces)
+        first = next(rest, b"")
+        self._files.write(path, first, mode=0o644)
+        digest, length = hashlib.sha256(first), len(first)
+        for piece in rest:
+            self._files.write_at(path, length, piece)
+            digest.update(piece)
+            length += len(piece)
+        return digest.hexdigest()
+
+    def _sha256(self, path: Path) -> str:
+        digest, length = hashlib.sha256(), 0
+        while piece := self._files.read_at(path, length, _PIECE_BYTES):
+            digest.update(piece)
+            length += len(piece)
+        return digest.hexdigest()
 
     def _make(self, folder: Path) -> None:
         missing = [folder, *folder.parents]
@@ -176,9 +185,3 @@ class InstalledSoftware:
             self._durable.remove_tree(path)
         else:
             self._files.remove(path)
-
-
-def _with_program(files: Iterable[tuple[str, bytes]], program: bytes) -> Iterator[tuple[str, bytes]]:
-    yield PROGRAM, program
-    for path, content in files:
-        yield f"{LIBRARY}/{path}", content

@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from edge.device.disk import typed
-from edge.device.durable import Durable
+from edge.device.durable import Durable, typed
 from edge.device.layout import Layout
 from edge.errors import DeployError
 
@@ -20,26 +19,25 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 def check_sha256(sha256: str) -> str:
-    """Return `sha256` if it is one, so that it may become a file name.
-
-    Raises:
-        DeployError: `request.digest`.
-    """
+    """Return `sha256` if it is one, so that it may become a file name; DeployError `request.digest`."""
     if not _SHA256.fullmatch(sha256):
         raise DeployError("request.digest", f"{sha256[:80]!r} is no SHA-256: expected 64 lower-case hex digits")
     return sha256
 
 
 class Store:
-    """The blobs of a device; a blob that is there is whole, because it got its name after its hash and its sync."""
+    """The blobs of a device; a blob that is there is whole, because it got its name after its hash and its sync.
 
-    def __init__(self, layout: Layout, durable: Durable) -> None:
+    `is_fetched`: partial files are those of a pull, which may fetch beside a push.
+    """
+
+    def __init__(self, layout: Layout, durable: Durable, *, is_fetched: bool = False) -> None:
         self._layout = layout
+        self._is_fetched = is_fetched
         self._durable = durable
         self._files = durable.files
 
     def has(self, sha256: str) -> bool:
-        """Return whether the blob is there."""
         return self._files.length(self._layout.blob(check_sha256(sha256))) is not None
 
     @typed
@@ -50,12 +48,8 @@ class Store:
 
     @typed
     def begin(self, sha256: str, length_bytes: int) -> int:
-        """Reserve the space of a blob; return the offset to go on from, in bytes.
-
-        Raises:
-            DeployError: `device.disk.space` before a byte has flowed; nothing is left of a reservation that failed.
-        """
-        partial = self._layout.partial(check_sha256(sha256))
+        """Reserve a blob's space; return the offset to go on from. DeployError `device.disk.space` leaves nothing."""
+        partial = self._partial(check_sha256(sha256))
         offset = self._offset(sha256, length_bytes)
         self._durable.make_dirs(partial.parent)
         if offset == 0:
@@ -70,12 +64,8 @@ class Store:
 
     @typed
     def write(self, sha256: str, offset: int, content: bytes) -> None:
-        """Write the next bytes of a blob that was begun.
-
-        Raises:
-            DeployError: `transfer.offset`, if they do not follow what is there.
-        """
-        partial = self._layout.partial(check_sha256(sha256))
+        """DeployError `transfer.offset` if the bytes do not follow what is there."""
+        partial = self._partial(check_sha256(sha256))
         length = self._files.length(partial)
         if length != offset:
             raise DeployError(
@@ -87,12 +77,8 @@ class Store:
 
     @typed
     def finish(self, sha256: str, length_bytes: int) -> None:
-        """Prove a blob and give it its name.
-
-        Raises:
-            DeployError: `transfer.hash`; the partial file is gone, the blob starts again at 0.
-        """
-        partial, blob = self._layout.partial(check_sha256(sha256)), self._layout.blob(sha256)
+        """Prove a blob and name it; on DeployError `transfer.hash` the partial file is gone, it starts again at 0."""
+        partial, blob = self._partial(check_sha256(sha256)), self._layout.blob(sha256)
         found, length = self._hash(partial), self._files.length(partial)
         if found != sha256 or length != length_bytes:
             self._forget(partial)
@@ -126,8 +112,11 @@ class Store:
         self._files.rename(blob, self._layout.incoming / f"{sha256}.damaged")
         self._files.sync_dir(blob.parent)
 
+    def _partial(self, sha256: str) -> Path:
+        return self._layout.partial(sha256, is_fetched=self._is_fetched)
+
     def _offset(self, sha256: str, length_bytes: int) -> int:
-        length = self._files.length(self._layout.partial(sha256)) or 0
+        length = self._files.length(self._partial(sha256)) or 0
         return length if length <= length_bytes else 0
 
     def _hash(self, path: Path) -> str:

@@ -8,20 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from edge.device.bad import BadRelease, Verdict, forget_bad, mark_bad
-from edge.device.counters import Counters, raise_counters
 from edge.device.device import Device
-from edge.device.moment import Moment
-from edge.device.state import Phase, State
+from edge.device.state import BadRelease, Counters, Phase, State, Verdict, forget_bad, mark_bad, raise_counters
+from edge.device.units import LACKING
 from edge.errors import DeployError
+from edge.reports import LastSwitch, Moment
+from edge.untrusted import cleaned
 
-__all__ = ["MAX_ATTEMPTS", "MAX_ATTEMPTS_PER_BOOT", "Landing", "arm", "commit", "confirm", "refuse", "roll_back"]
-__all__ += ["count_attempt", "is_trusted", "switch_to", "undo"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "MAX_ATTEMPTS_PER_BOOT",
+    "Landing",
+    "arm",
+    "commit",
+    "confirm",
+    "refuse",
+    "roll_back",
+    "count_attempt",
+    "is_trusted",
+    "switch_to",
+    "undo",
+]
 
 MAX_ATTEMPTS_PER_BOOT = 3
 MAX_ATTEMPTS = 6
+_MOST_REASON = 1000
 _LOOP_NS = 3_600_000_000_000  # a release that ran for an hour was in no loop
 
 
@@ -39,15 +51,14 @@ def arm(
     *,
     moment: Moment,
     confirm: bool = False,
-    baseline: Mapping[str, Any] | None = None,
+    baseline: Mapping[str, object] | None = None,
     seen: Counters | None = None,
     by_force: bool = False,
 ) -> State:
     """Write down that `release` goes on trial, before the switch moves; `seen` is what its manifest raises.
 
-    Raises:
-        DeployError: `request.incomplete`, `lock.trial` while another release is on trial, `person.failed` unless
-            `by_force`, `device.*`.
+    DeployError: `request.incomplete`, `lock.trial` while another one is on trial, `person.failed` unless `by_force`,
+    `device.*`.
     """
     with device.locked():
         state = device.state()
@@ -70,22 +81,14 @@ def arm(
 
 
 def switch_to(device: Device, release: str) -> None:
-    """Make the armed release current.
-
-    Raises:
-        DeployError: `request.not-armed`.
-    """
+    """DeployError `request.not-armed`."""
     with device.locked():
         _on_trial(device, release)
         device.point(release)
 
 
 def confirm(device: Device, release: str) -> None:
-    """Note that a person confirms the release on trial; may be said twice.
-
-    Raises:
-        DeployError: `request.not-armed`.
-    """
+    """Note that a person confirms the release on trial, once or again; DeployError `request.not-armed`."""
     with device.locked():
         state = _on_trial(device, release)
         if state.confirm:
@@ -97,13 +100,12 @@ def confirm(device: Device, release: str) -> None:
 def commit(device: Device, *, moment: Moment) -> State:
     """End the trial: the release is proven, what served before it becomes the fallback.
 
-    Raises:
-        DeployError: `request.not-armed`; `trial.unconfirmed` while a confirmation is awaited; `trial.refused`.
+    DeployError: `request.not-armed`; `trial.unconfirmed` while a confirmation is awaited; `trial.refused`.
     """
     with device.locked():
         state = _on_trial(device, device.releases.current() or "")
         if state.confirm:
-            raise DeployError("trial.unconfirmed", f"release {state.target}: nobody has confirmed it yet")
+            raise DeployError("trial.unconfirmed", f"release {state.target}: it is not confirmed yet")
         if state.reason is not None:
             raise DeployError("trial.refused", f"release {state.target}: refused already: {state.reason}")
         release = state.target or ""
@@ -116,15 +118,11 @@ def commit(device: Device, *, moment: Moment) -> State:
 
 
 def refuse(device: Device, reason: str) -> None:
-    """Write down why the release on trial cannot stay; `roll_back` acts on it. The first reason stands.
-
-    Raises:
-        DeployError: `request.not-armed`.
-    """
+    """Note why the trial is refused, once; `roll_back` acts on it. DeployError `request.not-armed`."""
     with device.locked():
         state = _on_trial(device, None)
         if state.reason is None:
-            device.write_state(replace(state, reason=reason))
+            device.write_state(replace(state, reason=_short(reason)))
         else:
             device.durable.settle(device.layout.state)
 
@@ -140,21 +138,13 @@ def roll_back(
 ) -> Landing:
     """Go back to the fallback; with nothing to go back to, the current release may try again a few times.
 
-    A release on trial is marked bad and a proven one suspect, unless a person wants the way back. The caller restarts
-    the service.
-
-    Args:
-        device: whose switch.
-        reason: for the record.
-        moment: now.
-        is_valid: whether a release could serve.
-        check_trust: raises DeployError for a release that may not be chosen; a refused trial ends on what served
-            before it all the same, because that chooses nothing.
-        by_person: somebody asks; what `check_trust` raises is told.
-
-    Raises:
-        DeployError: `person.failed`, when nothing is left that could be done alone; the state says so then.
-            `request.fallback`, when a person asks and there is nothing to go back to.
+    A release on trial is marked bad and a proven one suspect, unless a person wants the way back (`by_person`), or the
+    reason is that the device lacks something (`edge.device.units.LACKING`). The caller restarts the service.
+    `is_valid` says whether a release could serve. `check_trust` raises DeployError for a release that may not be
+    chosen; a person gets that error; a refused trial ends on what served before it all the same, because that chooses
+    nothing.
+    DeployError: `person.failed`, when nothing is left that could be done alone, as the state says then;
+    `request.fallback`, when a person asks and there is nothing to go back to.
     """
     with device.locked():
         state = device.state()
@@ -186,7 +176,7 @@ def undo(
     current = device.releases.current()
     leaving = state.target or current
     if state.reason is None:
-        state = replace(state, reason=reason)
+        state = replace(state, reason=_short(reason))
         if state.phase is Phase.TRIAL:
             device.write_state(state)
     if state.phase is Phase.TRIAL and state.fallback is None:
@@ -207,7 +197,6 @@ def undo(
 
 
 def is_trusted(check_trust: Callable[[str], object], release: str) -> bool:
-    """Return whether `check_trust` lets a release be chosen."""
     try:
         check_trust(release)
     except DeployError:
@@ -217,6 +206,7 @@ def is_trusted(check_trust: Callable[[str], object], release: str) -> bool:
 
 def give_up(device: Device, state: State, reason: str, moment: Moment) -> DeployError:
     """Write down that a person has to look, and return the error that says so."""
+    reason = _short(reason)
     last = _ending(state, "failed", reason, moment)
     device.write_state(replace(state, phase=Phase.FAILED, target=None, reason=reason, started_at=moment.at, last=last))
     return _needs_person(reason)
@@ -227,7 +217,8 @@ def _land(
 ) -> Landing:
     reason = state.reason or ""
     # Marked before it is left: a proven release has no trial record that would tell recovery of the way back.
-    if verdict is not None and leaving is not None and leaving != release:
+    is_at_fault = verdict is not None and not reason.startswith(LACKING)
+    if verdict is not None and is_at_fault and leaving is not None and leaving != release:
         mark_bad(device.layout, device.durable, leaving, BadRelease(verdict=verdict, reason=reason, at=moment.at))
     device.point(release)
     device.write_state(
@@ -277,7 +268,7 @@ def _check_may_arm(device: Device, release: str, state: State, *, by_force: bool
             "request.incomplete", f"release {release}: its files or its engine are not here; push it again"
         )
     is_running = state.phase is Phase.TRIAL and device.releases.current() == state.target
-    if is_running and state.target != release:  # one that was armed and never switched to is nobody's any more
+    if is_running and state.target != release:  # one that was armed and never switched to stands in no way
         raise DeployError("lock.trial", f"release {state.target} is on trial; wait for its verdict")
     if state.phase is Phase.FAILED and not by_force:
         raise _needs_person(state.reason or "unknown")
@@ -286,16 +277,19 @@ def _check_may_arm(device: Device, release: str, state: State, *, by_force: bool
 def _on_trial(device: Device, release: str | None) -> State:
     state = device.state()
     if state.phase is not Phase.TRIAL or release not in (None, state.target):
-        on_trial = state.target or "no release"
-        raise DeployError("request.not-armed", f"expected release {release} on trial, got {on_trial}")
+        expected = f"release {release}" if release else "a release"
+        raise DeployError("request.not-armed", f"expected {expected} on trial, got {state.target or 'none'}")
     return state
 
 
-def _ending(
-    state: State, result: str, reason: str | None, moment: Moment, leaving: str | None = None
-) -> Mapping[str, Any]:
+def _ending(state: State, result: str, reason: str | None, moment: Moment, leaving: str | None = None) -> LastSwitch:
     release = state.target or leaving
-    return {"release": release, "from": state.fallback, "result": result, "reason": reason, "at": moment.at}
+    return LastSwitch(release=release, before=state.fallback, result=result, reason=reason, at=moment.at)
+
+
+def _short(reason: str) -> str:
+    """Return a reason that the state can hold and the wire can carry."""
+    return cleaned(reason)[:_MOST_REASON]
 
 
 def _needs_person(reason: str) -> DeployError:
@@ -309,8 +303,7 @@ def _needs_person(reason: str) -> DeployError:
 def count_attempt(device: Device, reason: str, *, moment: Moment) -> None:
     """Count a way back that does not move the switch, such as a new engine for the same release.
 
-    Raises:
-        DeployError: `person.failed`, when there were too many; the state says so then.
+    DeployError `person.failed`, when there were too many; the state says so then.
     """
     with device.locked():
         device.write_state(_counted(device, device.state(), reason, moment))

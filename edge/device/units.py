@@ -1,18 +1,41 @@
-"""The units that a push starts and looks at. What needs root is exactly the four lines of our sudoers file."""
+"""The units that a push starts and looks at, and what a service tells systemd of itself (sd_notify).
+
+What needs root is exactly the four lines of our sudoers file. Without a listener sd_notify sends nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from edge.errors import DeployError
+from edge.reports import UnitState
+from edge.untrusted import cleaned
 
-__all__ = ["BUILD_UNIT", "RUNTIME_UNIT", "SOFTWARE_UNIT", "TRIAL_UNIT", "SystemctlUnits", "UnitState", "Units"]
+__all__ = [
+    "BUILD_UNIT",
+    "FAILURE",
+    "LACKING",
+    "LACKING_STATUS",
+    "RUNTIME_UNIT",
+    "SOFTWARE_UNIT",
+    "TRIAL_UNIT",
+    "Notifier",
+    "SystemctlUnits",
+    "Units",
+    "unit_folder",
+]
 
+FAILURE = "error: "
+"""How the status of a service begins that has ended because of it."""
+
+
+_SEND_TIMEOUT_S = 1.0  # systemd's socket has room for many; a full one must not hold up the service
 RUNTIME_UNIT = "edge-runtime.service"
 BUILD_UNIT = "edge-build.service"
 TRIAL_UNIT = "edge-trial.service"
@@ -22,39 +45,74 @@ _SYSTEMCTL = "/usr/bin/systemctl"
 _SUDO = ("/usr/bin/sudo", "-n")
 _SHOW_TIMEOUT_S = 10.0
 _RESTART_TIMEOUT_S = 240.0  # start and stop timeouts of edge-runtime.service together, and some
-_PROPERTIES = ("ActiveState", "SubState", "Result", "InvocationID", "NRestarts", "ExecMainStatus", "ExecStop")
+_PROPERTIES = (
+    "ActiveState",
+    "SubState",
+    "Result",
+    "InvocationID",
+    "NRestarts",
+    "ExecMainStatus",
+    "ExecStop",
+    "StatusText",
+)
+_FAILURE_CHARACTERS = 400
 _NEVER = "start_time=[n/a]"  # of a command: it has not run since the unit was started last
-# Nobody asks for these, though the command in ExecStop= may have run: the kernel wants memory, a start is refused.
+# These come unasked, though the command in ExecStop= may have run: the kernel wants memory, a start is refused.
 _NOT_ASKED_FOR = ("oom-kill", "start-limit-hit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitState:
-    """What systemd knows of a unit, in systemd's words.
+LACKING_STATUS = 69
+"""Exit status of a service that the device gives no secret or library that it needs (EX_UNAVAILABLE)."""
 
-    Attributes:
-        active: `active`, `activating`, `inactive`, `failed` ...
-        sub: e.g. `running`, `auto-restart`.
-        result: why it ended: `success`, `exit-code`, `watchdog`, `oom-kill`, `timeout` ...
-        invocation: another one means that it was started again; "" before the first start.
-        restarts: how often systemd has started it again by itself.
-        exit_status: of its last main process.
-        was_stopped: its last run ended because somebody had asked for that, well or not; needs a command in ExecStop=,
-            which systemd runs on request only.
+_LACKING_CODE = "trial.lacking"
+LACKING = f"{_LACKING_CODE}: the device lacks what the release needs"
+"""Begins the reason of a way back that is no fault of the release, which is not marked bad then."""
+
+
+class Notifier:
+    """Speaks to `$NOTIFY_SOCKET`, a path or an abstract name that starts with `@`; never raises.
+
+    Source: sd_notify(3) for the words, sd_watchdog_enabled(3) for `$WATCHDOG_USEC` and `$WATCHDOG_PID`.
     """
 
-    active: str = "inactive"
-    sub: str = "dead"
-    result: str = "success"
-    invocation: str = ""
-    restarts: int = 0
-    exit_status: int = 0
-    was_stopped: bool = False
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        name = environ.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{name[1:]}" if name.startswith("@") else name
+        self._watchdog_usec = _watchdog_usec(environ)
 
     @property
-    def has_failed(self) -> bool:
-        """Return whether it has failed by itself; one that had to be killed on its way down has done its work."""
-        return self.active == "failed" and not self.was_stopped
+    def watchdog_s(self) -> float | None:
+        """Within which time systemd wants to hear `WATCHDOG=1` again, in seconds; None: it does not watch us."""
+        return self._watchdog_usec / 1e6 if self._watchdog_usec and self._address else None
+
+    def tell(self, *assignments: str) -> bool:
+        """Send `NAME=value` lines; return whether they were received."""
+        if not self._address:
+            return False
+        content = "\n".join(one.replace("\n", " ") for one in assignments).encode()
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.settimeout(_SEND_TIMEOUT_S)
+                sender.sendto(content, self._address)
+        except (OSError, ValueError):  # the socket is gone, full, or no name for one: the service goes on
+            return False
+        return True
+
+
+def _watchdog_usec(environ: Mapping[str, str]) -> int:
+    """Return 0 where the watchdog is off, or meant for another process (we were started by the one it is for)."""
+    is_for_us = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    given = environ.get("WATCHDOG_USEC", "")
+    return int(given) if is_for_us and given.isascii() and given.isdigit() else 0
+
+
+def unit_folder(variable: str, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder that systemd gives a unit in `$STATE_DIRECTORY` or `$RUNTIME_DIRECTORY`; None: it gave none.
+
+    Of several, which are separated by colons, the first (systemd.exec(5)).
+    """
+    first = environ.get(variable, "").split(":")[0]
+    return Path(first) if first else None
 
 
 class Units(Protocol):
@@ -76,21 +134,15 @@ class Units(Protocol):
         """Return what systemd knows of a unit; of an unknown one, that it is inactive."""
         ...
 
-    def is_active(self, unit: str) -> bool:
-        """Return whether a unit is running and ready."""
-        ...
-
     def is_failed(self, unit: str) -> bool:
         """Return whether a unit has failed by itself and systemd has given it up."""
         ...
 
 
 class SystemctlUnits:
-    """Units by `systemctl`; as another user than root by `sudo -n`, which asks nobody and fails instead.
+    """Units by `systemctl`; as another user than root by `sudo -n` (`sudo`), which fails instead of asking.
 
-    Args:
-        systemctl: the program, for tests; the sudoers file names /usr/bin/systemctl.
-        sudo: what goes before it; None: /usr/bin/sudo -n unless we are root.
+    The sudoers file names /usr/bin/systemctl; another program is for tests.
     """
 
     def __init__(self, systemctl: str = _SYSTEMCTL, sudo: Sequence[str] | None = None) -> None:
@@ -117,25 +169,18 @@ class SystemctlUnits:
         threading.Thread(target=process.wait, daemon=True).start()  # so that it leaves no zombie
 
     def restart(self, unit: str) -> None:
-        """Stop and start a unit."""
         self._run([*self._sudo, self._systemctl, "restart", unit], _RESTART_TIMEOUT_S)
 
     def reset_failed(self, unit: str) -> None:
-        """Forget failures."""
         self._run([*self._sudo, self._systemctl, "reset-failed", unit], _SHOW_TIMEOUT_S)
 
     def state(self, unit: str) -> UnitState:
-        """Read a unit's properties; that needs no rights."""
+        """Needs no rights."""
         told = self._run([self._systemctl, "show", f"--property={','.join(_PROPERTIES)}", unit], _SHOW_TIMEOUT_S)
         values = dict(line.partition("=")[::2] for line in told.splitlines())
         return _state_from_properties(values)
 
-    def is_active(self, unit: str) -> bool:
-        """Look whether a unit runs."""
-        return self.state(unit).active == "active"
-
     def is_failed(self, unit: str) -> bool:
-        """Look whether a unit has failed."""
         return self.state(unit).has_failed
 
     def _run(self, command: list[str], timeout_s: float) -> str:
@@ -161,8 +206,14 @@ def _state_from_properties(values: Mapping[str, str]) -> UnitState:
         invocation=values.get("InvocationID", ""),
         restarts=_number(values.get("NRestarts", "")),
         exit_status=_number(values.get("ExecMainStatus", "")),
+        failure=_failure_of(values.get("StatusText", "")),
         was_stopped="start_time=[" in stop and _NEVER not in stop and values.get("Result") not in _NOT_ASKED_FOR,
     )
+
+
+def _failure_of(status: str) -> str | None:
+    text = cleaned(status)[:_FAILURE_CHARACTERS]
+    return text.removeprefix(FAILURE) if text.startswith(FAILURE) else None
 
 
 def _number(text: str) -> int:

@@ -10,7 +10,6 @@ _most: list[int] = []
 
 
 def available_cores() -> int:
-    """Return how many cores the engines of this process may use."""
     given = len(os.sched_getaffinity(0))
     return min(given, *_most) if _most else given
 

@@ -1,6 +1,6 @@
 """The JSON Schema of a pipeline file, for editors: `python -m edge.engine.jsonschema FILE` writes it.
 
-It is made in this room, which alone knows what each kind of engine may be told.
+It is made in this room, which alone knows the options of each kind of engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ _REF = "#/$defs/{name}"
 
 
 def pipeline_json_schema() -> dict[str, Any]:
-    """Return the schema as plain values."""
     schema = msgspec.json.schema(PipelineConfig)
     engines = list(section_types().values())
     refs, parts = msgspec.json.schema_components(engines, ref_template=_REF)
@@ -30,7 +29,7 @@ def pipeline_json_schema() -> dict[str, Any]:
 
 
 def write_json_schema(path: Path) -> None:
-    """Write the schema to `path`, one key per line."""
+    """Write one key per line."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(pipeline_json_schema()), indent=2) + b"\n")
 
 

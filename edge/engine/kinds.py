@@ -1,7 +1,7 @@
 """Which kinds of engine there are, and which of them this machine has. Standard library only: the device's agent asks.
 
 A kind is one folder under `edge/engine`, found by its `facts.py`, which holds `FACTS`; everything else of it, `kind.py`
-first of all (`edge.engine.kind.EngineKind`), is loaded when an engine is made. Nobody outside such a folder names it.
+first of all (`edge.engine.kind.EngineKind`), is loaded when an engine is made. None outside such a folder names it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,17 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindFacts:
-    """What is known of a kind before any library is imported.
+    """Facts of a kind before any library is imported."""
 
-    Attributes:
-        name: as in a pipeline file.
-        rank: `auto` takes the usable kind of the highest rank.
-        why_not: the reason why this machine cannot run it, with what to do; None: it can.
-        versions: of the software and the machine that a plan depends on; they enter the engine's key.
-        build_memory_bytes: what a build takes for a time, by the bytes of the model and the pixels of a whole batch.
-        is_quick: it builds in seconds, so that a search may build hundreds.
-    """
-
-    name: str
-    rank: int
-    why_not: Callable[[], str | None]
+    name: str  # as in a pipeline file
+    rank: int  # `auto` takes the usable kind of the highest rank
+    why_not: Callable[[], str | None]  # the reason why this machine cannot run it, with what to do; None: it can
+    # of the software and the machine that a plan depends on; they enter the engine's key
     versions: Callable[[], Mapping[str, str]]
+    # what a build takes for a time, by the bytes of the model and the pixels of a whole batch
     build_memory_bytes: Callable[[int, int], int]
-    is_quick: bool
+    is_quick: bool  # it builds in seconds, so that a search may build hundreds
+    is_symmetric: bool = False  # of Q/DQ pairs it takes only what `edge.model.qdq.qdq_faults` finds nothing in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +51,7 @@ def kinds() -> Mapping[str, KindFacts]:
 
 
 def facts_of_kind(name: str) -> KindFacts:
-    """Return a kind by its name.
-
-    Raises:
-        ConfigError: if there is none of that name.
-    """
+    """Raises `ConfigError` if there is none of that name."""
     known = kinds()
     if name not in known:
         raise ConfigError(f"engine.kind {name!r}: expected one of {', '.join((AUTO, *known))}")
@@ -71,10 +61,8 @@ def facts_of_kind(name: str) -> KindFacts:
 def choose_kind(name: str) -> Choice:
     """Return the kind that a pipeline's `engine.kind` stands for on this machine.
 
-    A kind that is asked for by name is returned even where it cannot run: whoever makes an engine says why.
-
-    Raises:
-        ConfigError: if there is none of that name.
+    A kind that is asked for by name is returned even where it cannot run: making an engine says why.
+    Raises `ConfigError` if there is none of that name.
     """
     if name != AUTO:
         return Choice(facts=facts_of_kind(name), reason=f"{name}: asked for")

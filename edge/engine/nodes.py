@@ -8,11 +8,7 @@ __all__ = ["nodes_of_lone_layers"]
 
 
 def nodes_of_lone_layers(layers_of: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """Return the nodes of each layer that shares none of them with another layer.
-
-    Args:
-        layers_of: the layers that went into each node.
-    """
+    """Return the nodes of each layer that shares none of them with another layer."""
     nodes_of: dict[str, list[str]] = {}
     for node, layers in layers_of.items():
         for layer in layers:

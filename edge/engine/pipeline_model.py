@@ -1,4 +1,4 @@
-"""What a pipeline asks of an engine: which model, read how, at most how many frames at once, decoded how."""
+"""A pipeline's demands on an engine: the model, its reading, the largest batch, the decoding of boxes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,21 @@ from edge.model.file import ModelFile, read_model_file
 from edge.model.inspect import ModelOverrides, inspect_file
 from edge.types import HeadFamily, ImageSize, ModelSpec
 from edge.vision.detect import Detector
-from edge.vision.heads import Head
+from edge.vision.heads import head_of
 
 __all__ = ["detector_of", "max_batch_of", "open_model", "read_model"]
 
 
 def read_model(pipeline: Pipeline) -> ModelSpec:
-    """Return what the pipeline's model file is; as `open_model`."""
     return open_model(pipeline)[1]
 
 
 def open_model(pipeline: Pipeline) -> tuple[ModelFile, ModelSpec]:
     """Return the pipeline's model file, and what it is as far as the pipeline does not say otherwise.
 
-    Whoever loads a pipeline comes through here, so that what is wrong with its `engine` section shows before all else.
-
-    Raises:
-        ConfigError: naming file, line and key, if the `engine` section cannot be used, or there is nothing to fall back
-            to.
-        ModelError: if it is damaged, unknown, or contradicts the pipeline.
+    Each load of a pipeline comes through here, so that what is wrong with its `engine` section shows before all else.
+    Raises `ConfigError` naming file, line and key, if the `engine` section cannot be used, or there is nothing to fall
+    back to; ModelError if it is damaged, unknown, or contradicts the pipeline.
     """
     read_section(pipeline)
     model = pipeline.config.model
@@ -46,7 +42,6 @@ def open_model(pipeline: Pipeline) -> tuple[ModelFile, ModelSpec]:
 
 
 def max_batch_of(pipeline: Pipeline) -> int:
-    """Return how many frames the pipeline ever infers at once."""
     # A live stream never has more than its newest frame to infer; a file always has a next one.
     streams, most = pipeline.config.streams, pipeline.config.batch.max_frames
     folder = pipeline.path.parent
@@ -55,10 +50,10 @@ def max_batch_of(pipeline: Pipeline) -> int:
 
 
 def detector_of(pipeline: Pipeline, spec: ModelSpec, *, score_threshold: float | None = None) -> Detector:
-    """Return what reads the engine's output; `score_threshold` None: the pipeline's."""
+    """`score_threshold` None: the pipeline's."""
     model = pipeline.config.model
     return Detector(
-        head=Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides),
+        head=head_of(spec),
         score_threshold=model.score_threshold if score_threshold is None else score_threshold,
         iou_threshold=model.iou_threshold,
         max_detections=model.max_detections,

@@ -30,7 +30,7 @@ _REFERENCE = "pipelines/reference.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSection:
-    """What a pipeline says of its engine: `kind` as written, and the options of each kind that may run, by name."""
+    """A pipeline's `engine` section: `kind` as written, and the options of each kind that may run, by name."""
 
     kind: str
     options: Mapping[str, msgspec.Struct]
@@ -47,10 +47,8 @@ class ChosenEngine:
 
 
 def read_section(pipeline: Pipeline) -> EngineSection:
-    """Return the section of a pipeline, strictly decoded.
-
-    Raises:
-        ConfigError: naming file, line and key, if it names no kind that there is, or a key that the kind does not have.
+    """Return the section of a pipeline, strictly decoded. Raises ConfigError naming file, line and key, if it names no
+    kind that there is, or a key that the kind does not have.
     """
     raw, types = pipeline.config.engine, section_types()
     kind = raw.get("kind", AUTO)
@@ -68,13 +66,8 @@ def read_section(pipeline: Pipeline) -> EngineSection:
 def choose_engine(pipeline: Pipeline, *, kind: str | None = None) -> ChosenEngine:
     """Return what runs a pipeline on this machine.
 
-    Args:
-        pipeline: the file.
-        kind: of what `auto` stands for, the one that was chosen before; None: the best one here.
-
-    Raises:
-        ConfigError: as `read_section`.
-        EngineError: if nothing, or not the kind that is asked for, runs here: with what is missing.
+    `kind`: of what `auto` stands for, the one that was chosen before; None: the best one here. Raises `ConfigError` as
+    `read_section`; EngineError if nothing, or not the kind that is asked for, runs here: with what is missing.
     """
     section = read_section(pipeline)
     if kind is not None and section.kind not in (AUTO, kind):
@@ -93,7 +86,7 @@ def choose_engine(pipeline: Pipeline, *, kind: str | None = None) -> ChosenEngin
 
 
 def section_types() -> Mapping[str, type[msgspec.Struct]]:
-    """Return what the section may be, by its `kind`; the one for `auto`, which is the default, first."""
+    """Return types by `kind`; the one for `auto`, which is the default, first."""
     known = {name: load_kind(name).options_type for name in kinds()}
     below = [(name, options, msgspec.field(default_factory=options)) for name, options in known.items()]
     return {

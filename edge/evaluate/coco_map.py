@@ -1,23 +1,109 @@
 """COCO mAP: average precision over classes, at IoU 0.5 to 0.95 and at 0.5 alone.
 
 Ten IoU thresholds, 101 recall points, at most 100 detections for each class and image, boxes of every area, crowds
-ignored. Equal to pycocotools (see `edge.evaluate.cocotools`), and independent of the order of images.
+ignored. Equal to pycocotools, which only this module imports, when it is used; and independent of the order of images.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import DatasetError
-from edge.evaluate.matching import IOU_THRESHOLDS, ImageMatch, match
+from edge.errors import DatasetError, MissingDependencyError
 from edge.evaluate.truth import GroundTruth
 from edge.types import Detections
 
-__all__ = ["Accumulator", "Accuracy", "ClassAccuracy"]
+__all__ = [
+    "IOU_THRESHOLDS",
+    "MAX_DETECTIONS",
+    "Accumulator",
+    "Accuracy",
+    "ClassAccuracy",
+    "ImageMatch",
+    "error_of_difference",
+    "iou_of_xyxy",
+    "map_by_pycocotools",
+    "match",
+]
+
+# Which detection is which labelled box: COCO's greedy matching at ten IoU thresholds, for one class on one image.
+#
+# Source: Lin et al., COCO detection evaluation, `cocoeval.evaluateImg` for the whole range of areas.
+
+IOU_THRESHOLDS: NDArray[np.float64] = np.linspace(0.5, 0.95, 10)
+MAX_DETECTIONS = 100
+
+_ALMOST_ONE = 1 - 1e-10  # COCO's own: an IoU of 1 that rounding has shaved still matches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageMatch:
+    """Outcome for D detections, highest score first, at T thresholds."""
+
+    score: NDArray[np.float64]  # float64 (D,)
+    is_matched: NDArray[np.bool_]  # bool (T, D)
+    is_ignored: NDArray[np.bool_]  # bool (T, D), matched to a crowd: counts neither for nor against
+    truths: int  # labelled boxes that count
+
+
+def match(
+    detected: NDArray[np.float64],
+    score: NDArray[np.float64],
+    *,
+    truth: NDArray[np.float64],
+    is_crowd: NDArray[np.bool_],
+) -> ImageMatch:
+    """Match detections, highest score first, each to the free labelled box that it overlaps most.
+
+    `detected`: (D, 4) corners. `score`: (D,). `truth`: (G, 4) corners. `is_crowd`: (G,); a crowd takes any number of
+    detections, and only those that no single box takes.
+    """
+    best = np.argsort(-score, kind="stable")[:MAX_DETECTIONS]
+    order = np.argsort(is_crowd, kind="stable")
+    crowd = is_crowd[order]
+    iou = iou_of_xyxy(detected[best], truth[order], is_crowd=crowd)
+    is_matched = np.zeros((len(IOU_THRESHOLDS), len(best)), bool)
+    is_ignored = np.zeros_like(is_matched)
+    is_taken = np.zeros((len(IOU_THRESHOLDS), len(order)), bool)
+    wanted = np.minimum(IOU_THRESHOLDS, _ALMOST_ONE)[:, None]
+    for d in np.flatnonzero((iou >= wanted[0]).any(axis=1)):
+        is_free = (iou[d] >= wanted) & (~is_taken | crowd)
+        single = _last_best(iou[d], is_free & ~crowd)
+        chosen = np.where(single >= 0, single, _last_best(iou[d], is_free & crowd))
+        hit = np.flatnonzero(chosen >= 0)
+        is_matched[hit, d] = True
+        is_ignored[hit, d] = crowd[chosen[hit]]
+        is_taken[hit, chosen[hit]] = True
+    return ImageMatch(score=score[best], is_matched=is_matched, is_ignored=is_ignored, truths=int((~is_crowd).sum()))
+
+
+def iou_of_xyxy(
+    detected: NDArray[np.float64], truth: NDArray[np.float64], *, is_crowd: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return (D, G) intersection over union; for a crowd over the area of the detection alone."""
+    near = np.maximum(detected[:, None, :2], truth[None, :, :2])
+    far = np.minimum(detected[:, None, 2:], truth[None, :, 2:])
+    overlap = np.clip(far - near, 0, None).prod(axis=2)
+    area = (detected[:, 2:] - detected[:, :2]).prod(axis=1)[:, None]
+    union = np.where(is_crowd, area, area + (truth[:, 2:] - truth[:, :2]).prod(axis=1) - overlap)
+    iou: NDArray[np.float64] = np.divide(overlap, union, out=np.zeros_like(overlap), where=union > 0)
+    return iou
+
+
+def _last_best(iou: NDArray[np.float64], is_allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return for each threshold the allowed box of largest IoU, the last one among equals as COCO does; -1 for none."""
+    if iou.size == 0:
+        return np.full(len(is_allowed), -1, np.int64)
+    allowed = np.where(is_allowed, iou, -1.0)
+    last = len(iou) - 1 - allowed[:, ::-1].argmax(axis=1)
+    return np.where(is_allowed.any(axis=1), last, -1)
+
 
 RECALL_POINTS: NDArray[np.float64] = np.linspace(0.0, 1.0, 101)
 
@@ -51,11 +137,7 @@ class Accumulator:
         self._matches: dict[int, dict[str, ImageMatch]] = {}
 
     def add(self, image_id: str, detections: Detections, truth: GroundTruth) -> None:
-        """Compare what was detected on an image with what is there.
-
-        Raises:
-            ValueError: if the image was added before.
-        """
+        """Raise `ValueError` if the image was added before."""
         if image_id in self._images:
             raise ValueError(f"image {image_id!r} was added before; each counts once")
         self._images.add(image_id)
@@ -66,22 +148,15 @@ class Accumulator:
                 xyxy[mine], score[mine], truth=truth.xyxy[theirs], is_crowd=truth.is_crowd[theirs]
             )
 
-    def merge(self, other: Accumulator) -> None:
-        """Take over the images of `other`, which are not among ours.
-
-        Raises:
-            ValueError: if an image is in both.
-        """
-        if shared := self._images & other._images:
-            raise ValueError(f"image {min(shared)!r} is in both; each counts once")
-        self._images |= other._images
-        for class_id, matches in other._matches.items():
-            self._matches.setdefault(class_id, {}).update(matches)
-
     @property
     def images(self) -> tuple[str, ...]:
         """The images so far, sorted."""
         return tuple(sorted(self._images))
+
+    @property
+    def labelled_images(self) -> int:
+        """How many of them have labelled boxes that count."""
+        return len({image for of_class in self._matches.values() for image, one in of_class.items() if one.truths})
 
     def drawn(self, images: Sequence[str]) -> Accumulator:
         """Return one of `images` of ours only; one that is named twice counts twice."""
@@ -94,11 +169,7 @@ class Accumulator:
         return drawn
 
     def result(self) -> Accuracy:
-        """Return the mAP of the images so far.
-
-        Raises:
-            DatasetError: if no image has a labelled box, so that there is nothing to measure.
-        """
+        """Raise `DatasetError` if no image has a labelled box, so that there is nothing to measure."""
         per_class = [c for class_id in sorted(self._matches) if (c := self._of_class(class_id)) is not None]
         if not per_class:
             raise DatasetError(
@@ -147,3 +218,86 @@ def _at_recall_points(recall: NDArray[np.float64], precision: NDArray[np.float64
     padded = np.append(precision, 0.0)
     at_points: NDArray[np.float64] = padded[position]
     return at_points
+
+
+_DRAWS = 100  # the error of the error is 7 % then
+
+
+def error_of_difference(one: Accumulator, other: Accumulator) -> float | None:
+    """Return the standard error of the difference of mAP50-95 of two models on the same images, 0 to 1.
+
+    Always the same one for the same images, whatever their order. None where nothing can be said: of fewer than two
+    images with labelled boxes. Raises `ValueError` if the images are not the same.
+    """
+    images = one.images
+    if images != other.images:
+        raise ValueError("the two are of different images")
+    if one.labelled_images < 2:
+        return None
+    random, differences = np.random.default_rng(0), list[float]()
+    for _ in range(_DRAWS):
+        drawn = [images[index] for index in random.integers(0, len(images), len(images))]
+        try:
+            pair = [accumulator.drawn(drawn).result().map50_95 for accumulator in (one, other)]
+        except DatasetError:  # none of the images drawn has a labelled box
+            continue
+        differences.append(pair[0] - pair[1])
+    return float(np.std(differences, ddof=1)) if len(differences) > 1 else None
+
+
+def map_by_pycocotools(detected: Mapping[str, Detections], truths: Mapping[str, GroundTruth]) -> tuple[float, float]:
+    """Return mAP50-95 and mAP50 of detections against `truths`, both by image id; -1 where nothing is labelled.
+    Raises `MissingDependencyError` if pycocotools is not installed.
+    """
+    try:
+        from pycocotools.coco import COCO
+        from pycocotools.cocoeval import COCOeval
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"pycocotools is not importable: {error}", hint="pip install edge-deploy[coco]"
+        ) from error
+    numbers = {image_id: number for number, image_id in enumerate(sorted(truths), 1)}
+    with contextlib.redirect_stdout(io.StringIO()):
+        reference = COCO()
+        reference.dataset = _instances(truths, numbers, detected)
+        reference.createIndex()
+        results = _results(detected, numbers)
+        found = reference.loadRes(results) if results else COCO()
+        evaluation = COCOeval(reference, found, "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return float(evaluation.stats[0]), float(evaluation.stats[1])
+
+
+def _instances(
+    truths: Mapping[str, GroundTruth], numbers: Mapping[str, int], detected: Mapping[str, Detections]
+) -> dict[str, Any]:
+    annotations: list[dict[str, Any]] = [
+        {"image_id": numbers[image_id], "category_id": int(class_id) + 1, "bbox": _xywh(box), "iscrowd": int(crowd)}
+        for image_id, truth in truths.items()
+        for box, class_id, crowd in zip(truth.xyxy.tolist(), truth.class_id, truth.is_crowd, strict=True)
+    ]
+    for number, annotation in enumerate(annotations, 1):
+        _, _, width, height = annotation["bbox"]
+        annotation.update(id=number, area=width * height)
+    classes = {a["category_id"] for a in annotations} | {int(c) + 1 for d in detected.values() for c in d.class_id}
+    return {
+        "info": {},
+        "images": [{"id": number} for number in numbers.values()],
+        "annotations": annotations,
+        "categories": [{"id": category_id, "name": str(category_id)} for category_id in sorted(classes)],
+    }
+
+
+def _results(detected: Mapping[str, Detections], numbers: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [
+        {"image_id": numbers[image_id], "category_id": int(class_id) + 1, "bbox": _xywh(box), "score": float(score)}
+        for image_id, detections in detected.items()
+        for box, class_id, score in zip(detections.xyxy.tolist(), detections.class_id, detections.score, strict=True)
+    ]
+
+
+def _xywh(xyxy: list[float]) -> list[float]:
+    left, top, right, bottom = xyxy
+    return [left, top, right - left, bottom - top]

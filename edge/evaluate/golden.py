@@ -2,10 +2,12 @@
 
 A detection of the float model is sure when its score reaches `sure_score`. What one side is sure of, the other has to
 find at `floor_score` or more, which is lower: a score that moves a little over the line is no fault.
+`golden.json` of a release (`edge.golden/1`): which images, and what the float model found on them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,10 +15,25 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.evaluate.matching import iou_of_xyxy
-from edge.types import Detections
+from edge.errors import DeployError, TensorMismatchError
+from edge.evaluate.coco_map import iou_of_xyxy
+from edge.protocols import Engine
+from edge.reading import json_object
+from edge.types import Detections, Letterbox
+from edge.vision.detect import Detector
 
-__all__ = ["ClassScore", "GoldenScore", "Limits", "compare_golden", "floor_of"]
+__all__ = [
+    "ClassScore",
+    "GoldenImage",
+    "GoldenScore",
+    "GoldenSet",
+    "Limits",
+    "compare_golden",
+    "decode_golden",
+    "detect_golden",
+    "encode_golden",
+    "floor_of",
+]
 
 _FLOOR_SHARE = 0.5
 
@@ -27,22 +44,18 @@ class Limits(Protocol):
     @property
     def min_recall(self) -> float:
         """Share of the sure detections that have to be found again."""
-        ...
 
     @property
     def max_extra(self) -> float:
         """Sure detections that the float model does not have, per one that it has."""
-        ...
 
     @property
     def min_iou(self) -> float:
         """For two boxes to count as one."""
-        ...
 
     @property
     def max_score_error(self) -> float:
         """Mean absolute difference of the scores of those found again."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,31 +69,19 @@ class ClassScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenScore:
-    """What came of the comparison.
+    """Result of the comparison."""
 
-    Attributes:
-        images: how many were looked at.
-        expected: sure detections of the float model.
-        found: those that were found again.
-        extra: sure detections of the engine that the float model does not have.
-        mean_iou: of those found again; 0 if there are none.
-        score_error: mean absolute difference of the scores of those found again; 0 if there are none.
-        per_class: by class id, of classes that occur.
-        failures: each limit that is broken, as a sentence with numbers; empty: passed.
-    """
-
-    images: int
-    expected: int
-    found: int
-    extra: int
-    mean_iou: float
-    score_error: float
-    per_class: Mapping[int, ClassScore] = field(default_factory=dict)
-    failures: tuple[str, ...] = ()
+    images: int  # how many were looked at
+    expected: int  # sure detections of the float model
+    found: int  # those that were found again
+    extra: int  # sure detections of the engine that the float model does not have
+    mean_iou: float  # of those found again; 0 if there are none
+    score_error: float  # mean absolute difference of the scores of those found again; 0 if there are none
+    per_class: Mapping[int, ClassScore] = field(default_factory=dict)  # by class id, of classes that occur
+    failures: tuple[str, ...] = ()  # each limit that is broken, as a sentence with numbers; empty: passed
 
     @property
     def is_passed(self) -> bool:
-        """Whether every limit holds."""
         return not self.failures
 
     @property
@@ -94,7 +95,7 @@ class GoldenScore:
         return self.extra / self.expected if self.expected else float(self.extra)
 
     def as_json(self, labels: Sequence[str] = ()) -> dict[str, Any]:
-        """Return plain JSON values; classes are named by `labels` as far as these go."""
+        """Name classes by `labels`, as far as these go."""
         return {
             "passed": self.is_passed,
             "images": self.images,
@@ -122,14 +123,9 @@ def compare_golden(
 ) -> GoldenScore:
     """Return how well `found` repeats `expected`, image by image.
 
-    Args:
-        expected: of the float model, down to `floor_of(sure_score)`.
-        found: of the engine, of the same images in the same order, down to the same score.
-        sure_score: from which on a detection has to be confirmed by the other side.
-        limits: what has to hold.
-
-    Raises:
-        ValueError: if the two are not of the same number of images.
+    `expected`: of the float model, down to `floor_of(sure_score)`. `found`: of the engine, of the same images in the
+    same order, down to the same score. `sure_score`: from which on a detection has to be confirmed by the other side.
+    `limits`: what has to hold. Raises `ValueError` if the two are not of the same number of images.
     """
     tally = _Tally()
     for one, other in zip(expected, found, strict=True):
@@ -148,8 +144,6 @@ def compare_golden(
 
 
 class _Tally:
-    """Counts by class, and the pairs that were found."""
-
     def __init__(self) -> None:
         self.counts: dict[tuple[int, str], int] = {}
         self.ious: list[float] = []
@@ -240,3 +234,120 @@ def _failures(total: ClassScore, score_error: float, limits: Limits) -> list[str
     if score_error > limits.max_score_error:
         failures.append(f"scores differ by {score_error:.3f} on average, at most {limits.max_score_error:g} expected")
     return failures
+
+
+def detect_golden(canvases: Sequence[NDArray[np.uint8]], engine: Engine, detector: Detector) -> list[Detections]:
+    """Return the detections on each canvas, in pixels of the canvas.
+
+    Every batch is full: the first canvases fill up the last one, because a short batch may run another kernel.
+    `canvases`: uint8 (H, W, 3) RGB each, letterboxed already. `engine`: nothing else uses it meanwhile.
+    Raises `TensorMismatchError` if a canvas is not of the engine's size; EngineError if an inference failed.
+    """
+    size = engine.preprocess.size
+    for canvas in canvases:
+        if canvas.shape != (size.height, size.width, 3):
+            raise TensorMismatchError(f"a golden frame is {canvas.shape}, the engine takes {size}")
+    whole = Letterbox(source=size, fitted=size, canvas=size, pad_left=0, pad_top=0)
+    found: list[Detections] = []
+    for first in range(0, len(canvases), engine.max_batch):
+        for row in range(engine.max_batch):
+            engine.canvases[0][row] = canvases[(first + row) % len(canvases)]
+        engine.start(0, engine.max_batch)
+        found += detector.detect(engine.wait(0), [whole] * engine.max_batch)
+    return found[: len(canvases)]
+
+
+_FORMAT = "edge.golden/1"
+_DIGITS = 4  # of scores and pixels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenImage:
+    """A picture of the model's input size, letterboxed already, and what the float model found on it."""
+
+    path: str
+    detections: Detections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenSet:
+    """Detections that an engine has to find again."""
+
+    model_sha256: str  # this and the next: of the float model
+    preprocess_sha256: str
+    engine: str  # kind and version of what ran it
+    labels: tuple[str, ...]  # by class id
+    sure_score: float  # from which on a detection counts, see `edge.evaluate.golden`
+    iou_threshold: float  # this and `max_detections`: of the suppression, as the pipeline has them
+    max_detections: int
+    images: tuple[GoldenImage, ...]  # at least one; paths are those of the release
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sure_score <= 1 or not 0 <= self.iou_threshold <= 1 or not self.images:
+            raise ValueError(f"sure score {self.sure_score}, IoU {self.iou_threshold}, {len(self.images)} images")
+
+
+def encode_golden(golden: GoldenSet) -> bytes:
+    """Return the file's one spelling: one line per detection, so that a difference can be read."""
+    head = {
+        "format": _FORMAT,
+        "model_sha256": golden.model_sha256,
+        "preprocess_sha256": golden.preprocess_sha256,
+        "engine": golden.engine,
+        "labels": list(golden.labels),
+        "sure_score": golden.sure_score,
+        "iou_threshold": golden.iou_threshold,
+        "max_detections": golden.max_detections,
+        "detection": ["class_id", "score", "left", "top", "right", "bottom"],
+    }
+    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in head.items()]
+    images = ",\n".join(_image_text(image) for image in golden.images)
+    return ("{\n" + "\n".join(lines) + '\n  "images": [\n' + images + "\n  ]\n}\n").encode()
+
+
+def decode_golden(content: bytes) -> GoldenSet:
+    """Return what `encode_golden` was given, numbers rounded.
+    Raises `DeployError` `verify.golden`, if it is something else.
+    """
+    try:
+        values = json_object(content)
+        if values["format"] != _FORMAT:
+            raise ValueError(f"format {values['format']!r}, expected {_FORMAT!r}")
+        return GoldenSet(
+            model_sha256=str(values["model_sha256"]),
+            preprocess_sha256=str(values["preprocess_sha256"]),
+            engine=str(values["engine"]),
+            labels=tuple(map(str, values["labels"])),
+            sure_score=float(values["sure_score"]),
+            iou_threshold=float(values["iou_threshold"]),
+            max_detections=int(values["max_detections"]),
+            images=tuple(
+                GoldenImage(path=str(one["path"]), detections=_detections(one["detections"]))
+                for one in values["images"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise DeployError(
+            "verify.golden", f"golden.json cannot be read: {error}", hint="bundle the release again"
+        ) from None
+
+
+def _image_text(image: GoldenImage) -> str:
+    found = image.detections
+    rows = [
+        json.dumps([int(class_id), *(round(float(value), _DIGITS) for value in (score, *box))])
+        for class_id, score, box in zip(found.class_id, found.score, found.xyxy, strict=True)
+    ]
+    body = "".join(f"\n      {row}," for row in rows).rstrip(",")
+    return f'    {{"path": {json.dumps(image.path)}, "detections": [{body}]}}'
+
+
+def _detections(rows: list[list[float]]) -> Detections:
+    table = np.array(rows, np.float64).reshape(-1, 6)
+    if not np.isfinite(table).all():
+        raise ValueError("a detection is not finite")
+    return Detections(
+        xyxy=table[:, 2:].astype(np.float32),
+        score=table[:, 1].astype(np.float32),
+        class_id=table[:, 0].astype(np.int32),
+    )

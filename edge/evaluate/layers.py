@@ -84,7 +84,6 @@ class ComparedLayer:
 
     @property
     def is_int8(self) -> bool:
-        """Whether it runs in INT8."""
         return self.quantization is not None
 
 
@@ -107,26 +106,16 @@ class LayerTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerError:
-    """What INT8 does to one layer.
-
-    Attributes:
-        sqnr_db: of its output; infinite without noise, NaN without signal and noise.
-        input_sqnr_db: of the activation that it reads.
-        own_sqnr_db: of its output, with its own rounding as the only noise; None where it runs in float.
-        clipped_share: of the values that it reads, those beyond the range; None where it reads float.
-        dead_share: of those that are not zero, those that become zero.
-        mac_share: its multiply-accumulates, of all weighted nodes.
-        times: None where the engine does not tell them for this layer alone.
-    """
+    """Errors of one layer in INT8."""
 
     layer: ComparedLayer
-    sqnr_db: float
-    input_sqnr_db: float
-    own_sqnr_db: float | None
-    clipped_share: float | None
-    dead_share: float | None
-    mac_share: float
-    times: LayerTimes | None
+    sqnr_db: float  # of its output; infinite without noise, NaN without signal and noise
+    input_sqnr_db: float  # of the activation that it reads
+    own_sqnr_db: float | None  # of its output, with its own rounding as the only noise; None where it runs in float
+    clipped_share: float | None  # of the values that it reads, those beyond the range; None where it reads float
+    dead_share: float | None  # of those that are not zero, those that become zero
+    mac_share: float  # its multiply-accumulates, of all weighted nodes
+    times: LayerTimes | None  # None where the engine does not tell them for this layer alone
 
     @property
     def added_noise(self) -> float | None:
@@ -156,7 +145,7 @@ class LayerError:
         return None if self.times is None else 1e3 * float(np.median(self.times.int8_s))
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable, and what is not finite is null."""
+        """Give null where a value is not finite."""
         return {
             "name": self.layer.name,
             "op_type": self.layer.op_type,
@@ -177,8 +166,7 @@ class LayerError:
 class LayerErrors:
     """Sums over images; memory depends on the number of tensors only.
 
-    Args:
-        quantizations: of the tensors that are read in INT8.
+    `quantizations`: of the tensors that are read in INT8.
     """
 
     def __init__(self, quantizations: Mapping[str, Quantization]) -> None:
@@ -187,9 +175,7 @@ class LayerErrors:
 
     def add(self, name: str, float_values: NDArray[np.float32], int8_values: NDArray[np.float32]) -> None:
         """Count tensor `name` of one or more images, in two arrays of the same shape, whatever it is.
-
-        Raises:
-            ValueError: if the shapes differ.
+        Raises `ValueError` if the shapes differ.
         """
         if float_values.shape != int8_values.shape:
             raise ValueError(f'"{name}": {float_values.shape} in float, {int8_values.shape} in INT8')
@@ -208,9 +194,7 @@ class LayerErrors:
 
     def sqnr_db(self, name: str) -> float:
         """Return signal to noise of a tensor in dB; infinite without noise, NaN without both.
-
-        Raises:
-            KeyError: if no tensor of that name was counted.
+        Raises `KeyError` if no tensor of that name was counted.
         """
         sums = self._sums[name]
         if not sums.noise:

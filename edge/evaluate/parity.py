@@ -2,7 +2,7 @@
 
 Smoother than mAP, and needs no labels: a box a little off counts a little. What is surely there counts most, by the
 square of its score: mAP is lost where INT8 lowers high scores and shifts their boxes, not in the noise of low ones
-(docs/adr/0006 has the measurement).
+(docs/adr/0003 has the measurement).
 """
 
 from __future__ import annotations
@@ -18,38 +18,22 @@ from edge.vision.heads import Candidates
 __all__ = ["Parity", "best_candidates", "compare_candidates", "error_of_best"]
 
 _SAME_OBJECT_IOU = 0.5
-_WITHOUT_PARTNER = 1.0  # of the logarithm of a score: that of e times less, beyond which nobody looks
+_WITHOUT_PARTNER = 1.0  # of the logarithm of a score: that of e times less, beyond which nothing is looked at
 _WORTH_OF_BOX = 2.0  # mAP50-95 wants an IoU between 0.5 and 0.95: half of the range of 1 - IoU is all there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
-    """Sums over candidates; those of several batches are added.
+    """Sums over candidates."""
 
-    Attributes:
-        score_error: absolute differences of scores, each times the larger of the two.
-        box_error: 1 - IoU of the two boxes, times the square of the reference's score.
-        weight: squares of the reference's scores.
-    """
-
-    score_error: float = 0.0
-    box_error: float = 0.0
-    weight: float = 0.0
-
-    def __add__(self, other: Parity) -> Parity:
-        return Parity(
-            score_error=self.score_error + other.score_error,
-            box_error=self.box_error + other.box_error,
-            weight=self.weight + other.weight,
-        )
-
-    @property
-    def error(self) -> float:
-        """Error per candidate that is surely there; 0 is equal, 1 is as bad as finding nothing."""
-        return self.error_for(self.weight) if self.weight else 0.0
+    score_error: float  # absolute differences of scores, each times the larger of the two
+    box_error: float  # 1 - IoU of the two boxes, times the square of the reference's score
+    weight: float  # squares of the reference's scores
 
     def error_for(self, weight: float) -> float:
-        """Return the error for another weight: that of an image by the mean weight, whose mean is the error of all."""
+        """Return the error of an image by the mean weight of several, so that the mean of theirs is the error of all.
+        0 is equal, 1 is as bad as finding nothing.
+        """
         return (self.score_error + _WORTH_OF_BOX * self.box_error) / weight
 
 
@@ -82,14 +66,9 @@ def error_of_best(best: Candidates, found: Candidates, family: HeadFamily) -> fl
 
     Every frame has best candidates, also where nothing is sure: so this has far less noise than `compare_candidates`
     where objects are rare. It does not tell how much that matters: clipping lowers high scores, of which there are few.
-
-    Args:
-        best: some of the reference's candidates, scores above 0.
-        found: with all scores above 1 / e of the lowest of them.
-        family: of the head.
-
-    Returns:
-        The mean difference of the logarithms of scores, 1 at most each, and twice the mean of 1 - IoU; 0 of none.
+    `best`: some of the reference's candidates, scores above 0. `found`: with all scores above 1 / e of the lowest of
+    them. Returns: The mean difference of the logarithms of scores, 1 at most each, and twice the mean of 1 - IoU; 0 of
+    none.
     """
     pair = _by_overlap if family is HeadFamily.YOLOV10 else _by_cell
     mine, theirs = pair(best, found)

@@ -1,10 +1,11 @@
-"""What is really on an image, and where that is read from: `open_labels` takes a YOLO folder or a COCO file."""
+"""Ground truth of images: `open_labels` reads a YOLO folder or a COCO file."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,11 @@ __all__ = ["GroundTruth", "Labels"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruth:
-    """Labelled boxes of one image.
+    """Labelled boxes of one image."""
 
-    Attributes:
-        xyxy: float64 (N, 4), pixels of the source image.
-        class_id: int32 (N,), index of the model's label.
-        is_crowd: bool (N,), a region of many objects: detections inside count neither for nor against.
-    """
-
-    xyxy: NDArray[np.float64]
-    class_id: NDArray[np.int32]
-    is_crowd: NDArray[np.bool_]
+    xyxy: NDArray[np.float64]  # float64 (N, 4), pixels of the source image
+    class_id: NDArray[np.int32]  # int32 (N,), index of the model's label
+    is_crowd: NDArray[np.bool_]  # bool (N,), a region of many objects: detections inside count neither for nor against
 
     def __post_init__(self) -> None:
         count = len(self.class_id)
@@ -38,6 +33,12 @@ class GroundTruth:
 
     def __len__(self) -> int:
         return len(self.class_id)
+
+    @property
+    def repeated(self) -> int:
+        """How many boxes are of the same class, and at the very same place, as another one."""
+        rows = np.column_stack((self.xyxy, self.class_id, self.is_crowd))
+        return len(rows) - len(np.unique(rows, axis=0))
 
     @classmethod
     def of(
@@ -51,23 +52,42 @@ class GroundTruth:
         )
 
 
-class Labels(Protocol):
-    """Labels of many images, found by the stem of the image's file name."""
+class Labels(ABC):
+    """Labels of many images, found by the stem of the image's file name.
+
+    `classes_by`: how classes are found, by `name`, by `order`, or by the model's own `number`. `left_out`: labelled
+    boxes of classes that the model does not know: they do not count against it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.left_out = 0
+        self.classes_by, self._of_classes = "number", tuple[str, ...]()
+        self._unlabelled: list[str] = []
+        self._repeated: dict[str, int] = {}
 
     @property
     def unlabelled(self) -> tuple[str, ...]:
         """Stems of images that were asked for and have no labels at all: taken as empty of objects."""
-        ...
+        return tuple(self._unlabelled)
 
     @property
-    def left_out(self) -> int:
-        """Labelled boxes of classes that the model does not know: they do not count against it."""
-        ...
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what is not sure, of the images that were asked for."""
+        repeated = sum(self._repeated.values())
+        if not repeated:
+            return self._of_classes
+        told = f"{repeated} boxes are the same as another one of their image, in {len(self._repeated)} images"
+        return (*self._of_classes, f"{self.path}: {told}: nothing is found twice, so remove what was written twice")
 
     def truth(self, stem: str, size: ImageSize) -> GroundTruth:
         """Return what is on the image `stem`, which is of `size` pixels.
-
-        Raises:
-            DatasetError: if its labels are malformed, or do not fit the model or the image.
+        Raises `DatasetError` if its labels are malformed, or do not fit the model or the image.
         """
-        ...
+        found = self._read_truth(stem, size)
+        if found.repeated:
+            self._repeated[stem] = found.repeated
+        return found
+
+    @abstractmethod
+    def _read_truth(self, stem: str, size: ImageSize) -> GroundTruth: ...

@@ -1,1 +1,1 @@
-"""HTTP on this machine alone: a small server that nobody can hold up, figures for Prometheus, the status page."""
+"""HTTP on this machine alone: a small bounded server, figures for Prometheus, the status page."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["CONTENT_TYPE", "Distribution", "Exposition", "Metric"]
+__all__ = ["CONTENT_TYPE", "Distribution", "Exposition", "metric"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -21,21 +21,10 @@ class Distribution:
     total: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One metric: its samples by the values of its `labels`, in their order. A counter's name ends with `_total`."""
-
-    name: str
-    help: str
-    kind: Literal["counter", "gauge", "histogram"]
-    labels: Sequence[str] = ()
-    samples: Mapping[tuple[str, ...], float | Distribution] = field(default_factory=dict)
-
-
 class Exposition:
-    """Asks for the metrics when it is read, and adds those of the process itself."""
+    """Asks for the metrics, each as `metric` gives it, when it is read, and adds those of the process itself."""
 
-    def __init__(self, metrics: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, metrics: Callable[[], Iterable[Any]]) -> None:
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         self._registry = CollectorRegistry(auto_describe=False)
@@ -43,14 +32,13 @@ class Exposition:
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
-        """Return all of it."""
         from prometheus_client import generate_latest
 
         return bytes(generate_latest(self._registry))
 
 
 class _Collector:
-    def __init__(self, metrics: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, metrics: Callable[[], Iterable[Any]]) -> None:
         self._metrics = metrics
 
     def describe(self) -> Iterable[Any]:
@@ -58,22 +46,26 @@ class _Collector:
         return ()
 
     def collect(self) -> Iterator[Any]:
-        """Yield a family for each metric."""
-        for metric in self._metrics():
-            yield _family(metric)
+        return iter(self._metrics())
 
 
-def _family(metric: Metric) -> Any:
+def metric(
+    kind: Literal["counter", "gauge", "histogram"],
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    samples: Mapping[Any, float | Distribution],
+) -> Any:
+    """Return a metric: samples by the values of its `labels`, in their order. A counter's name ends with `_total`."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
-    family = kinds[metric.kind](metric.name, metric.help, labels=list(metric.labels))
-    for values, sample in metric.samples.items():
+    family = kinds[kind](name, text, labels=list(labels))
+    for values, sample in samples.items():
         if isinstance(sample, Distribution):
-            buckets = [
-                (str(float(bound)), float(count)) for bound, count in zip(sample.bounds, sample.at_most, strict=True)
-            ]
-            family.add_metric(list(values), buckets=[*buckets, ("+Inf", float(sample.count))], sum_value=sample.total)
+            bounds = [*(str(float(bound)) for bound in sample.bounds), "+Inf"]
+            counts = [float(count) for count in (*sample.at_most, sample.count)]
+            family.add_metric(list(values), buckets=list(zip(bounds, counts, strict=True)), sum_value=sample.total)
         else:
             family.add_metric(list(values), sample)
     return family

@@ -1,36 +1,222 @@
 """A small HTTP server in one thread: bounded in connections, in time, in bytes and in answers per second.
 
-What it costs the process is bounded by that, whoever asks and however often: one short request per connection, at most
-`HttpLimits.per_s` of them a second for each listener, and a connection that is too slow or one too many is closed.
+That bounds its cost for the process, whatever the load: one short request per connection, at most
+`HttpLimits.per_s` of them a second for each listener, and a connection that is too slow or one too many is closed. It
+listens where only this machine, or one group of it, can reach it, and answers its own programs and pages only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import functools
+import hashlib
+import importlib.resources
+import json
 import logging
+import os
+import re
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
 
-from edge.http.exchange import BadRequestError, HttpRequest, HttpResponse, read_http_request, text_response, wire_bytes
-from edge.http.guard import refusal
+__all__ = [
+    "LOOPBACK",
+    "BadRequestError",
+    "HttpLimits",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpServer",
+    "Listener",
+    "Responder",
+    "bind_port",
+    "bind_socket_file",
+    "json_response",
+    "page_response",
+    "picture_of",
+    "picture_response",
+    "read_http_request",
+    "refusal",
+    "short_name",
+    "text_response",
+    "wire_bytes",
+]
 
-__all__ = ["HttpLimits", "HttpServer", "Listener", "Responder"]
-
+_LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]{0,1024}) HTTP/1\.[01]")
+# No page of another origin may frame, read or keep what is shown here, and no browser may guess its type.
+_ALWAYS = {
+    "Cache-Control": "no-store",
+    "Connection": "close",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_OURS = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+_PICTURE = re.compile(r"/pictures/([a-z0-9-]{1,32})\.jpg")
+LOOPBACK = "127.0.0.1"
+_BACKLOG = 256
 _log = logging.getLogger(__name__)
 _CLOSE_S = 3.0
 _BIND_EVERY_S = 10.0
 
+
+class BadRequestError(Exception):
+    """A request that is not answered here; `status` says why in HTTP's words."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """`path` begins with a slash and has no query; the names of `headers` are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """An answer; `headers` come over those that every answer has."""
+
+    status: int
+    kind: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 Responder = Callable[[HttpRequest], HttpResponse]
+
+
+def text_response(status: int, text: str) -> HttpResponse:
+    return HttpResponse(status=status, kind="text/plain; charset=utf-8", body=f"{text}\n".encode())
+
+
+def json_response(content: Any, *, status: int = 200) -> HttpResponse:
+    body = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    return HttpResponse(status=status, kind="application/json", body=body)
+
+
+def read_http_request(head: bytes) -> HttpRequest:
+    """BadRequestError if `head` is no request, or one with a body."""
+    lines = head.decode("latin-1").split("\r\n")
+    match = _LINE.fullmatch(lines[0])
+    if match is None:
+        raise BadRequestError(400, "expected a request line of HTTP/1.1 with a path")
+    headers: dict[str, str] = {}
+    for line in filter(None, lines[1:]):
+        name, colon, value = line.partition(":")
+        name = name.lower()
+        if not colon or not name or name != name.strip() or name in headers:
+            raise BadRequestError(400, "expected headers as NAME: VALUE, each once")
+        headers[name] = value.strip()
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise BadRequestError(413, "a request has no body here")
+    return HttpRequest(method=match[1], path=match[2].partition("?")[0], headers=headers)
+
+
+def wire_bytes(answer: HttpResponse, *, has_body: bool = True) -> bytes:
+    """Leave out the body for HEAD."""
+    content = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))} if answer.status != 204 else {}
+    headers = {**_ALWAYS, **content, **answer.headers}
+    lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", *(f"{k}: {v}" for k, v in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (answer.body if has_body else b"")
+
+
+def refusal(request: HttpRequest) -> HttpResponse | None:
+    """Return why the request is not answered; None where it is.
+
+    A foreign name that leads here (DNS rebinding) shows in Host. A page of another origin shows in Origin,
+    and in Sec-Fetch-Site of every browser of these years; it may still link here.
+    """
+    host = request.headers.get("host")
+    if host is None or _OURS.fullmatch(host) is None:
+        return text_response(421, "this is served under 127.0.0.1 and localhost only")
+    origin = request.headers.get("origin")
+    if origin is not None and origin.lower() != f"http://{host.lower()}":
+        return text_response(403, "this is not for pages of other origins")
+    # A link that a person follows shows the page to that person alone; a frame or a picture would not.
+    is_link = (request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest")) == ("navigate", "document")
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_link:
+        return text_response(403, "this is not for pages of other origins")
+    return None
+
+
+@functools.cache
+def page_response() -> HttpResponse:
+    """Return the page, with leave for its own script and style and for nothing else."""
+    text = (importlib.resources.files("edge.http") / "page.html").read_text("utf-8")
+    policy = (
+        f"default-src 'none'; script-src '{_digest(text, 'script')}'; style-src '{_digest(text, 'style')}'; "
+        "img-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+    headers = {"Content-Security-Policy": policy}
+    return HttpResponse(status=200, kind="text/html; charset=utf-8", body=text.encode(), headers=headers)
+
+
+def picture_response(jpeg: bytes | None) -> HttpResponse:
+    """`jpeg` None: no picture yet, which is no error."""
+    return HttpResponse(status=204 if jpeg is None else 200, kind="image/jpeg", body=jpeg or b"")
+
+
+def picture_of(path: str) -> str | None:
+    """Return None where the path asks for something else."""
+    match = _PICTURE.fullmatch(path)
+    return None if match is None else match[1]
+
+
+def _digest(text: str, element: str) -> str:
+    content = text.partition(f"<{element}>")[2].partition(f"</{element}>")[0]
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+def bind_port(port: int) -> socket.socket:
+    """Return a socket of the loopback address; port 0 takes a free one. Raises `OSError` if the port is taken."""
+    return socket.create_server((LOOPBACK, port), backlog=_BACKLOG)
+
+
+def bind_socket_file(path: Path) -> socket.socket:
+    """Return a listening socket at `path`, for its owner and group; one that was left there is replaced.
+    Raises `OSError` if its folder is not there or cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.part")
+    partial.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC))
+        with short_name(partial) as name:
+            bound.bind(name)
+        bound.listen(_BACKLOG)
+        partial.chmod(0o660)  # until now the umask ruled, which lets in fewer
+        partial.replace(path)  # a socket that can be found answers
+        stack.pop_all()
+        return bound
+
+
+@contextlib.contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """Give a name of the socket file that has room in an address, which holds 107 bytes."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What one listener does at most. `read_s` is for a whole request, `write_s` for a whole answer."""
+    """Limits of one listener. `read_s` is for a whole request, `write_s` for a whole answer."""
 
     connections: int = 16
     per_s: float = 100.0
@@ -43,7 +229,7 @@ class HttpLimits:
 class Listener:
     """Where requests come in: `bind` gives a listening socket or raises OSError, and is tried again until it succeeds.
 
-    `is_tcp`: everybody on the machine reaches it, browsers among them, so requests are checked for whom they come from.
+    `is_tcp`: every user of the machine reaches it, browsers too, so the origin of requests is checked.
     """
 
     name: str
@@ -54,7 +240,7 @@ class Listener:
 
 
 class HttpServer:
-    """Serves its listeners in threads of its own from `start` to `close`; nobody waits for it but those who ask."""
+    """Serves its listeners in threads of its own from `start` to `close`; nothing else waits for it."""
 
     def __init__(
         self, listeners: Sequence[Listener], *, on_bound: Callable[[Listener, socket.socket], None] | None = None
@@ -99,8 +285,9 @@ class HttpServer:
             try:
                 while True:
                     connection, _ = await self._accept(accepting)
-                    if len(conversations) >= listener.limits.connections:
+                    while len(conversations) >= listener.limits.connections:
                         next(iter(conversations)).cancel()  # the one that has had the longest time makes room
+                        await asyncio.sleep(0)  # until it has: the next one may be accepted already
                     task = asyncio.ensure_future(self._converse(listener, connection))
                     conversations[task] = None
                     task.add_done_callback(lambda done: conversations.pop(done, None))
@@ -140,7 +327,7 @@ class HttpServer:
             try:
                 await self._answer_one(listener, connection)
             except (OSError, asyncio.TimeoutError, asyncio.CancelledError) as error:
-                # Whoever asked has gone, or takes too long: what he has not read is thrown away, by the kernel, too.
+                # The client has gone, or takes too long: what it has not read is thrown away, by the kernel, too.
                 with contextlib.suppress(OSError):
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 if isinstance(error, asyncio.CancelledError):
@@ -168,7 +355,7 @@ class HttpServer:
             return refused
         try:
             return await self._loop.run_in_executor(self._workers, listener.respond, request)
-        except Exception:  # the border: whoever asked learns that it is our fault, and nothing of how our code looks
+        except Exception:  # the border: the client learns that it is our fault, and nothing of our code
             _log.exception("http request failed path=%s", request.path)
             return text_response(500, "internal error")
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
-from edge.config.uris import local_path
+from edge.config.schema import CameraTlsConfig
+from edge.config.uris import has_placeholder, host_problem, is_encrypted, local_path, with_login
 from edge.errors import ConfigError
 
-__all__ = ["Address", "CLIP_SUFFIXES", "parse_address", "redact"]
+__all__ = ["Address", "CLIP_SUFFIXES", "PORTS", "Trust", "parse_address", "redact"]
 
 _SCHEMES = ("rtsp", "rtsps", "file", "http", "https", "v4l2", "csi", "test")
+PORTS = {"rtsp": 554, "rtsps": 322, "http": 80, "https": 443}
 _NUMBERS = ("width", "height", "fps")
 _OPTIONS = {"v4l2": (*_NUMBERS, "format"), "csi": _NUMBERS, "test": (*_NUMBERS, "pattern")}
 CLIP_SUFFIXES = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".ts", ".m4v", ".h264", ".h265")
@@ -23,26 +25,45 @@ _QUERY = re.compile(r"\?[^\s\"']+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Trust in a camera's certificate: the authorities in a file, or the SHA-256 of the certificate."""
+
+    ca: Path | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """A URI in the form that an element or a library takes.
 
     Attributes:
         scheme: as in the URI; `file` for plain paths.
-        location: an absolute path, a URL without user and password, a device path, or what follows the scheme.
+        location: an absolute path, a URL without user and password but for those in its query, a device path, or what
+            follows the scheme.
         credential: user and password, never shown.
         options: the query of v4l2, csi and test addresses.
+        template: the location with the places of its query that want user and password, where it has such.
+        trust: what a camera's certificate is held against; None: the system's authorities.
+        stands_for: the address that is shown in its place.
     """
 
     scheme: str
     location: str
     credential: tuple[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict)
+    template: str | None = None
+    trust: Trust | None = None
+    stands_for: str | None = None
 
     @property
     def is_file_like(self) -> bool:
         """Whether it has an end: a file, or a file on a web server."""
         is_web = self.scheme in ("http", "https")
         return self.scheme == "file" or (is_web and urlsplit(self.location).path.lower().endswith(CLIP_SUFFIXES))
+
+    @property
+    def is_encrypted(self) -> bool:
+        return is_encrypted(self.location)
 
     @property
     def is_device(self) -> bool:
@@ -60,14 +81,19 @@ class Address:
     @property
     def shown(self) -> str:
         """The address without anything that could be a secret, for messages and logs."""
-        return redact(self.location) if "://" in self.location else self.location
+        return self.stands_for or (redact(self.location) if "://" in self.location else self.location)
+
+    @property
+    def with_login(self) -> str:
+        """The location with user and password in it, which FFmpeg takes there only, and GStreamer for parts of HLS."""
+        if self.credential is None:
+            return self.location
+        parts = urlsplit(self.location)
+        user, password = (quote(text, safe="") for text in self.credential)
+        return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
 
     def number(self, option: str, default: int) -> int:
-        """Return a positive whole number out of `options`.
-
-        Raises:
-            ConfigError: if it is anything else.
-        """
+        """Raises `ConfigError` if the option is no positive whole number."""
         text = self.options.get(option)
         if text is None:
             return default
@@ -81,11 +107,11 @@ def redact(text: str) -> str:
     return _QUERY.sub("?...", _USER_INFO.sub("//", text))
 
 
-def parse_address(uri: str, *, base_dir: Path, credential: tuple[str, str] | None = None) -> Address:
-    """Take a stream's `uri` apart; a relative path is relative to `base_dir`.
-
-    Raises:
-        ConfigError: if the scheme is not one that we read, or the address says nothing.
+def parse_address(
+    uri: str, *, base_dir: Path, credential: tuple[str, str] | None = None, tls: CameraTlsConfig | None = None
+) -> Address:
+    """Take a stream's `uri` apart; a relative path, also one in `tls`, is relative to `base_dir`.
+    Raises `ConfigError` if the scheme is not one that we read, or the address says nothing.
     """
     try:
         path = local_path(uri, base_dir)
@@ -104,7 +130,14 @@ def parse_address(uri: str, *, base_dir: Path, credential: tuple[str, str] | Non
         raise ConfigError(f"{redact(uri)!r}: expected no control characters in an address")
     if scheme in _OPTIONS:
         return _device_address(scheme, rest)
-    return _network_address(uri, scheme, credential)
+    return replace(_network_address(uri, scheme, credential), trust=_trust(tls, base_dir))
+
+
+def _trust(tls: CameraTlsConfig | None, base_dir: Path) -> Trust | None:
+    if tls is None:
+        return None
+    pinned = tls.fingerprint and tls.fingerprint.partition(":")[2].replace(":", "").lower()
+    return Trust(ca=None if tls.ca is None else base_dir / Path(tls.ca).expanduser(), fingerprint=pinned)
 
 
 def _device_address(scheme: str, rest: str) -> Address:
@@ -122,15 +155,18 @@ def _device_address(scheme: str, rest: str) -> Address:
 
 
 def _network_address(uri: str, scheme: str, credential: tuple[str, str] | None) -> Address:
-    try:
-        parts = urlsplit(uri)
-        is_usable = bool(parts.hostname) and parts.port != 0  # asking for the port checks it
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise ConfigError(f"{redact(uri)!r}: expected a host and, if any, a port up to 65535 after '{scheme}://'")
+    if (problem := host_problem(uri)) is not None:
+        raise ConfigError(f"{redact(uri)!r}: {problem}")
+    parts = urlsplit(uri)
     user_info, _, host = parts.netloc.rpartition("@")
     if credential is None and user_info:
         user, _, password = user_info.partition(":")
         credential = unquote(user), unquote(password)
-    return Address(scheme=scheme, location=urlunsplit(parts._replace(netloc=host)), credential=credential)
+    location = urlunsplit(parts._replace(netloc=host))
+    if not has_placeholder(location):
+        return Address(scheme=scheme, location=location, credential=credential)
+    if credential is None:
+        raise ConfigError(
+            f"{redact(uri)!r}: its query wants user and password", hint=f"{scheme}://USER:PASSWORD@HOST/..."
+        )
+    return Address(scheme=scheme, location=with_login(location, *credential), credential=credential, template=location)

@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
-from edge.errors import EdgeError, EndOfStream, SourceError
+from edge.errors import EdgeError, EndOfPicture, EndOfStream, SourceError
 from edge.media.backoff import CameraBackoff
 from edge.media.probe import ProbeWatch
-from edge.media.tally import add_counts
-from edge.media.threads import join_or_remember
+from edge.media.threads import join_or_remember, stuck_streams
 from edge.protocols import FrameSource
 from edge.types import Frame, FrameHeader, SourceCounts, StreamId, StreamState
 
@@ -31,8 +31,12 @@ FIRST_FRAME_S = 8.0
 FILE_SILENCE_S = 10.0
 KEY_FRAME_S = 30.0  # of frames that are decoded and not clean; then a new connection may bring a key frame
 WATCH_S = 0.1  # how often a wait looks whether the camera has returned
+PAUSE_S = 0.25  # a wait that takes longer than asked for by so much says that this process stood still, not the camera
 INSIDE = 8  # frames at most that a source has decoded and not given out yet
 TEARDOWN_S = 5.0
+MOST_STUCK = 2  # connections of a camera that do not end: each keeps its threads and memory, and the camera's session
+_LEFT_OUT = f"{MOST_STUCK} of its connections do not end: it is left out until one has ended"
+_RESTART = "restart the service when that suits the other cameras"
 
 
 class CameraPhase(enum.Enum):
@@ -49,7 +53,7 @@ class CameraPhase(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
-    """What is reported when a stream changes its state; `reason` holds no credential."""
+    """Reported state of a stream; `reason` holds no credential."""
 
     stream: StreamId
     state: StreamState
@@ -57,11 +61,18 @@ class StreamStatus:
     reconnects: int
 
 
+@runtime_checkable
+class Costing(Protocol):
+    """A source that knows what it costs; `fruitless_s`: CPU seconds that it has spent since its last frame."""
+
+    @property
+    def fruitless_s(self) -> float: ...
+
+
 class Camera:
     """A `FrameSource` made of many: whatever happens to a live stream, its reader only sees a pause.
 
     Args:
-        stream: its id.
         make_source: gives a new source for every connection.
         is_live: False for files read as fast as possible: their errors and their end are raised.
         is_endless: False for files also when they are played at their own pace.
@@ -72,8 +83,11 @@ class Camera:
         on_status: called with every change of state or reason, by the reading thread; must return at once. A stream
             that is down stays down until frames arrive again, however often it is tried meanwhile. `close` changes no
             state: who closes knows why.
+        period_s: how often one is asked that gives one picture for each request.
         address: what is logged of where it is; without secrets.
         remedy: what is logged of what to do when it is lost and the error does not tell.
+
+    `reconnects`: connections that were begun after the first one.
     """
 
     def __init__(
@@ -88,13 +102,14 @@ class Camera:
         backoff: CameraBackoff | None = None,
         watch: Callable[[bool], ProbeWatch] | None = None,
         on_status: Callable[[StreamStatus], None] | None = None,
+        period_s: float = 1.0,
         address: str = "",
         remedy: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream = stream
+        self.stream = stream
         self._make_source = make_source
-        self._is_live = is_live
+        self.is_live = is_live
         self._is_endless = is_endless
         self._stall_s = stall_s
         self._first_frame_s = max(first_frame_s, stall_s)
@@ -102,6 +117,7 @@ class Camera:
         self._begin_watch = watch
         self._watch: ProbeWatch | None = None
         self._on_status = on_status
+        self._period_s = period_s
         self._address = address
         self._remedy = remedy
         self._clock = clock
@@ -109,31 +125,17 @@ class Camera:
         self._closing = threading.Event()
         self._source: FrameSource | None = None
         self._past = SourceCounts()
-        self._phase = CameraPhase.IDLE
+        self.phase = CameraPhase.IDLE
         self._status: StreamStatus | None = None
         self._due = 0.0
         self._streaming_since = 0.0
         self._silent_s = 0.0
+        self._left_off = 0.0
+        self._is_polled = self._has_streamed = False
         self._decoded_in_silence = 0
-        self._reconnects = 0
+        self.reconnects = 0
         self._last: FrameHeader | None = None
         self._shift_ns = 0
-        self.is_stuck = False
-
-    @property
-    def stream(self) -> StreamId:
-        """The stream that this camera reads."""
-        return self._stream
-
-    @property
-    def is_live(self) -> bool:
-        """Whether frames come at their own pace, so that the newest one wins."""
-        return self._is_live
-
-    @property
-    def phase(self) -> CameraPhase:
-        """Where in its life it is."""
-        return self._phase
 
     @property
     def due_in_s(self) -> float:
@@ -147,75 +149,91 @@ class Camera:
         return watch is not None and watch.is_known_away
 
     @property
-    def reconnects(self) -> int:
-        """How many connections were begun after the first one."""
-        return self._reconnects
+    def is_left_out(self) -> bool:
+        """Whether it is not connected to any more, because too many of its connections have not ended yet."""
+        return stuck_streams().count(self.stream) >= MOST_STUCK
 
     def open(self) -> None:
-        """Begin the first connection.
-
-        Raises:
-            SourceError: if a file cannot be read. An endless stream that fails is tried again by `read`.
-            EdgeError: if the stream's configuration or a missing library leaves nothing to try.
+        """Begin the first connection. Raises `SourceError` if a file cannot be read. An endless stream that fails is
+        tried again by `read`; `EdgeError` if the stream's configuration or a missing library leaves nothing to try.
         """
         self._report(StreamState.CONNECTING, "opening")
         self._connect()
 
     def read(self, timeout_s: float) -> Frame | None:
-        """Return the next frame, or None while there is none, for example because the camera is away.
-
-        Raises:
-            EndOfStream: after the last frame of a file.
-            SourceError: if a file cannot be read, or after `close`.
-        """
+        """None also while the camera is away. Raises `SourceError` if a file cannot be read, or after `close`."""
         deadline = self._clock() + timeout_s
         while True:
             if self._closing.is_set():
-                raise SourceError(f"{self._stream}: read from a closed stream")
+                raise SourceError(f"{self.stream}: read from a closed stream")
             frame = self._step(max(0.0, deadline - self._clock()))
             if frame is not None or self._clock() >= deadline or self._closing.is_set():
                 return frame
 
     def counts(self) -> SourceCounts:
-        """Return the sum over all connections; final once closed."""
+        """The sum over all connections; final once closed."""
         with self._lock:
-            return self._past if self._source is None else add_counts(self._past, self._source.counts())
+            return self._past if self._source is None else self._past + self._source.counts()
 
     def close(self) -> None:
-        """Stop; wakes a `read` that waits in another thread, also out of a backoff."""
+        """Wakes a `read` that waits in another thread, also out of a backoff."""
         self._closing.set()
         with self._lock:
             self._stop_watch()
             self._drop_source()
-            self._phase = CameraPhase.CLOSED
+            self.phase = CameraPhase.CLOSED
 
     def _step(self, left_s: float) -> Frame | None:
-        """Do what the phase asks for, for at most `left_s`."""
-        if self._phase is CameraPhase.BACKOFF:
-            self._closing.wait(min(left_s, WATCH_S) if self._watch else min(left_s, self.due_in_s))
-            if self._is_due() and not self._closing.is_set():
-                self._reconnects += 1
+        if self.phase is CameraPhase.BACKOFF:
+            if is_left_out := self.is_left_out:
+                self._report(StreamState.DOWN, _LEFT_OUT, remedy=_RESTART)
+            elif not self._has_streamed and self._watch is not None and (why := self._watch.problem) is not None:
+                self._report(StreamState.DOWN, f"{self._address}: {why}", is_refined=True)
+            self._closing.wait(min(left_s, WATCH_S if self._watch or is_left_out else self.due_in_s))
+            if not is_left_out and self._is_due() and not self._closing.is_set():
+                self.reconnects += not self._is_polled
                 self._connect()
             return None
         source = self._source
         if source is None:
-            raise SourceError(f"{self._stream}: is not open")
-        begun = self._clock()
+            raise SourceError(f"{self.stream}: is not open")
+        asked_s = min(left_s, self._left_s())
         try:
-            frame = source.read(min(left_s, self._left_s()))
+            frame = source.read(asked_s)
+        except EndOfPicture:
+            self._await_next_picture()
+            return None
         except EdgeError as error:
             self._fail(error)
             return None
         if frame is not None:
             return self._accept(frame)
-        self._silent_s += self._clock() - begun
+        self._count_silence(asked_s)
         if self._left_s() <= 0.0 and not self._is_moving_on(source):
             problem = f"no frame for {self._patience_s():g} s"
-            self._fail(SourceError(problem, is_permanent=not self._is_endless))
+            self._fail(SourceError(problem, hint=self._hint_of_silence(source), is_permanent=not self._is_endless))
         return None
 
+    def _hint_of_silence(self, source: FrameSource) -> str | None:
+        """Where frames were so far apart that the next one may be on its way; None: the usual."""
+        streamed_s = self._clock() - self._streaming_since
+        is_slow = self.phase is CameraPhase.STREAMING and source.counts().decoded * self._stall_s <= 2 * streamed_s
+        if not (self._is_endless and is_slow):
+            return None
+        slow = f"where its frames are further apart than stall_s ({self._stall_s:g} s), raise that for this stream"
+        return f"{slow}; else {self._remedy}" if self._remedy else slow
+
+    def _count_silence(self, asked_s: float) -> None:
+        """Take note of a wait without a frame; that which this process itself stood still for is not the camera's."""
+        now = self._clock()
+        took_s, self._left_off = now - self._left_off, now
+        paused_s = took_s - asked_s
+        if paused_s > PAUSE_S:
+            self._due += paused_s
+            took_s = asked_s
+        self._silent_s += took_s
+
     def _is_due(self) -> bool:
-        """Whether to connect again now."""
         watch = self._watch
         if watch is None:
             return self._clock() >= self._due
@@ -231,7 +249,7 @@ class Camera:
         if self._is_endless:
             return self.due_in_s
         # Of a file only the time counts in which it was read, and one that is paced may hold still later on.
-        is_paced = self._is_live and self._phase is CameraPhase.STREAMING
+        is_paced = self.is_live and self.phase is CameraPhase.STREAMING
         return math.inf if is_paced else FILE_SILENCE_S - self._silent_s
 
     def _is_moving_on(self, source: FrameSource) -> bool:
@@ -239,23 +257,25 @@ class Camera:
 
         A camera may have its key frames far apart: opened anew, it would be joined between two of them again.
         """
-        decoded = source.counts().decoded
+        counts = source.counts()
+        decoded = counts.decoded + counts.skipped
         if decoded <= self._decoded_in_silence or (self._is_endless and self._silent_s >= KEY_FRAME_S):
             return False
         self._decoded_in_silence = decoded
         if self._is_endless:
-            _log.info("frames are decoded, none is clean yet stream=%s silent_s=%.1f", self._stream, self._silent_s)
+            _log.info("frames are decoded, none is clean yet stream=%s silent_s=%.1f", self.stream, self._silent_s)
             self._due = self._clock() + self._patience_s()
         else:
             self._silent_s = 0.0
         return True
 
     def _connect(self) -> None:
-        self._phase = CameraPhase.CONNECTING
+        self.phase, self._is_polled = CameraPhase.CONNECTING, False
         self._stop_watch()
         self._silent_s, self._decoded_in_silence = 0.0, 0
-        self._due = self._clock() + self._first_frame_s
         source = self._make_source()
+        self._left_off = self._clock()
+        self._due = self._left_off + self._first_frame_s
         with self._lock:
             if self._closing.is_set():
                 return
@@ -268,14 +288,15 @@ class Camera:
     def _accept(self, frame: Frame) -> Frame:
         """Number and time a frame as one stream, over all connections."""
         now = self._clock()
-        if self._phase is CameraPhase.CONNECTING:
-            self._phase = CameraPhase.STREAMING
+        if self.phase is CameraPhase.CONNECTING:
+            self.phase = CameraPhase.STREAMING
             self._streaming_since = now
             if self._last is not None:
                 pause_ns = frame.header.read_at_ns - self._last.read_at_ns
                 self._shift_ns = self._last.pts_ns + pause_ns - frame.header.pts_ns
             self._report(StreamState.UP, "frames arrive")
         self._due = now + self._stall_s
+        self._left_off = now
         self._silent_s = 0.0
         if self._is_endless:
             self._decoded_in_silence = frame.header.frame + INSIDE
@@ -289,52 +310,67 @@ class Camera:
         """End the connection; wait for the next one, or raise where there is none."""
         if self._closing.is_set():
             return
-        streamed_s = self._clock() - self._streaming_since if self._phase is CameraPhase.STREAMING else 0.0
+        self._has_streamed = self.phase is CameraPhase.STREAMING
+        streamed_s = self._clock() - self._streaming_since if self._has_streamed else 0.0
+        cost_s = self._source.fruitless_s if isinstance(self._source, Costing) else 0.0
         with self._lock:
             self._drop_source()
         if not self._is_endless:
-            self._phase = CameraPhase.ENDED
+            self.phase = CameraPhase.ENDED
             is_end = isinstance(error, EndOfStream)
             self._report(StreamState.ENDED if is_end else StreamState.DOWN, error.problem)
             raise error
         is_refused = not isinstance(error, SourceError) or error.is_permanent
-        self._due = self._clock() + self._backoff.delay_s(streamed_s=streamed_s, is_refused=is_refused)
-        self._phase = CameraPhase.BACKOFF
+        wait_s = self._backoff.delay_s(streamed_s=streamed_s, is_refused=is_refused, cost_s=cost_s)
+        self._due = self._clock() + wait_s
+        self.phase = CameraPhase.BACKOFF
         with self._lock:
             if self._begin_watch is not None and not self._closing.is_set():
                 self._watch = self._begin_watch(is_refused)
-        self._report(StreamState.DOWN, error.problem, remedy=error.hint or self._remedy)
+            watch = self._watch
+        # A decoder does not tell why it reaches nothing.
+        why = watch.first_problem() if watch is not None and not self._has_streamed else None
+        problem = error.problem if why is None else f"{self._address}: {why}"
+        self._report(StreamState.DOWN, problem, remedy=error.hint or self._remedy)
+
+    def _await_next_picture(self) -> None:
+        """A camera that gives one picture for each request is up all the time; it is asked again and again."""
+        with self._lock:
+            self._drop_source()
+        self._is_polled = True
+        self._due = max(self._streaming_since + self._period_s, self._clock())
+        self.phase = CameraPhase.BACKOFF
 
     def _drop_source(self) -> None:
         """Close the source in a helper thread: rtspsrc is known to hang now and then while it is stopped."""
         source, self._source = self._source, None
         if source is None:
             return
-        self._phase = CameraPhase.TEARDOWN
-        helper = threading.Thread(target=source.close, name=f"teardown {self._stream}", daemon=True)
+        self.phase = CameraPhase.TEARDOWN
+        helper = threading.Thread(target=source.close, name=f"teardown {self.stream}", daemon=True)
         helper.start()
-        if not join_or_remember(helper, TEARDOWN_S):
-            self.is_stuck = True
-            _log.error("teardown hangs stream=%s after_s=%g; the process should be restarted", self._stream, TEARDOWN_S)
-        self._past = add_counts(self._past, source.counts())
+        if not join_or_remember(helper, TEARDOWN_S, self.stream):
+            _log.error("stream teardown hangs stream=%s after_s=%g", self.stream, TEARDOWN_S)
+        self._past += source.counts()
 
     def _patience_s(self) -> float:
         if not self._is_endless:
             return FILE_SILENCE_S
-        return self._stall_s if self._phase is CameraPhase.STREAMING else self._first_frame_s
+        return self._stall_s if self.phase is CameraPhase.STREAMING else self._first_frame_s
 
-    def _report(self, state: StreamState, reason: str, *, remedy: str = "") -> None:
+    def _report(self, state: StreamState, reason: str, *, remedy: str = "", is_refined: bool = False) -> None:
+        """`is_refined`: only the reason of what was reported is known better now, which the journal need not repeat."""
         before = self._status
         if before is not None and (before.state, before.reason) == (state, reason):
             return
-        self._status = StreamStatus(stream=self._stream, state=state, reason=reason, reconnects=self._reconnects)
+        self._status = StreamStatus(stream=self.stream, state=state, reason=reason, reconnects=self.reconnects)
         # A camera that is lost, and one that is back, is what the journal is read for; a start is not.
-        is_news = bool(remedy) or (before is not None and before.state is StreamState.DOWN)
+        is_news = bool(remedy) or (before is not None and before.state is StreamState.DOWN and not is_refined)
         words = reason.removeprefix(f"{self._address}: ") + (f"; {remedy}" if remedy else "")
         _log.log(
             logging.WARNING if is_news else logging.INFO,
             "stream %s stream=%s address=%s reconnects=%d reason=%s",
-            *(state.value, self._stream, self._address, self._reconnects, words),
+            *(state.value, self.stream, self._address, self.reconnects, words),
         )
         if self._on_status is not None:
             self._on_status(self._status)

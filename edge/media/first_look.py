@@ -1,4 +1,4 @@
-"""The first look at a stream that nobody knows yet: what it is coded in, how large, how fast, and one picture of it."""
+"""The first look at an unknown stream: what it is coded in, how large, how fast, and one picture of it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from edge.media.address import Address
 from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer.source import GstSource
 from edge.media.images import resize
+from edge.media.probe import why_unreached
 from edge.media.remedy import remedy_of
 from edge.media.select import choose_decoder, make_connection, require_decoder
 from edge.media.threads import join_or_remember
@@ -34,11 +35,10 @@ _TEARDOWN_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLook:
-    """What was seen of a stream.
+    """Facts seen of a stream.
 
     Attributes:
         codec: such as `h264`; None where the decoder does not tell.
-        size: of its frames.
         fps: frames per second, counted; None where there was one frame only.
         turn_deg: by how many degrees clockwise players turn it, which is not done here; None where nothing says so.
         picture: its first frame, uint8 (H, W, 3) RGB, at most 1280 px long, its own memory.
@@ -57,15 +57,11 @@ def look_at(
     """Connect once, and return what is seen.
 
     Args:
-        stream: as the pipeline file would have it.
         address: of the stream, with its login if it has one.
-        within_s: how long the first frame may take.
-        is_stopped: asked ten times a second: nobody waits for the answer any more.
+        is_stopped: asked ten times a second; true: the answer is no longer waited for.
 
-    Raises:
-        SourceError: if there is no frame in time, or why there is none.
-        ConfigError: if the address has an option whose value cannot be used.
-        MissingDependencyError: if nothing is installed that could read it.
+    Raises `SourceError` if there is no frame in time, or why there is none; `ConfigError` if the address has an option
+    whose value cannot be used; `MissingDependencyError` if nothing is installed that could read it.
     """
     decoder = choose_decoder(stream, address)
     require_decoder(stream, address, decoder)
@@ -78,13 +74,15 @@ def look_at(
             codec=source.codec,
             size=first.header.source_size,
             fps=_rate(source, first.header, is_stopped),
-            turn_deg=source.turn_deg,
+            turn_deg=source.sideways.turn_deg,
             picture=picture,
         )
     except SourceError as error:
         if error.hint is not None or address.is_file_like:
             raise
-        raise SourceError(error.problem, hint=remedy_of(address.scheme), wants_login=error.wants_login) from error
+        why = why_unreached(address)
+        problem = error.problem if why is None else f"{address.shown}: {why}"
+        raise SourceError(problem, hint=remedy_of(address.scheme), wants_login=error.wants_login) from error
     finally:
         _close(source)
 
@@ -127,4 +125,4 @@ def _close(source: GstSource | PyavSource) -> None:
     """In a helper thread: rtspsrc is known to hang now and then while it is stopped."""
     helper = threading.Thread(target=source.close, name=f"teardown {source.stream}", daemon=True)
     helper.start()
-    join_or_remember(helper, _TEARDOWN_S)
+    join_or_remember(helper, _TEARDOWN_S, source.stream)

@@ -7,8 +7,12 @@ labels were drawn on the upright picture.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+import re
+import struct
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import DatasetError, MissingDependencyError
-from edge.media.picture_header import stated_size
 from edge.mistaken import mistaken
 from edge.reading import read_file
-from edge.types import ImageSize
+from edge.types import ImageSize, Polygon
 
 __all__ = [
     "MAX_FILE_BYTES",
     "MAX_PIXELS",
+    "blacken",
     "colour_of",
     "decode_image",
     "draw_boxes",
     "encode_jpeg",
+    "ink_on",
+    "paste_without_alpha",
     "read_image",
     "resize",
+    "shrunk",
+    "stated_size",
     "write_image",
 ]
 
@@ -55,10 +63,8 @@ def _load() -> Any:
 
 
 def read_image(path: Path) -> NDArray[np.uint8]:
-    """Return an image file as uint8 (H, W, 3) RGB, contiguous.
-
-    Raises:
-        DatasetError: if it cannot be read, is not an image, or states more than `MAX_PIXELS`, whatever its length.
+    """Return an image file as uint8 (H, W, 3) RGB, contiguous. Raises `DatasetError` if it cannot be read, is no whole
+    image, or states more than `MAX_PIXELS`, whatever its length.
     """
     try:
         # imread cannot tell a missing file from a damaged one.
@@ -69,25 +75,25 @@ def read_image(path: Path) -> NDArray[np.uint8]:
 
 
 def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
-    """Return the content of the image file at `path` as `read_image` does.
-
-    Raises:
-        DatasetError: if it is not an image, or states more than `MAX_PIXELS`, whatever its length.
-    """
+    """As `read_image`. Raises `DatasetError` if it is no whole image, or states more than `MAX_PIXELS`."""
     cv2 = _load()
     _check_size(path, content)
     data = np.frombuffer(content, np.uint8)
     try:
-        decoded = cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
+        with caught_words() as words:
+            decoded = cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
     except cv2.error as error:
         raise DatasetError(f"{path}: is not an image that OpenCV can decode: {error}") from error
     if decoded is None and (found := mistaken(content)) is not None and not found.is_picture:
         raise DatasetError(f"{path}: expected an image, these {len(data)} bytes are {found.what}", hint=found.todo)
     if decoded is None:
         raise DatasetError(
-            f"{path}: expected an image, got {len(data)} bytes that OpenCV cannot decode",
+            f"{path}: expected an image, got {len(data)} bytes that OpenCV cannot decode"
+            + (f" ({words.damage})" if words.damage else ""),
             hint="mend or remove it",
         )
+    if damage := words.damage or ("it ends before its data does" if is_cut_short(content) else ""):
+        raise DatasetError(f"{path}: the picture is damaged: {damage}", hint="mend or remove it")
     rgb: NDArray[np.uint8] = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
     return rgb
 
@@ -103,11 +109,7 @@ def _check_size(path: Path, content: bytes) -> None:
 
 
 def write_image(path: Path, image: NDArray[np.uint8]) -> None:
-    """Write uint8 (H, W, 3) RGB in the format of the file name's suffix.
-
-    Raises:
-        DatasetError: if the format is unknown or the file cannot be written.
-    """
+    """Write uint8 (H, W, 3) RGB. Raises `DatasetError` if the suffix is unknown or the file cannot be written."""
     cv2 = _load()
     try:
         _, data = cv2.imencode(path.suffix, cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2BGR))
@@ -127,6 +129,17 @@ def encode_jpeg(image: NDArray[np.uint8], *, quality: int) -> bytes:
     return bytes(data.tobytes())
 
 
+def paste_without_alpha(image: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
+    """Copy the colours of a picture whose pixels take four bytes, uint8 (h, w, 3), to `target`, as large.
+
+    numpy copies single bytes there, twenty times as long.
+    """
+    height, width, _ = image.shape
+    # A view keeps the picture's memory alive, and what stands behind the last colour is its pixel's fourth byte.
+    pixels = np.lib.stride_tricks.as_strided(image, (height, width, 4), image.strides, writeable=False)
+    _load().cvtColor(pixels, _load().COLOR_RGBA2RGB, dst=target)
+
+
 def resize(image: NDArray[np.uint8], size: ImageSize) -> NDArray[np.uint8]:
     """Return `image` scaled to `size`, bilinear as the decoders do it; the image itself if it has that size."""
     if image.shape[:2] == (size.height, size.width):
@@ -134,6 +147,28 @@ def resize(image: NDArray[np.uint8], size: ImageSize) -> NDArray[np.uint8]:
     cv2 = _load()
     scaled: NDArray[np.uint8] = cv2.resize(image, (size.width, size.height), interpolation=cv2.INTER_LINEAR)
     return scaled
+
+
+def shrunk(image: NDArray[np.uint8], *, side: int) -> NDArray[np.uint8]:
+    """Return the mean colours of `side` x `side` parts of `image`."""
+    cells: NDArray[np.uint8] = _load().resize(image, (side, side), interpolation=_load().INTER_AREA)
+    return cells
+
+
+def blacken(image: NDArray[np.uint8], polygons: Sequence[Polygon]) -> None:
+    """Make what lies in the polygons black, in place, and one pixel more around it: scaling mixes neighbours.
+
+    Args:
+        image: uint8 (H, W, 3), writable; rows may be padded.
+        polygons: corners, shares of width and height.
+    """
+    cv2 = _load()
+    height, width = image.shape[:2]
+    for polygon in polygons:
+        corners = np.floor(np.multiply(polygon, (width, height))).astype(np.int32)
+        np.minimum(corners, (width - 1, height - 1), out=corners)
+        cv2.fillPoly(image, [corners], (0, 0, 0))
+        cv2.polylines(image, [corners], True, (0, 0, 0), 3)
 
 
 def draw_boxes(
@@ -160,14 +195,24 @@ def draw_boxes(
 def _draw_text(
     cv2: Any, image: NDArray[np.uint8], text: str, *, left: int, top: int, colour: tuple[int, int, int]
 ) -> None:
-    """Above the box, or inside it where the picture ends."""
+    """Above the box, or inside it where the picture ends; shifted to the left where it would run over the side."""
     font, scale = cv2.FONT_HERSHEY_SIMPLEX, max(0.4, min(image.shape[:2]) / 1000)
-    (width, height), baseline = cv2.getTextSize(text, font, scale, 1)
+    thickness = max(1, round(1.5 * scale))
+    (width, height), baseline = cv2.getTextSize(text, font, scale, thickness)
     bottom = top if top >= height + baseline else top + height + baseline
+    left = max(0, min(left, image.shape[1] - width - 1))
     cv2.rectangle(image, (left, bottom - height - baseline), (left + width, bottom), colour, cv2.FILLED)
-    is_bright = sum(colour) > 3 * 128
-    ink = (0, 0, 0) if is_bright else (255, 255, 255)
-    cv2.putText(image, text, (left, bottom - baseline), font, scale, ink, 1, cv2.LINE_AA)
+    cv2.putText(image, text, (left, bottom - baseline), font, scale, ink_on(colour), thickness, cv2.LINE_AA)
+
+
+def ink_on(colour: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return black or white, RGB: that of the higher contrast, which is at least 4.58 : 1 on every colour.
+
+    Source: relative luminance and contrast ratio of WCAG 2.1.
+    """
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in np.divide(colour, 255)]
+    luminance = float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+    return (0, 0, 0) if (luminance + 0.05) ** 2 > 1.05 * 0.05 else (255, 255, 255)
 
 
 def colour_of(class_id: int) -> tuple[int, int, int]:
@@ -184,3 +229,140 @@ def colour_of(class_id: int) -> tuple[int, int, int]:
         (255, 0, falling),
     ]
     return ramps[int(hue)]
+
+
+# How large an image says that it is, read from its first bytes before a decoder spends memory on it. Source: the PNG
+# specification (IHDR), ITU-T T.81 (SOF markers), WebP container and VP8/VP8L bitstreams (RFC 9649), BITMAPINFOHEADER,
+# TIFF 6.0.
+_NO_FRAME = frozenset((0xC4, 0xC8, 0xCC))  # DHT, JPG, DAC among the SOF markers
+_SOS, _EOI = 0xDA, b"\xff\xd9"
+_MAX_MARKERS = 10_000
+_TIFF_SIZES = {3: "H", 4: "I"}
+
+
+def stated_size(content: bytes) -> tuple[int, int] | None:
+    """Return width and height in pixels; None where the format is none of ours, or its header is cut short."""
+    try:
+        return _stated(content)
+    except (struct.error, IndexError):
+        return None
+
+
+def is_cut_short(content: bytes) -> bool:
+    """Return whether a JPEG has data without an end (EOI). What follows the end does not matter: phones add clips."""
+    if not content.startswith(b"\xff\xd8"):
+        return False
+    with contextlib.suppress(struct.error, IndexError):
+        return any(marker == _SOS and _EOI not in content[at:] for marker, at in _jpeg_segments(content))
+    return True
+
+
+def _stated(content: bytes) -> tuple[int, int] | None:
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        width, height = struct.unpack_from(">II", content, 16)
+        return width, height
+    if content.startswith(b"\xff\xd8"):
+        return _jpeg(content)
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return _webp(content)
+    if content.startswith(b"BM"):
+        return _bmp(content)
+    if content[:4] in (b"II*\0", b"MM\0*"):
+        return _tiff(content)
+    return None
+
+
+def _jpeg(content: bytes) -> tuple[int, int] | None:
+    for marker, at in _jpeg_segments(content):
+        if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
+            height, width = struct.unpack_from(">HH", content, at + 5)
+            return width, height
+    return None
+
+
+def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield each marker in front of the data, and where it stands; the last is that of the data (SOS)."""
+    at = 2
+    for _ in range(_MAX_MARKERS):
+        if content[at] != 0xFF:
+            return
+        marker = content[at + 1]
+        if marker == 0xFF:  # a byte to fill up
+            at += 1
+            continue
+        yield marker, at
+        if marker == _SOS:
+            return
+        at += 2 + struct.unpack_from(">H", content, at + 2)[0]
+
+
+def _webp(content: bytes) -> tuple[int, int] | None:
+    kind = content[12:16]
+    if kind == b"VP8X":
+        return (1 + int.from_bytes(content[24:27], "little"), 1 + int.from_bytes(content[27:30], "little"))
+    if kind == b"VP8L":
+        bits = struct.unpack_from("<I", content, 21)[0]
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    width, height = struct.unpack_from("<HH", content, 26)
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _bmp(content: bytes) -> tuple[int, int]:
+    if struct.unpack_from("<I", content, 14)[0] == 12:  # BITMAPCOREHEADER
+        width, height = struct.unpack_from("<HH", content, 18)
+        return width, height
+    width, height = struct.unpack_from("<ii", content, 18)
+    return abs(width), abs(height)
+
+
+def _tiff(content: bytes) -> tuple[int, int] | None:
+    order = "<" if content[:1] == b"I" else ">"
+    at = struct.unpack_from(order + "I", content, 4)[0]
+    sizes: dict[int, int] = {}
+    for entry in range(struct.unpack_from(order + "H", content, at)[0]):
+        tag, kind = struct.unpack_from(order + "HH", content, at + 2 + 12 * entry)
+        if tag in (256, 257) and kind in _TIFF_SIZES:
+            sizes[tag] = struct.unpack_from(order + _TIFF_SIZES[kind], content, at + 10 + 12 * entry)[0]
+    return (sizes[256], sizes[257]) if len(sizes) == 2 else None
+
+
+# What the libraries behind a picture's decoder say of damage. They say it on stderr only, and give a picture anyway:
+# libjpeg-turbo paints grey, or goes on with torn blocks, where data is missing or makes no sense; OpenCV does not pass
+# its warnings on. So stderr is caught while a file is decoded, and what is not about damage is written there later.
+_STDERR = 2
+_ONE_AT_A_TIME = threading.Lock()
+_DAMAGE = re.compile(r"(Corrupt JPEG data|Premature end of JPEG|Inconsistent progression|libpng error).*")
+# A profile that is none, and some bytes too many before the end: the picture is whole.
+_HARMLESS = re.compile(r".*bad ICC marker|.*: \d extraneous bytes before marker 0xd9")
+
+
+class DecoderWords:
+    """`damage` is what was said of it, empty where nothing was."""
+
+    def __init__(self) -> None:
+        self.damage = ""
+
+
+@contextlib.contextmanager
+def caught_words() -> Iterator[DecoderWords]:
+    """Catch what is said while one picture is decoded, by one thread at a time."""
+    words = DecoderWords()
+    with _ONE_AT_A_TIME, contextlib.ExitStack() as stack:
+        try:
+            real = os.dup(_STDERR)
+        except OSError:  # closed: nothing can be said there
+            yield words
+            return
+        stack.callback(os.close, real)
+        memory = os.memfd_create("stderr")
+        stack.callback(os.close, memory)
+        os.dup2(memory, _STDERR)
+        try:
+            yield words
+        finally:
+            os.dup2(real, _STDERR)
+            lines = os.pread(memory, os.fstat(memory).st_size, 0).decode(errors="replace").splitlines(keepends=True)
+            damage = [line.strip() for line in lines if _DAMAGE.match(line) and not _HARMLESS.match(line)]
+            words.damage = "; ".join(damage)
+            if others := [line for line in lines if not _DAMAGE.match(line)]:
+                os.write(real, "".join(others).encode())

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from edge.media.address import Address
+from edge.media.address import PORTS, Address
 
-__all__ = ["ProbeWatch", "is_there"]
+__all__ = ["ProbeWatch", "is_there", "why_unreached"]
 
 EVERY_S = 1.0
 _ANSWER_S = 1.0
-_PORTS = {"rtsp": 554, "rtsps": 322, "http": 80, "https": 443}
+_FIRST_S = 2 * _ANSWER_S
 _STATUS = re.compile(rb"RTSP/1\.\d (\d{3})")
 _UNKNOWN = ("404", "454", "503")  # the server is there, the stream is not
 
@@ -33,16 +33,37 @@ def is_there(address: Address, *, was_unknown: bool = False) -> bool | None:
     """
     if address.scheme == "v4l2":
         return Path(address.location).exists()
-    if address.scheme not in _PORTS:
+    if address.scheme not in PORTS:
         return None
     parts = urlsplit(address.location)
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or _PORTS[address.scheme]), _ANSWER_S) as link:
+        with socket.create_connection((parts.hostname or "", parts.port or PORTS[address.scheme]), _ANSWER_S) as link:
             return address.scheme != "rtsp" or _answers(
                 link, address.location, "DESCRIBE" if was_unknown else "OPTIONS"
             )
-    except (OSError, ValueError):  # a name that nobody knows, or that cannot be one
+    except (OSError, ValueError):  # a name that is unknown, or that cannot be one
         return False
+
+
+def why_unreached(address: Address) -> str | None:
+    """Return why no connection to a camera of the network comes about, which a decoder does not tell; None where one
+    does, or there is nothing to connect to. Takes as long as `is_there`.
+    """
+    if address.scheme not in PORTS:
+        return None
+    parts = urlsplit(address.location)
+    host, port = parts.hostname or "", parts.port or PORTS[address.scheme]
+    try:
+        socket.create_connection((host, port), _ANSWER_S).close()
+    except (socket.gaierror, UnicodeError):
+        return f"no such host name: {host}"
+    except ConnectionRefusedError:
+        return f"nothing listens on port {port} of {host}"
+    except TimeoutError:
+        return f"{host} does not answer on port {port}"
+    except OSError as error:
+        return f"{host} cannot be reached: {error.strerror}"
+    return None
 
 
 def _answers(link: socket.socket, location: str, method: str) -> bool:
@@ -56,13 +77,15 @@ class ProbeWatch:
     """Asks again and again in a thread of its own, because looking up a name may take long.
 
     Args:
-        look: says whether it is there; None: nobody can tell.
+        look: says whether it is there; None: that is unknown.
+        why: says why it cannot be reached, where that is known.
         is_renewed: says whether there is another reason to try at once, such as a new password.
 
     Attributes:
         is_away: nothing has answered yet, or not the last time: there is no use in trying.
         is_known_away: the latter.
         has_returned: it was away and is there again, or something is new.
+        problem: why it was away when it was first asked.
     """
 
     def __init__(
@@ -71,25 +94,37 @@ class ProbeWatch:
         *,
         name: str,
         is_renewed: Callable[[], bool] = lambda: False,
+        why: Callable[[], str | None] = lambda: None,
         every_s: float = EVERY_S,
     ) -> None:
         self._look = look
         self._is_renewed = is_renewed
+        self._why = why
         self._every_s = every_s
-        self._stop = threading.Event()
+        self._stop, self._has_asked = threading.Event(), threading.Event()
         self.is_away = True
         self.is_known_away = False
         self.has_returned = False
+        self.problem: str | None = None
         threading.Thread(target=self._run, name=f"probe {name}", daemon=True).start()
 
     def stop(self) -> None:
         """Ask no more; the thread ends by itself, at the latest after the answer that it waits for."""
         self._stop.set()
+        self._has_asked.set()
+
+    def first_problem(self) -> str | None:
+        """Return `problem` after the first answer, or after the time that most take: a name may take longer."""
+        self._has_asked.wait(_FIRST_S)
+        return self.problem
 
     def _run(self) -> None:
         while not self._stop.is_set():
             is_there = self._look()
+            if is_there is False and not self.is_known_away:
+                self.problem = self._why()
             has_come = is_there is True and self.is_known_away
             self.has_returned = self.has_returned or has_come or self._is_renewed()
             self.is_away = self.is_known_away = is_there is False
+            self._has_asked.set()
             self._stop.wait(self._every_s)

@@ -6,7 +6,7 @@ import dataclasses
 
 from edge.deadline import Deadline
 from edge.protocols import FrameSource
-from edge.types import DropReason, Frame, SourceCounts, StreamId
+from edge.types import DropReason, Frame, SourceCounts
 
 __all__ = ["RateLimit", "RateLimitedSource"]
 
@@ -46,25 +46,14 @@ class RateLimitedSource:
 
     def __init__(self, source: FrameSource, max_fps: float) -> None:
         self._source = source
+        self.stream, self.is_live = source.stream, source.is_live
         self._limit = RateLimit(max_fps)
         self._dropped = 0
 
-    @property
-    def stream(self) -> StreamId:
-        """The stream that this source reads."""
-        return self._source.stream
-
-    @property
-    def is_live(self) -> bool:
-        """Whether frames come at their own pace, so that the newest one wins."""
-        return self._source.is_live
-
     def open(self) -> None:
-        """Start reading; see `FrameSource.open`."""
         self._source.open()
 
     def read(self, timeout_s: float) -> Frame | None:
-        """Return the next frame that the limit admits; see `FrameSource.read`."""
         deadline = Deadline.after(timeout_s)
         while True:
             frame = self._source.read(deadline.left_s)
@@ -73,12 +62,12 @@ class RateLimitedSource:
             self._dropped += 1
 
     def counts(self) -> SourceCounts:
-        """Return the counts of the limited source, with the frames let go here as dropped."""
+        """Frames that the limit drops count as dropped, with those of the source."""
+        by_rate = self._dropped  # before the source: what was let go here has come out of it by then
         inner = self._source.counts()
-        by_rate = inner.dropped.get(DropReason.MAX_FPS, 0) + self._dropped
+        by_rate += inner.dropped.get(DropReason.MAX_FPS, 0)
         dropped = {**inner.dropped, DropReason.MAX_FPS: by_rate} if by_rate else inner.dropped
         return dataclasses.replace(inner, dropped=dropped)
 
     def close(self) -> None:
-        """Stop and free everything."""
         self._source.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,15 +15,17 @@ from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer import binding as gst
 from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES, check_static_elements
 from edge.media.gstreamer.source import GstSource
-from edge.media.login import CameraLogin
-from edge.media.probe import ProbeWatch, is_there
+from edge.media.probe import ProbeWatch, is_there, why_unreached
 from edge.media.rate import RateLimitedSource
 from edge.media.remedy import remedy_of
 from edge.media.shedding import SheddingOrder
+from edge.media.tunnel import require_trust
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
 
 __all__ = ["choose_decoder", "make_connection", "make_source", "require_decoder"]
+
+_log = logging.getLogger(__name__)
 
 _PYAV_SCHEMES = ("file", "rtsp", "rtsps", "http", "https")
 _KEYFRAME_S = 12.0  # NVDEC waits for a key frame, and long groups of pictures are common
@@ -41,30 +44,29 @@ def make_source(
     """Return the source of a stream, with reconnection and `max_fps`; it is not open yet.
 
     Args:
-        stream: of the pipeline file.
-        preprocess: decides the fitted size of the frames.
         base_dir: folder of the pipeline file, which relative paths are relative to.
         credential: gives user and password of the camera; asked now, and for every connection.
-        on_status: told about every change of state; see `Camera`.
         order: what the stream leaves out, if it is live; may be changed at any time.
 
-    Raises:
-        ConfigError: if the address cannot be used, or not with the decoder that was asked for, or the credential.
-        MissingDependencyError: if nothing is installed that could read it.
+    Raises `ConfigError` if the address cannot be used, or not with the decoder that was asked for, or the credential;
+    `MissingDependencyError` if nothing is installed that could read it.
     """
     login = CameraLogin(stream.id, credential)
-    address = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
+    address = parse_address(stream.uri, base_dir=base_dir, credential=login.current(), tls=stream.tls)
     decoder = choose_decoder(stream, address)
     # Here and now: the threads that open their streams later would all do it at once, and report what is missing late.
     require_decoder(stream, address, decoder)
 
     def make() -> FrameSource:
-        current = parse_address(stream.uri, base_dir=base_dir, credential=login.current())
+        current = parse_address(stream.uri, base_dir=base_dir, credential=login.current(), tls=stream.tls)
         return make_connection(stream, current, decoder=decoder, preprocess=preprocess, order=order)
 
     def watch(is_refused: bool) -> ProbeWatch:
         return ProbeWatch(
-            lambda: is_there(address, was_unknown=is_refused), name=stream.id, is_renewed=login.is_renewed
+            lambda: is_there(address, was_unknown=is_refused),
+            name=stream.id,
+            is_renewed=login.is_renewed,
+            why=lambda: why_unreached(address),
         )
 
     camera = Camera(
@@ -76,6 +78,7 @@ def make_source(
         first_frame_s=_KEYFRAME_S if decoder == "nvmm" else _FIRST_FRAME_S,
         watch=None if address.is_file_like else watch,
         on_status=on_status,
+        period_s=1.0 if stream.max_fps is None else 1.0 / stream.max_fps,
         address=address.shown,
         remedy=remedy_of(address.scheme),
     )
@@ -92,12 +95,10 @@ def make_connection(
 
 
 def require_decoder(stream: StreamConfig, address: Address, decoder: str) -> None:
-    """Load what reads a stream.
-
-    Raises:
-        ConfigError: if the address has an option whose value cannot be used.
-        MissingDependencyError: if something is not installed.
+    """Load what reads a stream. Raises `ConfigError` if the address has an option whose value cannot be used;
+    `MissingDependencyError` if something is not installed.
     """
+    require_trust(address)
     if decoder == "pyav":
         pyav.load()
     else:
@@ -106,10 +107,8 @@ def require_decoder(stream: StreamConfig, address: Address, decoder: str) -> Non
 
 def choose_decoder(stream: StreamConfig, address: Address) -> str:
     """Return `nvmm`, `software` or `pyav`: what the stream asks for, or else the first that is installed.
-
-    Raises:
-        ConfigError: if PyAV was asked for a scheme that it does not read.
-        MissingDependencyError: if none is installed, or not the one that was asked for.
+    Raises `ConfigError` if PyAV was asked for a scheme that it does not read; `MissingDependencyError` if none is
+    installed, or not the one that was asked for.
     """
     if stream.decoder == "pyav" and address.scheme not in _PYAV_SCHEMES:
         raise ConfigError(
@@ -134,3 +133,34 @@ def choose_decoder(stream: StreamConfig, address: Address) -> str:
         f"stream {stream.id}: nothing is installed that reads {address.scheme}",
         hint="install GStreamer with its plugins (edge-runtime doctor tells which), or pip install edge-deploy[pyav]",
     )
+
+
+class CameraLogin:
+    """User and password of a camera, read again for every connection: passwords are changed while a service runs.
+
+    Keeps what was read last where it cannot be read any more.
+
+    Args:
+        read: gives user and password, or None for a camera without; called at once.
+
+    Raises `ConfigError` if it cannot be read now.
+    """
+
+    def __init__(self, stream: str, read: Callable[[], tuple[str, str] | None]) -> None:
+        self._stream = stream
+        self._read = read
+        self._used = read()
+
+    def current(self) -> tuple[str, str] | None:
+        try:
+            self._used = self._read()
+        except ConfigError as error:
+            _log.warning("credential cannot be read, the last one is used stream=%s reason=%s", self._stream, error)
+        return self._used
+
+    def is_renewed(self) -> bool:
+        """Return whether something else is there than was used last."""
+        try:
+            return self._read() != self._used
+        except ConfigError:
+            return False

@@ -1,4 +1,4 @@
-"""What a stream is to leave out while the machine cannot keep up; ordered by one thread, obeyed by another."""
+"""Frame rate limits of streams while the machine cannot keep up; ordered by one thread, obeyed by another."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ __all__ = ["EVERYTHING", "Orders", "Shedding", "SheddingOrder"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shedding:
     """Frames above `max_fps` are let go behind the decoder; None: no limit.
-
-    With `skips`, pictures that no other picture refers to are not even decoded, where the stream has such.
-
-    Raises:
-        ValueError: if the limit is not positive.
+    Raises `ValueError` if the limit is not positive.
     """
 
     max_fps: float | None = None
-    skips: bool = False
 
     def __post_init__(self) -> None:
         if self.max_fps is not None and self.max_fps <= 0:
@@ -32,7 +27,7 @@ EVERYTHING = Shedding()
 
 @dataclass(slots=True)
 class SheddingOrder:
-    """What holds for one stream, over all its connections. Replaced as a whole, so that readers need no lock."""
+    """The order for one stream, over all its connections. Replaced as a whole, so that readers need no lock."""
 
     now: Shedding = EVERYTHING
 
@@ -44,9 +39,8 @@ class Orders:
     _all: dict[str, SheddingOrder] = field(default_factory=dict)
 
     def of(self, stream: str) -> SheddingOrder:
-        """Return that of a stream."""
         return self._all.setdefault(stream, SheddingOrder())
 
     def in_force(self) -> Mapping[str, Shedding]:
-        """Return what is left out now, of those streams that leave something out."""
+        """Return the orders of streams that leave something out."""
         return {stream: order.now for stream, order in list(self._all.items()) if order.now != EVERYTHING}

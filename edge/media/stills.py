@@ -20,14 +20,14 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
 def list_images(folder: Path) -> list[Path]:
-    """Return the image files directly in `folder`, by name.
-
-    Raises:
-        DatasetError: if there is no such folder, or no image in it.
+    """Directly in `folder`, by name, without hidden files, which macOS leaves beside images (`._a.jpg`).
+    Raises `DatasetError` if there is no such folder, or no image in it.
     """
     if not folder.is_dir():
         raise DatasetError(f"{folder}: expected a folder of images")
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+    paths = sorted(
+        path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+    )
     if not paths:
         raise DatasetError(f"{folder}: expected images ({', '.join(IMAGE_SUFFIXES)}), found none")
     return paths
@@ -43,13 +43,10 @@ class StillSource:
     """Implements `edge.protocols.FrameSource`: one frame per image, in the order given, numbered from 1.
 
     Args:
-        stream: what it is called.
         images: a folder, or files.
-        preprocess: that the frames are scaled for.
         read: gives the image of a file, uint8 (H, W, 3) RGB, for those who do not have it at its path.
 
-    Attributes:
-        current_path: the file of the frame that was read last.
+    `current_path`: the file of the frame that was read last.
     """
 
     def __init__(
@@ -60,7 +57,7 @@ class StillSource:
         preprocess: Preprocess,
         read: Callable[[Path], NDArray[np.uint8]] = read_image,
     ) -> None:
-        self._stream = stream
+        self.stream, self.is_live = stream, False  # images wait for their reader
         self._read = read
         self._images = images
         self._preprocess = preprocess
@@ -69,38 +66,19 @@ class StillSource:
         self._is_closed = False
         self.current_path: Path | None = None
 
-    @property
-    def stream(self) -> StreamId:
-        """The stream that this source reads."""
-        return self._stream
-
-    @property
-    def is_live(self) -> bool:
-        """False: images wait for their reader."""
-        return False
-
     def open(self) -> None:
-        """List the folder.
-
-        Raises:
-            SourceError: if there is no image.
-        """
+        """Raises `SourceError` if there is no image."""
         try:
             self._paths = list_images(self._images) if isinstance(self._images, Path) else self._images
         except DatasetError as error:
             raise SourceError(error.problem, hint=error.hint, is_permanent=True) from error
 
     def read(self, timeout_s: float) -> Frame | None:
-        """Return the next image as a frame, however short `timeout_s` is.
-
-        Raises:
-            EndOfStream: after the last image.
-            SourceError: if a file is not an image.
-        """
+        """An image comes however short `timeout_s` is. Raises `SourceError` if a file is not an image."""
         if self._is_closed:
-            raise SourceError(f"{self._stream}: read from a closed source")
+            raise SourceError(f"{self.stream}: read from a closed source")
         if self._next == len(self._paths):
-            raise EndOfStream(f"{self._stream}: {self._next} images were read")
+            raise EndOfStream(f"{self.stream}: {self._next} images were read")
         path = self._paths[self._next]
         try:
             image = self._read(path)
@@ -110,7 +88,7 @@ class StillSource:
         self.current_path = path
         where = letterbox.fit(ImageSize(width=image.shape[1], height=image.shape[0]), self._preprocess)
         header = FrameHeader(
-            stream=self._stream,
+            stream=self.stream,
             frame=self._next,
             pts_ns=(self._next - 1) * 1_000_000_000,
             captured_at_ns=time.time_ns(),
@@ -121,9 +99,8 @@ class StillSource:
         return Frame(header=header, letterbox=where, image=resize(image, where.fitted))
 
     def counts(self) -> SourceCounts:
-        """Return how many images were read; none is ever dropped."""
+        """No image is ever dropped."""
         return SourceCounts(decoded=self._next, dropped=dict[DropReason, int]())
 
     def close(self) -> None:
-        """End reading."""
         self._is_closed = True

@@ -19,11 +19,7 @@ __all__ = ["decode_error", "onnx_module", "reference_evaluator"]
 
 
 def onnx_module() -> ModuleType:
-    """Return `onnx`, imported when it is used.
-
-    Raises:
-        MissingDependencyError: if it is not installed.
-    """
+    """Return `onnx`, imported when it is used. Raises `MissingDependencyError` if it is not installed."""
     try:
         import onnx
         import onnx.checker
@@ -33,7 +29,7 @@ def onnx_module() -> ModuleType:
         import onnx.shape_inference
         import onnx.version_converter
     except ImportError as error:
-        raise MissingDependencyError("onnx is not importable", hint="pip install onnx") from error
+        raise MissingDependencyError(f"onnx is not importable: {error}", hint="pip install onnx") from error
     return onnx
 
 

@@ -1,4 +1,4 @@
-"""What one frame costs: multiply-accumulates and parameters of each node, from the inferred shapes."""
+"""Multiply-accumulates and parameters of each node for one frame, from the inferred shapes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
 from edge.types import ImageSize, ModelSpec
 
-__all__ = [
-    "ModelCost",
-    "NodeCost",
-    "cost_for_one",
-    "cost_of_model",
-    "macs_of",
-    "parameters_of",
-    "resolved_for_one",
-]
+__all__ = ["ModelCost", "NodeCost", "cost_for_one", "cost_of_model", "macs_of", "parameters_of", "resolved_for_one"]
 
 _WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "PRelu", "BatchNormalization"))
 
@@ -27,9 +19,7 @@ _WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "PRelu", "Batc
 class NodeCost:
     """Work of one node for one frame; `output`, its first output, tells nodes without names apart."""
 
-    name: str
     output: str
-    op_type: str
     macs: int
     parameters: int
     is_depthwise: bool
@@ -45,7 +35,6 @@ class ModelCost:
 
     @property
     def depthwise(self) -> tuple[NodeCost, ...]:
-        """The depthwise convolutions."""
         return tuple(node for node in self.nodes if node.is_depthwise)
 
 
@@ -68,11 +57,7 @@ _known: WeakKeyDictionary[Graph, dict[tuple[int | None, ImageSize], ModelCost]] 
 
 
 def cost_of_model(resolved: Graph, spec: ModelSpec) -> ModelCost:
-    """Return the cost of one frame.
-
-    Args:
-        resolved: what `resolved_for_one` returns.
-    """
+    """Return the cost of one frame. `resolved`: what `resolved_for_one` returns."""
     nodes = tuple(_cost(node, resolved, spec.batch or 1) for node in resolved.nodes if node.op_type in _WEIGHTED)
     return ModelCost(
         macs=sum(node.macs for node in nodes), parameters=sum(node.parameters for node in nodes), nodes=nodes
@@ -83,9 +68,7 @@ def _cost(node: Node, graph: Graph, batch: int) -> NodeCost:
     group = node.attributes.get("group", 1)
     weight = graph.shape(node.inputs[1]) or ()
     return NodeCost(
-        name=node.name,
         output=node.outputs[0],
-        op_type=node.op_type,
         macs=macs_of(node, graph) // batch,
         parameters=parameters_of(node, graph),
         is_depthwise=node.op_type == "Conv" and group > 1 and len(weight) > 1 and weight[1] == 1,

@@ -51,11 +51,9 @@ class ModelEditor:
         )
 
     def set_input_shape(self, name: str, shape: tuple[Dim, ...]) -> None:
-        """Declare the shape of an input."""
         _declare(next(value for value in self.proto.graph.input if value.name == name), shape)
 
     def set_output_shape(self, name: str, shape: tuple[Dim, ...]) -> None:
-        """Declare the shape of an output."""
         _declare(next(value for value in self.proto.graph.output if value.name == name), shape)
 
     def forget_shapes(self) -> None:
@@ -100,7 +98,7 @@ class ModelEditor:
         self.proto.graph.node[position].input[index] = name
 
     def rename(self, tensor: str, name: str) -> None:
-        """Let `name` be what nodes make and read as `tensor`, and nobody make it otherwise; outputs stay declared."""
+        """Rename `tensor` to `name` in all nodes; no other node makes `name`, and outputs stay declared."""
         for node in self.proto.graph.node:
             if name in node.output:
                 node.output[list(node.output).index(name)] = self.unused_name(f"{name}/before")
@@ -110,7 +108,6 @@ class ModelEditor:
                     names[index] = name if old == tensor else old
 
     def replace_node(self, position: int, node: NodeProto) -> None:
-        """Put `node` in the place of another."""
         self.proto.graph.node[position].CopyFrom(node)
 
     def set_attributes(self, position: int, attributes: Mapping[str, Any]) -> None:
@@ -120,12 +117,10 @@ class ModelEditor:
         self.replace_node(position, made)
 
     def retarget_cast(self, position: int, to: str) -> None:
-        """Let the Cast at `position` make values of type `to`."""
         node = self.proto.graph.node[position]
         self.replace_node(position, node_proto("Cast", list(node.input), list(node.output), name=node.name, to=to))
 
     def forget_values(self) -> None:
-        """Drop all that the file says of the tensors inside."""
         del self.proto.graph.value_info[:]
 
     def insert_nodes(self, before: Mapping[int, Sequence[NodeProto]]) -> None:
@@ -159,7 +154,6 @@ class ModelEditor:
         _declare(value, (None,) * rank)
 
     def clear_input(self, position: int, index: int) -> None:
-        """Leave out the optional input `index` of node `position`."""
         self.proto.graph.node[position].input[index] = ""
 
     def fold_shape_inputs(self, graph: Graph) -> bool:
@@ -176,19 +170,13 @@ class ModelEditor:
         return found
 
     def inferred(self) -> Graph:
-        """Return the graph with the shapes that can be inferred."""
         return infer_shapes(self.proto)
 
     def graph(self) -> Graph:
-        """Return the graph of what the editor holds now, checked.
-
-        Raises:
-            ModelError: if it is not a valid model.
-        """
+        """Return the graph of what the editor holds now, checked. Raises `ModelError` if it is not a valid model."""
         return graph_from_bytes(self.to_bytes(), "the rewritten model")
 
     def to_bytes(self) -> bytes:
-        """Return the file."""
         data: bytes = self.proto.SerializeToString()
         return data
 

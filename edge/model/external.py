@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_EXTERNAL_BYTES", "external_locations", "load_external"]
 
 MOST_EXTERNAL_BYTES = 16 << 30
-"""What weights may take in all; those of the largest detectors take a fiftieth."""
+"""Limit of all weights together; those of the largest detectors take a fiftieth."""
 
 _SLACK_BYTES = 64 << 10  # per tensor: exporters align them to pages
 _WIDEST_BYTES = 16  # complex128
@@ -28,14 +28,8 @@ def external_locations(proto: ModelProto) -> list[str]:
 def load_external(proto: ModelProto, where: str, folder: Path | None, onnx: ModuleType) -> None:
     """Put the weights that lie in other files into the model, in place.
 
-    Args:
-        proto: the model; `where` names it in errors.
-        where: see there.
-        folder: in which the files are; None: nowhere.
-        onnx: the library.
-
-    Raises:
-        ModelError: if one is not there, is longer than its tensors are, or cannot be read.
+    `proto`: the model; `where` names it in errors. `folder`: in which the files are; None: nowhere.
+    Raises `ModelError` if one is not there, is longer than its tensors are, or cannot be read.
     """
     locations = external_locations(proto)
     if not locations:

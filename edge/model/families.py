@@ -1,25 +1,48 @@
 """Which head an output is: the shape proposes a family, the graph behind it has to prove it.
 
-A family is accepted only when its boxes carry the arithmetic of that family and every other row is a score. Whatever
-else could be hiding in the same shape (keypoints, mask coefficients, an angle, corners, logits) is refused.
+A family is accepted only when its boxes carry the arithmetic of that family and every other row is a score, or is what
+the file says of its task (keypoints, mask coefficients, an angle). Whatever else could be hiding in the same shape
+(those three where the file does not say so, corners, logits) is refused.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from edge.model.graph import Graph
-from edge.model.levels import cells_at, strides_of
-from edge.model.metadata import ExportMetadata
+from edge.model.tasks import ExportMetadata
 from edge.model.trace import WHOLE, OutputRows, TracedRoute, Tracer, Untraceable, rows_between
 from edge.types import HeadFamily, ImageSize
 
 __all__ = ["LAYOUTS", "Match", "NotThisFamily", "Output", "match_family"]
 
+
+_STRIDES = (4, 8, 16, 32, 64, 128)
+
+
+def strides_of(cells: int, size: ImageSize) -> tuple[int, ...] | None:
+    """Return the neighbouring strides, finest first, whose cells add up to `cells`; None if there are none.
+
+    Each level has four times the cells of the next one, so that no two sets of neighbours have the same sum.
+    """
+    for first in range(len(_STRIDES)):
+        for last in range(first + 1, len(_STRIDES) + 1):
+            strides = _STRIDES[first:last]
+            fits = size.width % strides[-1] == 0 and size.height % strides[-1] == 0
+            if fits and sum(cells_at(stride, size) for stride in strides) == cells:
+                return strides
+    return None
+
+
+def cells_at(stride: int, size: ImageSize) -> int:
+    return (size.width // stride) * (size.height // stride)
+
+
 LAYOUTS: Mapping[HeadFamily, str] = {
     HeadFamily.YOLOV5: "YOLOv5, v7 (B, A, 5+K)",
-    HeadFamily.YOLOV8: "YOLOv8, v9, 11, 12 (B, 4+K, A)",
+    HeadFamily.YOLOV8: "YOLOv8, v9, v10, 11, 12, 26 (B, 4+K, A)",
     HeadFamily.YOLOV10: "YOLOv10, 26 end to end (B, A, 6)",
     HeadFamily.YOLOX: "YOLOX raw grid (B, A, 5+K)",
 }
@@ -39,7 +62,10 @@ class NotThisFamily(Exception):  # noqa: N818 - a finding, not a failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """An output under examination: `graph` has its shapes resolved for a canvas of `size`."""
+    """An output under examination: `graph` has its shapes resolved for a canvas of `size`.
+
+    `beside` as `edge.model.tasks.beside_boxes` has it.
+    """
 
     graph: Graph
     tracer: Tracer
@@ -47,6 +73,7 @@ class Output:
     shape: tuple[int, int, int]
     size: ImageSize
     metadata: ExportMetadata
+    beside: int | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +87,8 @@ class Match:
 
 
 def match_family(output: Output, family: HeadFamily, *, is_stated: bool) -> Match:
-    """Return the proof that `output` is of `family`.
-
-    Args:
-        is_stated: somebody says so; then a graph that cannot be followed does not speak against it.
-
-    Raises:
-        NotThisFamily: if shape or graph speak against it, or the graph cannot be followed and nobody says so.
+    """`is_stated`: somebody says so; then a graph that cannot be followed does not speak against it.
+    Raises NotThisFamily if shape or graph speak against it, or the graph cannot be followed and none is stated.
     """
     propose, prove = _FAMILIES[family]
     match = propose(output)
@@ -85,7 +107,7 @@ def _propose_yolov5(output: Output) -> Match:
     strides = strides_of(candidates // _ANCHORS_PER_CELL, output.size) if candidates % _ANCHORS_PER_CELL == 0 else None
     if strides is None or rows < 6:
         raise NotThisFamily(f"yolov5: {candidates} rows are not 3 anchors for each cell of any strides", is_close=False)
-    return _match(HeadFamily.YOLOV5, output, strides, rows - 5, f"{candidates} = 3 anchors x cells")
+    return _match(HeadFamily.YOLOV5, output, strides, _scores(output, rows - 5), f"{candidates} = 3 anchors x cells")
 
 
 def _propose_yolov8(output: Output) -> Match:
@@ -93,7 +115,7 @@ def _propose_yolov8(output: Output) -> Match:
     strides = strides_of(cells, output.size)
     if strides is None or rows < 5:
         raise NotThisFamily(f"yolov8: {cells} columns are not the cells of any strides", is_close=False)
-    return _match(HeadFamily.YOLOV8, output, strides, rows - 4, f"{cells} cells")
+    return _match(HeadFamily.YOLOV8, output, strides, _scores(output, rows - 4), f"{cells} cells")
 
 
 def _propose_yolox(output: Output) -> Match:
@@ -106,12 +128,23 @@ def _propose_yolox(output: Output) -> Match:
 
 def _propose_yolov10(output: Output) -> Match:
     _, candidates, columns = output.shape
-    if columns != 6:
-        raise NotThisFamily(f"yolov10: the last dimension is {columns}, not 6", is_close=False)
+    expected = max(7, columns) if output.beside is None else 6 + output.beside
+    if columns != expected:
+        raise NotThisFamily(f"yolov10: the last dimension is {columns}, not {expected}", is_close=False)
     labels = output.metadata.labels
     classes = len(labels) if labels is not None else _divisor_of_class_ids(output)
-    evidence = (f'output "{output.name}" holds {candidates} boxes of 6 numbers',)
+    evidence = (f'output "{output.name}" holds {candidates} boxes of {columns} numbers',)
     return Match(family=HeadFamily.YOLOV10, strides=(), classes=classes, evidence=evidence)
+
+
+def _scores(output: Output, rows: int) -> int:
+    """Return how many of `rows`, those behind the box, are scores; the file says how many are not."""
+    if output.beside is not None and output.beside < rows:
+        return rows - output.beside
+    labels = output.metadata.labels
+    if output.beside is not None or labels is None or len(labels) >= rows:
+        raise NotThisFamily(f"the file does not say how many of the {rows} rows behind the boxes are scores")
+    return len(labels)
 
 
 def _match(family: HeadFamily, output: Output, strides: tuple[int, ...], classes: int, count: str) -> Match:
@@ -138,7 +171,8 @@ def _prove_yolov5(output: Output, match: Match) -> tuple[str, ...]:
         )
     if not all({"Sigmoid", "Mul"} <= set(route.operators) and route.operators[-1] == "Sigmoid" for route in extent):
         raise NotThisFamily("yolov5: widths and heights are not (sigmoid x 2)^2 x anchor")
-    _require_scores(rows_between(rows, 4, output.shape[2]), "yolov5")
+    _require_scores(rows_between(rows, 4, 5 + (match.classes or 0)), "yolov5")
+    _require_end_of_scores(rows, 5 + (match.classes or 0), "yolov5")
     return (
         "boxes are sigmoids with grid and anchors applied in the graph, scores are sigmoids of the same convolutions",
     )
@@ -146,7 +180,8 @@ def _prove_yolov5(output: Output, match: Match) -> tuple[str, ...]:
 
 def _prove_yolov8(output: Output, match: Match) -> tuple[str, ...]:
     rows = output.tracer.rows(output.name, 1)
-    _require_scores(rows_between(rows, 4, output.shape[1]), "yolov8")
+    _require_scores(rows_between(rows, 4, 4 + (match.classes or 0)), "yolov8")
+    _require_end_of_scores(rows, 4 + (match.classes or 0), "yolov8")
     _require_box_arithmetic(rows_between(rows, 0, 4), "yolov8")
     if _are_corners(rows):
         raise NotThisFamily("yolov8: the boxes are corners (x1 y1 x2 y2), not centre and size; export without xyxy")
@@ -174,7 +209,7 @@ def _prove_yolox(output: Output, match: Match) -> tuple[str, ...]:
 def _prove_yolov10(output: Output, match: Match) -> tuple[str, ...]:
     rows = output.tracer.rows(output.name, 2)
     boxes, score, class_id = (_routes(rows_between(rows, a, b)) for a, b in ((0, 4), (4, 5), (5, 6)))
-    if any("Sigmoid" in route.operators for route in boxes):
+    if any(_is_sigmoid(route) for route in boxes):
         raise NotThisFamily("yolov10: the boxes are sigmoids, as DETR predicts them, not distances to cells")
     is_chosen = all(route.end == "TopK:0" for route in score) and all(route.end == "TopK:1" for route in class_id)
     if not is_chosen and output.metadata.is_end_to_end:
@@ -193,8 +228,8 @@ def _refuse_other_grid_heads(rows: Iterable[OutputRows], family: str) -> None:
         raise NotThisFamily(f"{family}: the objectness is a constant, as in YOLOv6, which is not supported")
     if any(route.end == "ScatterND" for route in boxes):
         raise NotThisFamily(
-            f"{family}: the graph writes its boxes in place (ScatterND), as old YOLOv5 releases and YOLOX with "
-            "decode_in_inference do; export it with a newer release, without decode_in_inference"
+            f"{family}: the graph writes its boxes in place (ScatterND) where that cannot be followed, as old YOLOv5 "
+            "releases with --dynamic and YOLOX with decode_in_inference do; export it without these"
         )
     if any("Exp" in route.operators for route in boxes):
         raise NotThisFamily(
@@ -218,14 +253,26 @@ def _require_scores(scores: tuple[OutputRows, ...], family: str) -> None:
         raise NotThisFamily(f"{family}: the {counts} rows after the boxes come from different convolutions")
 
 
+def _require_end_of_scores(rows: tuple[OutputRows, ...], end: int, family: str) -> None:
+    """Demand that what follows the scores is of other convolutions: the file may be wrong about its classes."""
+    ends = itertools.accumulate(part.count for part in rows)
+    if end not in ends:
+        raise NotThisFamily(f"{family}: more rows than the file says ({end} with the boxes) are scores")
+
+
 def _require_box_arithmetic(boxes: tuple[OutputRows, ...], family: str) -> None:
     routes = _routes(boxes)
-    if any("Sigmoid" in route.operators for route in routes):
+    if any(_is_sigmoid(route) for route in routes):
         raise NotThisFamily(f"{family}: the boxes are sigmoids, not distances to cells")
     has_stride = all("Mul" in route.operators for route in routes)
     has_anchor = all(len(set(route.operators) & _ARITHMETIC) > 1 for route in routes)
     if not (has_stride and has_anchor) or any(route.end in ("constant", "input") for route in routes):
         raise NotThisFamily(f"{family}: the boxes are not decoded in the graph (distances to cells, times stride)")
+
+
+def _is_sigmoid(route: TracedRoute) -> bool:
+    """Return whether a sigmoid is on the way; that of an angle, by which a box is turned, is none of the box."""
+    return "Sigmoid" in route.operators and not {"Cos", "Sin"} & set(route.operators)
 
 
 def _divisor_of_class_ids(output: Output) -> int | None:

@@ -6,7 +6,9 @@ numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.m
 
 from __future__ import annotations
 
+import copy
 import functools
+import graphlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +22,6 @@ from edge.mistaken import mistaken
 from edge.model.binding import decode_error, onnx_module, reference_evaluator
 from edge.model.external import load_external
 from edge.model.node import Dim, Node, TensorInfo
-from edge.model.order import sort_nodes
 from edge.reading import read_file
 
 if TYPE_CHECKING:
@@ -40,6 +41,25 @@ __all__ = [
     "read_model_bytes",
     "tensor_proto",
 ]
+
+
+def sort_nodes(proto: Any) -> None:
+    """Put each node of an ONNX `ModelProto` behind those it reads from, as ONNX demands.
+
+    Some fp16 converters append their casts at the end.
+    """
+    made = {name: position for position, node in enumerate(proto.graph.node) for name in node.output if name}
+    if all(made.get(name, -1) < i for i, node in enumerate(proto.graph.node) for name in node.input):
+        return
+    needs = {i: {made[name] for name in node.input if name in made} for i, node in enumerate(proto.graph.node)}
+    try:
+        order = list(graphlib.TopologicalSorter(needs).static_order())
+    except graphlib.CycleError:
+        return  # the checker says so
+    nodes = copy.deepcopy([proto.graph.node[i] for i in order])
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+
 
 Array = NDArray[Any]
 
@@ -61,13 +81,12 @@ class Graph:
 
     @functools.cached_property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """What has to be fed; weights that old exporters list among the inputs are left out."""
+        """Inputs to feed; weights that old exporters list among the inputs are left out."""
         infos = (_tensor_info(value) for value in self.proto.graph.input)
         return tuple(info for info in infos if info.name not in self._initializers)
 
     @functools.cached_property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """The outputs, as declared."""
         return tuple(_tensor_info(value) for value in self.proto.graph.output)
 
     @functools.cached_property
@@ -82,7 +101,6 @@ class Graph:
 
     @property
     def made_by(self) -> str:
-        """Name and version of the exporter, as far as they are given."""
         return f"{self.proto.producer_name} {self.proto.producer_version}".strip()
 
     @functools.cached_property
@@ -108,7 +126,6 @@ class Graph:
         return None if position is None else self.nodes[position]
 
     def consumers(self, tensor: str) -> tuple[Node, ...]:
-        """Return the nodes that read `tensor`."""
         return self._consumers.get(tensor, ())
 
     def ancestors(self, tensor: str) -> Iterator[Node]:
@@ -123,7 +140,6 @@ class Graph:
                 waiting.extend(node.inputs)
 
     def initializer(self, name: str) -> Array | None:
-        """Return a stored tensor."""
         tensor = self._initializers.get(name)
         return None if tensor is None else _array(tensor)
 
@@ -165,7 +181,7 @@ class Graph:
         operands = {name: self.constant(name) for name in node.inputs if name}
         if any(value is None or value.size > _FOLDED_LIMIT for value in operands.values()):
             return None
-        return None if self._folded_size(tensor, operands) > _RESULT_LIMIT else self._evaluate(tensor, operands)
+        return None if self._folded_size(tensor, operands) > _RESULT_LIMIT else self.evaluate(tensor, operands)
 
     def _folded_size(self, tensor: str, operands: Mapping[str, Array | None]) -> int:
         """Return how many elements a node gives for these operands, by its shapes alone; 0 where they do not tell."""
@@ -180,7 +196,8 @@ class Graph:
                 model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, array.shape))
         return math.prod(infer_shapes(model).shape(tensor) or (0,))
 
-    def _evaluate(self, tensor: str, operands: Mapping[str, Array | None]) -> Array | None:
+    def evaluate(self, tensor: str, operands: Mapping[str, Array | None]) -> Array | None:
+        """Return what the node that makes `tensor` gives for `operands`; None where that is not known to us."""
         try:
             evaluator = reference_evaluator(self._single(self._positions[tensor]))
             values: list[Array] = list(evaluator.run([tensor], dict(operands)))
@@ -200,29 +217,22 @@ class Graph:
 
 
 def load_graph(path: Path) -> Graph:
-    """Return the checked model at `path`, with its external data.
-
-    Raises:
-        ModelError: if the file cannot be read, is empty, cut short, or not a valid ONNX model.
-        MissingDependencyError: if onnx is not installed.
+    """Return the checked model at `path`, with its external data. Raises `ModelError` if the file cannot be read, is
+    empty, cut short, or not a valid ONNX model; MissingDependencyError if onnx is not installed.
     """
     return graph_from_bytes(read_model_bytes(path), str(path), folder=path.parent)
 
 
 def graph_from_bytes(data: bytes, where: str, *, folder: Path | None = None) -> Graph:
     """Return the checked model in `data`; `where` names it in errors, `folder` holds its external data.
-
-    Raises:
-        ModelError: as `load_graph`.
+    Raises `ModelError` as `load_graph`.
     """
     return graph_of_proto(parsed(data, where), where, folder=folder)
 
 
 def graph_of_proto(proto: ModelProto, where: str, *, folder: Path | None = None) -> Graph:
     """Return the checked graph of a model that was `parsed`, which is completed by its external data.
-
-    Raises:
-        ModelError: as `load_graph`.
+    Raises `ModelError` as `load_graph`.
     """
     onnx = onnx_module()
     load_external(proto, where, folder, onnx)
@@ -249,9 +259,7 @@ def _require_sizes(graph: Graph, where: str) -> None:
 
 def parsed(data: bytes, where: str) -> ModelProto:
     """Return what `data` holds, as it is; `where` names it in errors.
-
-    Raises:
-        ModelError: if it is empty, cut short, or no ONNX model.
+    Raises `ModelError` if it is empty, cut short, or no ONNX model.
     """
     if not data:
         raise ModelError(
@@ -275,11 +283,7 @@ def parsed(data: bytes, where: str) -> ModelProto:
 
 
 def read_model_bytes(path: Path, most_bytes: int = _LARGEST_MESSAGE_BYTES) -> bytes:
-    """Return the content of a file, which has at most `most_bytes`.
-
-    Raises:
-        ModelError: if it cannot be read, or is longer.
-    """
+    """Raise `ModelError` if it cannot be read, or is longer than `most_bytes`."""
     try:
         return read_file(path, most_bytes=most_bytes, follows_links=True)
     except OSError as error:
@@ -338,7 +342,6 @@ def infer_shapes(proto: ModelProto) -> Graph:
 
 
 def tensor_proto(name: str, value: Array) -> TensorProto:
-    """Return `value` as a tensor that can be stored in a model."""
     tensor: TensorProto = onnx_module().numpy_helper.from_array(value, name)
     return tensor
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["POINTWISE", "Dim", "Node", "TensorInfo"]
+__all__ = ["INTEGER_OPERATORS", "POINTWISE", "QDQ_OPERATORS", "WEIGHTED", "Dim", "Node", "TensorInfo"]
 
 Dim = int | str | None
 
@@ -18,6 +18,19 @@ POINTWISE = frozenset((
     "Where",
 ))
 """Operators that work out each value from the values at its place."""
+
+QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")
+INTEGER_OPERATORS = (
+    "QLinearConv",
+    "QLinearMatMul",
+    "QLinearAdd",
+    "QGemm",
+    "ConvInteger",
+    "MatMulInteger",
+    "DynamicQuantizeLinear",
+)
+WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
+"""Operators whose work is multiply-accumulates."""
 # fmt: on
 
 

@@ -1,4 +1,4 @@
-"""What stands between a model and good INT8 arithmetic, in plain sentences, and what the model costs."""
+"""Obstacles to good INT8 arithmetic in a model, in plain sentences, and the model's cost."""
 
 from __future__ import annotations
 
@@ -7,45 +7,32 @@ from dataclasses import dataclass
 
 from edge.model.cost import ModelCost, cost_of_model, resolved_for_one
 from edge.model.graph import Graph, load_graph
+from edge.model.node import INTEGER_OPERATORS, QDQ_OPERATORS
+from edge.model.opset import other_floats
+from edge.model.qdq.faults import qdq_faults
 from edge.model.trace import Tracer, Untraceable
 from edge.types import HeadFamily, ModelSpec
 
-__all__ = ["INTEGER_OPERATORS", "QDQ_OPERATORS", "ModelReport", "int8_obstacles", "report_on_model"]
+__all__ = ["ModelReport", "int8_obstacles", "report_on_model"]
 
-QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")
-INTEGER_OPERATORS = (
-    "QLinearConv",
-    "QLinearMatMul",
-    "QLinearAdd",
-    "QGemm",
-    "ConvInteger",
-    "MatMulInteger",
-    "DynamicQuantizeLinear",
-)
 _PER_CHANNEL_OPSET = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReport:
-    """What `inspect` prints beside the spec: cost of one frame, and obstacles to INT8."""
+    """Printed by `inspect` beside the spec: cost of one frame, and obstacles to INT8."""
 
     cost: ModelCost
-    operators: tuple[tuple[str, int], ...]
     obstacles: tuple[str, ...]
 
 
 def report_on_model(spec: ModelSpec) -> ModelReport:
-    """Return cost and obstacles of the model that `spec` describes.
-
-    Raises:
-        ModelError: if the file cannot be read any more.
-    """
+    """Raise `ModelError` if the file cannot be read any more."""
     graph = load_graph(spec.path)
     resolved = resolved_for_one(graph, spec)
     cost = cost_of_model(resolved, spec)
     return ModelReport(
         cost=cost,
-        operators=tuple(Counter(node.op_type for node in graph.nodes).most_common()),
         obstacles=int8_obstacles(graph, spec, resolved=resolved, cost=cost),
     )
 
@@ -55,11 +42,12 @@ def int8_obstacles(graph: Graph, spec: ModelSpec, *, resolved: Graph, cost: Mode
     counts = Counter(node.op_type for node in graph.nodes)
     return (
         *_quantized_already(counts),
+        *(f"{fault.sentence}." for fault in qdq_faults(graph)),
         *_foreign_operators(graph),
         *_old_opset(graph),
         *_half_weights(graph),
         *_depthwise(cost),
-        *_mixed_output(resolved, spec),
+        *([] if spec.is_quantized else _mixed_output(resolved, spec)),
         *_fixed_batch(spec),
     )
 
@@ -89,9 +77,9 @@ def _old_opset(graph: Graph) -> list[str]:
 
 
 def _half_weights(graph: Graph) -> list[str]:
-    if not any(node.op_type == "Conv" and graph.dtype(node.inputs[1]) == "float16" for node in graph.nodes):
+    if not (found := other_floats(graph)):
         return []
-    return ["Its weights are float16: calibrate the float32 model, the engine chooses fp16 by itself."]
+    return [f"It computes in {', '.join(found)}: calibrate the float32 model, the engine chooses fp16 by itself."]
 
 
 def _depthwise(cost: ModelCost) -> list[str]:

@@ -54,11 +54,7 @@ class _Unsafe(Exception):  # noqa: N818 - a finding
 
 
 def rebatch(model: Path | Graph, spec: ModelSpec) -> Rebatched:
-    """Return `model` with a dynamic batch, where that is safe.
-
-    Raises:
-        ModelError: if the file cannot be read.
-    """
+    """Return `model` with a dynamic batch, where that is safe. Raises `ModelError` if the file cannot be read."""
     if spec.batch != 1:
         found = "dynamic already" if spec.batch is None else f"fixed to {spec.batch}, expected 1"
         return Rebatched(model=None, reason=f"the batch is {found}")
@@ -84,13 +80,9 @@ def largest_difference(
 ) -> float:
     """Return the largest absolute difference between one run over all `images` and a run for each of them.
 
-    Args:
-        run_one: the original; takes (1, ...) and returns (1, ...).
-        run_batch: the rewritten model; takes (B, ...) and returns (B, ...).
-        images: (B, ...), B two or more and all different, or nothing is proven.
-
-    Returns:
-        Infinity when the shapes differ.
+    `run_one`: the original; takes (1, ...) and returns (1, ...). `run_batch`: the rewritten model; takes (B, ...) and
+    returns (B, ...). `images`: (B, ...), B two or more and all different, or nothing is proven. Returns: Infinity when
+    the shapes differ.
     """
     singles = np.concatenate([run_one(images[i : i + 1]) for i in range(len(images))])
     together = run_batch(images)

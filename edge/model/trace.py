@@ -7,8 +7,11 @@ arithmetic lies between each row and its convolution.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from edge.model.graph import Graph, Node
 
@@ -37,19 +40,12 @@ class Untraceable(Exception):  # noqa: N818 - says what the graph is, not that s
 
 @dataclass(frozen=True, slots=True)
 class TracedRoute:
-    """One way back from rows of the output to where their values are made.
+    """One way back from rows of the output to where their values are made."""
 
-    Attributes:
-        operators: arithmetic on the way, the nearest to the output first.
-        end: operator that makes the values; `TopK:1` is its second output; `constant` and `input` are no operators.
-        source: tensor that the values are made in.
-        first: row of `source` that the first row comes from; `WHOLE` where all of it went into each row.
-    """
-
-    operators: tuple[str, ...]
-    end: str
-    source: str
-    first: int
+    operators: tuple[str, ...]  # arithmetic on the way, the nearest to the output first
+    end: str  # operator that makes the values; `TopK:1` is its second output; `constant` and `input` are no operators
+    source: str  # tensor that the values are made in
+    first: int  # row of `source` that the first row comes from; `WHOLE` where all of it went into each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +76,7 @@ class Tracer:
 
     def rows(self, tensor: str, axis: int | None, depth: int = 0) -> tuple[OutputRows, ...]:
         """Return the origin of `tensor` along `axis`; None: of all of it, as one row.
-
-        Raises:
-            Untraceable: if a shape on the way is unknown, or the ways are too many.
+        Raises Untraceable if a shape on the way is unknown, or the ways are too many.
         """
         key = (tensor, axis)
         if key not in self._seen:
@@ -155,8 +149,8 @@ class Tracer:
         if axis is None:
             return None
         old, new = self._shape(before), self._shape(after)
-        wanted = (new[axis], _product(new[axis + 1 :]))
-        return next((i for i in range(len(old)) if (old[i], _product(old[i + 1 :])) == wanted), None)
+        wanted = (new[axis], math.prod(new[axis + 1 :]))
+        return next((i for i in range(len(old)) if (old[i], math.prod(old[i + 1 :])) == wanted), None)
 
     def _transpose(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
         permutation = node.attributes.get("perm") or tuple(reversed(range(len(self._shape(tensor)))))
@@ -235,12 +229,27 @@ class Tracer:
             return self._end(tensor, axis, node.op_type)
         return self.rows(data, batch_axes + self._shape(index)[-1] + axis - kept, depth)
 
+    def _scatternd(self, node: Node, tensor: str, axis: int | None, depth: int) -> tuple[OutputRows, ...]:
+        """Follow rows that are written anew as a whole, as `y[..., 0:2] = z` is exported; other writing ends here."""
+        data, index, updates = node.inputs[:3]
+        shape, places = self._shape(tensor), self.graph.constant(index)
+        if axis is None or places is None or places.shape[-1] != len(shape) or places.ndim != len(shape) + 1:
+            return self._end(tensor, axis, node.op_type)
+        first, count = int(places[..., axis].min()), places.shape[axis]
+        whole = np.moveaxis(np.indices((*shape[:axis], count, *shape[axis + 1 :])), 0, -1)
+        whole[..., axis] += first
+        if not np.array_equal(places, whole):
+            return self._end(tensor, axis, node.op_type)
+        rows = self.rows(data, axis, depth)
+        rest = rows_between(rows, first + count, shape[axis])
+        return (*rows_between(rows, 0, first), *self.rows(updates, axis, depth), *rest)
+
 
 def _merged(parts: Sequence[tuple[OutputRows, ...]]) -> tuple[OutputRows, ...]:
     """Return rows that take all the routes of all parts; each part covers the same rows."""
     if len(parts) == 1:
         return parts[0]
-    edges = sorted({edge for rows in parts for edge in _edges(rows)})
+    edges = sorted({edge for rows in parts for edge in itertools.accumulate((part.count for part in rows), initial=0)})
     merged = []
     for start, stop in itertools.pairwise(edges):
         routes = frozenset(route for rows in parts for part in rows_between(rows, start, stop) for route in part.routes)
@@ -248,13 +257,6 @@ def _merged(parts: Sequence[tuple[OutputRows, ...]]) -> tuple[OutputRows, ...]:
             raise Untraceable(f"more than {_ROUTES_LIMIT} ways lead to the output")
         merged.append(OutputRows(stop - start, routes))
     return tuple(merged)
-
-
-def _edges(rows: Sequence[OutputRows]) -> list[int]:
-    edges = [0]
-    for part in rows:
-        edges.append(edges[-1] + part.count)
-    return edges
 
 
 def _preceded(operator: str, routes: frozenset[TracedRoute]) -> frozenset[TracedRoute]:
@@ -265,10 +267,3 @@ def _shifted(routes: frozenset[TracedRoute], offset: int) -> frozenset[TracedRou
     if offset == 0:
         return routes
     return frozenset(route if route.first == WHOLE else replace(route, first=route.first + offset) for route in routes)
-
-
-def _product(sizes: Sequence[int]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product

@@ -1,1 +1,1 @@
-"""What leaves the device: the wire messages and the ways they travel."""
+"""Wire messages, and the ways by which they leave the device."""

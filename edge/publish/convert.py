@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from edge.publish.message import ModelInfo
 from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage
-from edge.types import Detections, FrameResult, StageTimes
+from edge.types import Detections, FrameResult
 
-__all__ = ["ClockSync", "detections_message", "rfc3339_from_ns"]
+__all__ = ["detections_message", "is_clock_synced", "rfc3339_from_ns"]
 
 # systemd-timesyncd creates it after the first answer of a time server; adjtimex() is closed to a hardened service.
 _SYNC_MARKER = Path("/run/systemd/timesync/synchronized")
@@ -34,22 +34,17 @@ def _second_text(unix_s: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(unix_s))
 
 
-class ClockSync:
-    """Whether the system clock is set by a time server: True, or None when nobody says so (never a guessed False)."""
+def is_clock_synced() -> bool | None:
+    """Return whether a time server has set the system clock: True, or None when that is unknown, never a guessed False.
 
-    def __init__(self, *, marker: Path = _SYNC_MARKER, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._marker = marker
-        self._now_ns = now_ns
-        self._read_at_ns: int | None = None
-        self._is_synced: bool | None = None
+    Looks at the marker every ten seconds.
+    """
+    return _is_synced_at(time.monotonic_ns() // _MARKER_AGE_NS)
 
-    def __call__(self) -> bool | None:
-        """Return what holds now; the marker is looked at every ten seconds."""
-        now_ns = self._now_ns()
-        if self._read_at_ns is None or now_ns - self._read_at_ns >= _MARKER_AGE_NS:
-            self._read_at_ns = now_ns
-            self._is_synced = True if self._marker.exists() else None
-        return self._is_synced
+
+@functools.lru_cache(maxsize=1)
+def _is_synced_at(_look: int) -> bool | None:
+    return True if _SYNC_MARKER.exists() else None
 
 
 def detections_message(
@@ -63,7 +58,7 @@ def detections_message(
     is_synced: bool | None = None,
 ) -> DetectionsMessage:
     """Return the message of one frame; it shares nothing with `result`."""
-    header = result.header
+    header, times = result.header, result.times
     return DetectionsMessage(
         device=device,
         stream=header.stream,
@@ -73,25 +68,20 @@ def detections_message(
         pts_us=header.pts_ns // 1000,
         captured_at=rfc3339_from_ns(header.captured_at_ns),
         clock=Clock(source=header.clock.value, synced=is_synced),
-        age_ms=_ages(result.times),
+        age_ms=AgesMs(  # with one decimal, by integers
+            decode=times.decode_ns // 100_000 / 10,
+            batch_wait=times.batch_wait_ns // 100_000 / 10,
+            infer=times.infer_ns // 100_000 / 10,
+            post=times.post_ns // 100_000 / 10,
+        ),
         model=model,
         size=[header.source_size.width, header.source_size.height],
         detections=_objects(result.detections, labels, result.track_id),
     )
 
 
-def _ages(times: StageTimes) -> AgesMs:
-    """Return milliseconds with one decimal; the arithmetic stays in integers."""
-    return AgesMs(
-        decode=times.decode_ns // 100_000 / 10,
-        batch_wait=times.batch_wait_ns // 100_000 / 10,
-        infer=times.infer_ns // 100_000 / 10,
-        post=times.post_ns // 100_000 / 10,
-    )
-
-
 def _objects(found: Detections, labels: Sequence[str], track_id: NDArray[np.int64] | None) -> list[DetectedObject]:
-    """Return plain values; rounding happens in float64, or 233.4 would be written as 233.39999389648438."""
+    """Rounding happens in float64, or 233.4 would be written as 233.39999389648438."""
     if not len(found):
         return []
     values = np.empty((len(found), 5))

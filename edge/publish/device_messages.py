@@ -1,26 +1,20 @@
-"""What a device says of itself: is it there, how did its last switch end, what did its last look at a registry find."""
+"""Messages of a device about itself: its state, its last switch, its last look at a registry."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 from edge.publish.message import Instant, Number, TopicLevel, WireMessage
 
-__all__ = [
-    "DeployMessage",
-    "DeployResult",
-    "DeviceState",
-    "PullMessage",
-    "PullResult",
-    "StateMessage",
-]
+__all__ = ["DeployMessage", "DeployResult", "DeviceState", "PullMessage", "PullResult", "StateMessage"]
 
 DeviceState = Literal["online", "degraded", "stopping", "offline"]
 DeployResult = Literal["committed", "rolled-back", "failed"]
 PullResult = Literal[
     "unchanged",
+    "kept",
     "changed",
     "committed",
     "detached",
@@ -41,17 +35,13 @@ class StateMessage(WireMessage, frozen=True, kw_only=True):
     message (JSON Lines).
     """
 
+    where: ClassVar[str] = "state"
     schema: Literal["edge.state/1"] = "edge.state/1"
     state: DeviceState
     epoch: Number | None = None
     session: Number | None = None
     since: Instant | None
     reason: str | None = None
-
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return "state"
 
 
 class DeployMessage(WireMessage, frozen=True, kw_only=True):
@@ -61,6 +51,7 @@ class DeployMessage(WireMessage, frozen=True, kw_only=True):
     that the device could do alone. `at` is in seconds, by the device's clock.
     """
 
+    where: ClassVar[str] = "deploy"
     schema: Literal["edge.deploy/1"] = "edge.deploy/1"
     release: str | None
     from_: str | None = msgspec.field(name="from")
@@ -68,19 +59,17 @@ class DeployMessage(WireMessage, frozen=True, kw_only=True):
     reason: str | None
     at: Annotated[str, msgspec.Meta(description="RFC 3339, UTC, e.g. 2026-11-20T10:15:02Z")]
 
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return "deploy"
-
 
 class PullMessage(WireMessage, frozen=True, kw_only=True):
     """From where a device fetches its releases, and what its last look came to; of a device that does, or once did.
 
     All are null where it does so no longer, `release` and `result` before its first look. `result` is as that of a
-    push, with `code` and `reason` of what went wrong (docs/push-codes.md); `at` is of the look that first came to this.
+    push, with `code` and `reason` of what went wrong (docs/push-codes.md), or `kept`: what serves goes on, as nothing
+    newer is to be had, for the `reason` given. `at` is of the look that first came to this, `looked_at` of the last one
+    to which the registry said what the ring has.
     """
 
+    where: ClassVar[str] = "pull"
     schema: Literal["edge.pull/1"] = "edge.pull/1"
     repository: str | None = None
     channel: TopicLevel | None = None
@@ -90,8 +79,4 @@ class PullMessage(WireMessage, frozen=True, kw_only=True):
     code: str | None = None
     reason: str | None = None
     at: Annotated[str | None, msgspec.Meta(description="RFC 3339, UTC, e.g. 2026-11-20T10:15:02Z")] = None
-
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return "pull"
+    looked_at: Annotated[str | None, msgspec.Meta(description="RFC 3339, UTC, e.g. 2026-11-20T10:15:02Z")] = None

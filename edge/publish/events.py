@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from edge.protocols import Publisher
-from edge.publish.convert import ClockSync, rfc3339_from_ns
+from edge.publish.convert import is_clock_synced, rfc3339_from_ns
 from edge.publish.message import ModelInfo
 from edge.publish.messages import Clock, EventMessage, LineCounts, OccupancyMessage
 from edge.publish.numbering import Numbering
@@ -16,6 +17,8 @@ from edge.track.events import Occupancy, TrackEvent
 from edge.types import StreamId
 
 __all__ = ["EventPublisher"]
+
+_RECENT = 10
 
 
 class EventPublisher:
@@ -29,19 +32,26 @@ class EventPublisher:
         epoch: int,
         labels: Sequence[str],
         model: ModelInfo,
-        is_synced: Callable[[], bool | None] | None = None,
+        is_synced: Callable[[], bool | None] = is_clock_synced,
     ) -> None:
         self._publisher = publisher
         self._device = device
         self._numbering = Numbering(epoch)
         self._labels = labels
         self._model = model
-        self._is_synced = is_synced or ClockSync()
+        self._is_synced = is_synced
+        self._recent: deque[EventMessage] = deque(maxlen=_RECENT)
+
+    @property
+    def recent(self) -> Sequence[EventMessage]:
+        """The last ten events of all streams, the newest first; a copy."""
+        return list(self._recent)
 
     def publish(self, stream: StreamId, events: Iterable[TrackEvent]) -> None:
-        """Publish events of one stream."""
         for event in events:
-            self._publisher.publish(self._message(stream, event))
+            message = self._message(stream, event)
+            self._recent.appendleft(message)
+            self._publisher.publish(message)
 
     def tell(
         self,
@@ -51,7 +61,7 @@ class EventPublisher:
         state: Literal["following", "interrupted", "stopped"],
         now_ns: int,
     ) -> None:
-        """Publish how it stands in one stream; `now_ns` is of the system's clock."""
+        """`now_ns` is of the system's clock."""
         self._publisher.publish(
             OccupancyMessage(
                 device=self._device,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from edge.deadline import Deadline
@@ -13,7 +12,7 @@ __all__ = ["FanoutPublisher"]
 
 
 class FanoutPublisher:
-    """Hands each message to every publisher, in the order given; counts are the sums."""
+    """Hands each message to every publisher, in the order given."""
 
     def __init__(self, publishers: Sequence[Publisher]) -> None:
         self._publishers = tuple(publishers)
@@ -25,11 +24,9 @@ class FanoutPublisher:
 
     @property
     def alarm(self) -> str | None:
-        """What is wrong with any of them."""
         return "; ".join(filter(None, (publisher.alarm for publisher in self._publishers))) or None
 
     def publish(self, message: TopicMessage) -> None:
-        """Hand on."""
         for publisher in self._publishers:
             publisher.publish(message)
 
@@ -39,15 +36,7 @@ class FanoutPublisher:
         is_flushed = [publisher.flush(deadline.left_s) for publisher in self._publishers]
         return all(is_flushed)
 
-    def counts(self) -> Mapping[str, int]:
-        """Return the sums; a message given to two publishers counts twice."""
-        total: Counter[str] = Counter()
-        for publisher in self._publishers:
-            total.update(publisher.counts())
-        return {"accepted": 0, "delivered": 0, "waiting": 0, "dropped": 0, **total}
-
     def by_output(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counts of each output by its name, e.g. `mqtt`, `jsonl`."""
         return {name: one for publisher in self._publishers for name, one in publisher.by_output().items()}
 
     def close(self) -> None:

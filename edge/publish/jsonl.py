@@ -1,7 +1,8 @@
 """JSON Lines: each message's payload as one line of a file or of standard output.
 
 A line is the payload itself, as on MQTT: it names its `schema` and `device`, and reads well with
-`jq 'select(.schema == "edge.detections/1")'`. Numbers that had to be let go appear as gap messages here, too.
+`jq 'select(.schema == "edge.detections/1")'`. Where the file takes too little,
+the oldest lines are dropped and counted; their numbers are missing in it.
 """
 
 from __future__ import annotations
@@ -14,24 +15,26 @@ import stat
 import sys
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Mapping
 from pathlib import Path
 
 from edge.deadline import Deadline
 from edge.errors import ConfigError
 from edge.protocols import TopicMessage
-from edge.publish.discovery.announced import NoStreamState
-from edge.publish.discovery.home_assistant import Announcement
-from edge.publish.outbox.entry import entry_from_message
-from edge.publish.outbox.outbox import Outbox
+from edge.publish.frames import FrameMessage
+from edge.publish.message import WireMessage
+from edge.publish.outbox.message import Entry, entry_from_message
 
 __all__ = ["JsonlPublisher"]
 
 _RETRY_S = 1.0
-_GATHER_S = 0.002  # whoever is woken by a message waits so long for the others of its batch, out of the caller's way
+_GATHER_S = 0.002  # a message wakes the writer, which waits so long for the others of its batch
 _SLICE_S = 0.1
+_CLOSE_S = 5.0
 # A reader that takes nothing for so long is not waited for at a stop.
 _STUCK_S = 1.0
+_COUNTS = ("accepted", "delivered", "dropped", "errors", "numbered", "numbered_acknowledged", "numbered_lost")
 
 _log = logging.getLogger(__name__)
 
@@ -39,42 +42,31 @@ _log = logging.getLogger(__name__)
 class JsonlPublisher:
     """A `Publisher` to a file that is appended to, or to standard output (`-`), with one thread of its own.
 
-    A full disk is retried every second while the queue holds; a closed pipe ends the output. Both are logged once and
-    counted, and neither is felt by the caller.
-
-    Raises:
-        ConfigError: when the file cannot be opened.
+    A full disk is retried every second; lines over `max_bytes` are dropped, the oldest first. A closed pipe ends the
+    output. Both are logged once and counted, and neither is felt by the caller. Raises `ConfigError` when the file
+    cannot be opened.
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        device: str,
-        max_bytes: int = 8 << 20,
-        close_timeout_s: float = 5.0,
-        retry_s: float = _RETRY_S,
-    ) -> None:
+    def __init__(self, target: str, *, max_bytes: int = 8 << 20, retry_s: float = _RETRY_S) -> None:
         self._target = target
         self._descriptor = _open(target)
         self._is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLOUT)
         self._blocked_since_s: float | None = None
-        self._outbox = Outbox(device=device, max_bytes=max_bytes)
-        self._close_timeout_s = close_timeout_s
+        self._changed = threading.Condition()
+        self._lines: deque[Entry] = deque()  # of the first a part may be in the file already
+        self._counts = Counter(dict.fromkeys(_COUNTS, 0))
+        self._max_bytes, self._waiting_bytes = max_bytes, 0
         self._retry_s = retry_s
-        self._has_news = threading.Event()
         self._closing = threading.Event()
-        self._is_broken = False
-        self._is_torn = False
-        self._errors = 0
+        self._is_broken = self._is_torn = False
         self._thread = threading.Thread(target=self._run, name="jsonl-publisher", daemon=True)
         self._thread.start()
 
     @property
     def is_broken(self) -> bool:
-        """Whether nothing can be written any more, ever: the reader of the pipe is gone."""
+        """The reader of the pipe is gone: nothing can be written any more."""
         return self._is_broken
 
     @property
@@ -83,18 +75,26 @@ class JsonlPublisher:
         return None
 
     def publish(self, message: TopicMessage) -> None:
-        """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
-        if not self._closing.is_set() and not isinstance(message, NoStreamState | Announcement):
-            self._outbox.put(entry_from_message(message))
-            if not self._has_news.is_set():  # the thread looks into the outbox after it has cleared this
-                self._has_news.set()
+        if self._closing.is_set() or not isinstance(message, WireMessage | FrameMessage):
+            return
+        line = entry_from_message(message)
+        with self._changed:
+            self._counts["accepted"] += 1
+            self._counts["numbered"] += line.number is not None
+            self._lines.append(line)
+            self._waiting_bytes += line.cost_bytes
+            while self._waiting_bytes > self._max_bytes and len(self._lines) > 2:
+                self._settle(1, is_written=False)
+            self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything accepted is written; return whether it is. A reader that is stuck is not waited for."""
+        """A reader that is stuck is not waited for."""
         deadline = Deadline.after(timeout_s)
-        while not self._outbox.wait_idle(min(_SLICE_S, deadline.left_s)):
-            if deadline.is_over or self._is_stuck or self._outbox.is_over:
-                return False
+        with self._changed:
+            while self._lines:
+                if deadline.is_over or self._is_stuck or not self._thread.is_alive():
+                    return False
+                self._changed.wait(min(_SLICE_S, deadline.left_s))
         return True
 
     @property
@@ -104,51 +104,56 @@ class JsonlPublisher:
         return since_s is not None and time.monotonic() - since_s > _STUCK_S
 
     def counts(self) -> Mapping[str, int]:
-        """Return the outbox's balance, and `errors` of writing."""
-        return {**self._outbox.counts(), "errors": self._errors}
+        with self._changed:
+            return {**self._counts, "waiting": len(self._lines), "waiting_bytes": self._waiting_bytes}
 
     def by_output(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counts under the name of this output."""
         return {"jsonl": self.counts()}
 
     def close(self) -> None:
-        """Write what can be written in time, close the file. Twice is no error."""
+        """Write what can be written in time. Twice is no error."""
         if self._closing.is_set():
             return
-        deadline = Deadline.after(self._close_timeout_s)
-        self.flush(0 if self._errors else deadline.left_s)
+        deadline = Deadline.after(_CLOSE_S)
+        self.flush(0 if self._counts["errors"] else deadline.left_s)
         self._closing.set()
-        self._has_news.set()
+        with self._changed:
+            self._changed.notify_all()
         self._thread.join(max(_STUCK_S, deadline.left_s))
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._has_news.wait()
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines or self._closing.is_set())
             self._closing.wait(_GATHER_S)
-            self._has_news.clear()
-            while not self._closing.is_set() and not self._is_broken and self._write_next():
-                pass
-            if self._is_broken:
-                self._outbox.drop_all()
-        left = self._outbox.end()
-        if left:
-            _log.warning("messages not written at the end path=%s count=%d", self._target, left)
+            while self._lines and not self._closing.is_set():
+                self._write_next()
+        if self._lines:
+            _log.warning("messages not written at shutdown path=%s count=%d", self._target, len(self._lines))
         os.close(self._descriptor)
 
-    def _write_next(self) -> bool:
-        entry = self._outbox.take()
-        if entry is None:
-            return False
+    def _write_next(self) -> None:
+        """Write the oldest line, or drop it where nothing can be written any more."""
         try:
-            self._write(entry.encode() + b"\n")
+            if not self._is_broken:
+                self._write(self._lines[0].encode() + b"\n")
         except OSError as error:
-            self._outbox.put_back(entry)
             self._note(error)
             if not self._is_broken:
                 self._closing.wait(self._retry_s)
-        else:
-            self._outbox.acknowledge(entry)
-        return True
+            return
+        with self._changed:
+            self._settle(0, is_written=not self._is_broken)
+            self._changed.notify_all()
+
+    def _settle(self, index: int, *, is_written: bool) -> None:
+        line = self._lines[index]
+        del self._lines[index]
+        self._waiting_bytes -= line.cost_bytes
+        self._counts["delivered" if is_written else "dropped"] += 1
+        self._counts["numbered_acknowledged" if is_written else "numbered_lost"] += line.number is not None
+        if not is_written and self._counts["dropped"] == 1 and not self._is_broken:
+            _log.warning("lines are dropped path=%s: it takes less than is published", self._target)
 
     def _write(self, line: bytes) -> None:
         """Write a whole line; one that was torn by an error is ended first, so that readers lose only that one.
@@ -171,9 +176,9 @@ class JsonlPublisher:
                 raise TimeoutError(errno.ETIMEDOUT, "its reader does not read")
 
     def _note(self, error: OSError) -> None:
-        self._errors += 1
+        self._counts["errors"] += 1
         self._is_broken = error.errno in (errno.EPIPE, errno.EBADF)
-        if self._errors == 1:
+        if self._counts["errors"] == 1:
             _log.error("messages cannot be written path=%s error=%s", self._target, error.strerror)
 
 
@@ -181,7 +186,7 @@ def _open(target: str) -> int:
     if target == "-":
         return _open_standard_output()
     try:
-        # Without O_NONBLOCK a pipe that nobody reads would be waited for without end, before the start.
+        # Without O_NONBLOCK a pipe without a reader would be waited for without end, before the start.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(Path(target), flags, 0o644)
         os.set_blocking(descriptor, True)
@@ -189,7 +194,7 @@ def _open(target: str) -> int:
     except OSError as error:
         if error.errno == errno.ENXIO and Path(target).is_fifo():
             raise ConfigError(
-                f"publish.jsonl: {target}: expected a pipe with a reader, nobody reads this one",
+                f"publish.jsonl: {target}: expected a pipe with a reader, this one has none",
                 hint="start its reader first, or name a file",
             ) from error
         raise ConfigError(

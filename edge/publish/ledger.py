@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from edge.publish.messages import DetectionsMessage, EventMessage, GapMessage, NumberedKind
-from edge.publish.ranges import Ranges
 
-__all__ = ["Account", "AccountKey", "Ledger", "NumberedMessage", "account_key"]
+__all__ = ["Account", "AccountKey", "Ledger", "NumberedMessage", "Ranges", "account_key"]
 
 NumberedMessage: TypeAlias = DetectionsMessage | EventMessage | GapMessage
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class AccountKey:
-    """What has its own sequence of numbers."""
+    """Owner of a sequence of numbers."""
 
     device: str
     stream: str
@@ -24,6 +25,48 @@ class AccountKey:
 
     def __str__(self) -> str:
         return f"{self.device}/{self.stream}{' events' if self.of == 'events' else ''} epoch {self.epoch}"
+
+
+class Ranges:
+    """A set of positive integers kept as ranges, disjoint, sorted, never touching; both ends belong to a range."""
+
+    def __init__(self) -> None:
+        self._first: list[int] = []
+        self._last: list[int] = []
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(self._first, self._last, strict=True))
+
+    @property
+    def total(self) -> int:
+        return sum(self._last) - sum(self._first) + len(self._first)
+
+    def add(self, first: int, last: int) -> None:
+        """Nothing when that is empty."""
+        if first > last:
+            return
+        low = bisect_right(self._last, first - 2)
+        high = bisect_right(self._first, last + 1)
+        if low < high:
+            first = min(first, self._first[low])
+            last = max(last, self._last[high - 1])
+        self._first[low:high] = [first]
+        self._last[low:high] = [last]
+
+    def remove(self, first: int, last: int) -> int:
+        """Return how many of them were in; nothing happens when the range is empty."""
+        if first > last:
+            return 0
+        before = self.total
+        low = bisect_right(self._last, first - 1)
+        high = bisect_right(self._first, last)
+        if low >= high:
+            return 0
+        pieces = [(self._first[low], first - 1), (last + 1, self._last[high - 1])]
+        kept = [piece for piece in pieces if piece[0] <= piece[1]]
+        self._first[low:high] = [piece[0] for piece in kept]
+        self._last[low:high] = [piece[1] for piece in kept]
+        return before - self.total
 
 
 @dataclass(slots=True)
@@ -41,7 +84,6 @@ class Account:
         self.highest = self.first - 1
 
     def receive(self, seq: int) -> None:
-        """Enter a message."""
         if seq < self.first:
             return
         self._reach(seq)
@@ -51,7 +93,7 @@ class Account:
             self.duplicates += 1
 
     def declare(self, first: int, last: int) -> None:
-        """Enter a gap record; a number that was received stays received."""
+        """A number that was received stays received."""
         self._reach(last)
         for low, high in list(self.missing):
             self.declared.add(max(low, first), min(high, last))
@@ -71,11 +113,9 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """Numbers that neither came nor were declared."""
         return sum(account.missing.total for account in self.accounts.values())
 
     def enter(self, message: NumberedMessage) -> Account:
-        """Enter a message and return the account that it belongs to."""
         key = account_key(message)
         if not isinstance(message, GapMessage):
             account = self.accounts.setdefault(key, Account(message.seq))
@@ -88,7 +128,6 @@ class Ledger:
 
 
 def account_key(message: NumberedMessage) -> AccountKey:
-    """Return which account a message belongs to."""
     match message:
         case GapMessage():
             of = message.of

@@ -1,19 +1,12 @@
-"""What all wire messages are made of."""
+"""Base of all wire messages."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-__all__ = [
-    "Count",
-    "Instant",
-    "ModelInfo",
-    "Number",
-    "TopicLevel",
-    "WireMessage",
-]
+__all__ = ["Count", "Instant", "ModelInfo", "Number", "RetainedBytes", "TopicLevel", "WireMessage"]
 
 TopicLevel = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -24,29 +17,40 @@ _encoder = msgspec.json.Encoder()
 
 
 class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What all messages have: `schema` names type and version, `device` the sender."""
+    """Fields of all messages: `schema` names type and version, `device` the sender.
 
+    `where` is the topic below the device's own level. The broker keeps a retained one for later subscribers; after
+    `expiry_s` it is of no use to anybody (None: never).
+    """
+
+    where: ClassVar[str]
+    is_retained: ClassVar[bool] = True
+    expiry_s: ClassVar[int | None] = None
     schema: str
     device: TopicLevel
 
     @property
     def topic(self) -> str:
-        """Topic below the device's own level."""
-        raise NotImplementedError
-
-    @property
-    def is_retained(self) -> bool:
-        """Whether the broker keeps the latest one for later subscribers."""
-        return True
-
-    @property
-    def expiry_s(self) -> int | None:
-        """After how long it is of no use to anybody; None: never."""
-        return None
+        return self.where.format(stream=getattr(self, "stream", ""))
 
     def encode(self) -> bytes:
-        """Return the JSON text."""
         return _encoder.encode(self)
+
+
+class RetainedBytes(msgspec.Struct, frozen=True):
+    """A `TopicMessage` that is none of these; without a payload the broker forgets what it keeps on the topic.
+
+    `is_absolute`: the topic is not below the device.
+    """
+
+    topic: str
+    payload: bytes = b""
+    expiry_s: int | None = None
+    is_absolute: bool = False
+    is_retained: ClassVar[bool] = True
+
+    def encode(self) -> bytes:
+        return self.payload
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

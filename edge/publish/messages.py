@@ -6,7 +6,7 @@ How a frame result becomes a message is in `edge.publish.convert`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -30,19 +30,20 @@ __all__ = [
     "NumberedKind",
     "OccupancyMessage",
     "StreamStateMessage",
+    "recovered_payload",
     "replayed_payload",
 ]
 
 NumberedKind = Literal["detections", "events"]
 GapReason = Literal[
-    "spool-bytes", "spool-age", "spool-disk", "oversize", "refused", "closed", "power-loss", "spool-corrupt"
+    "spool-bytes", "spool-age", "spool-disk", "oversize", "refused", "closed", "crash", "power-loss", "spool-corrupt"
 ]
 
-LIVE_EXPIRY_S = 30
+LIVE_EXPIRY_S = 30  # a live detection is of no use later; a replayed one does not expire
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """What `captured_at` rests on; compare two devices only when both are `synced`."""
+    """Clock of `captured_at`; compare two devices only when both are `synced`."""
 
     source: Literal["rtcp-sr", "rfc7273", "arrival", "file"]
     synced: bool | None = None
@@ -77,8 +78,12 @@ class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
 
     `seq` has no holes: a missing number was lost, or is named by a gap message. `frame` is the decoder's count: its
     jumps are frames that were dropped on purpose. `replayed` is true on the topic `replay`, where late messages go.
+    `recovered` is true of what a later start found on its disk: it may come behind newer ones.
     """
 
+    where: ClassVar[str] = "streams/{stream}/detections"
+    is_retained: ClassVar[bool] = False
+    expiry_s: ClassVar[int | None] = LIVE_EXPIRY_S
     schema: Literal["edge.detections/1"] = "edge.detections/1"
     stream: TopicLevel
     epoch: Number
@@ -91,22 +96,12 @@ class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
     model: ModelInfo
     size: Annotated[list[Number], msgspec.Meta(min_length=2, max_length=2, description="[width, height] of the frame")]
     detections: list[DetectedObject]
+    recovered: bool = False
     replayed: bool = False  # the last key: `replayed_payload` counts on it
 
     @property
     def topic(self) -> str:
-        """Topic below the device's own level."""
         return f"streams/{self.stream}/{'replay' if self.replayed else 'detections'}"
-
-    @property
-    def is_retained(self) -> bool:
-        """Live messages are not kept."""
-        return False
-
-    @property
-    def expiry_s(self) -> int | None:
-        """Half a minute: a live detection interests nobody later (a replayed one does not expire)."""
-        return LIVE_EXPIRY_S
 
 
 def replayed_payload(payload: bytes) -> bytes:
@@ -114,14 +109,22 @@ def replayed_payload(payload: bytes) -> bytes:
     return payload.removesuffix(b"false}") + b"true}"
 
 
+def recovered_payload(payload: bytes) -> bytes:
+    """Return the payload of a numbered message that a later start has found; older software wrote none of its keys."""
+    return msgspec.json.encode(msgspec.json.decode(payload) | {"recovered": True})
+
+
 class EventMessage(WireMessage, frozen=True, kw_only=True):
-    """What one object did; (device, epoch, stream, seq) is its identity, with numbers of its own, from 1 without holes.
+    """Event of one object; (device, epoch, stream, seq) is its identity, with numbers of its own, from 1 without holes.
 
     `enter`, `leave`: over the border of a zone. `appear`, `vanish`: first, last seen inside of one. `dwell`: stayed
     for the zone's `dwell_s`. `cross`: over a line, `forward` from its left to its right. `frame` to `bbox` are of the
     frame in which it took place. `reason` says why an object that vanished is not followed any more.
+    `recovered` is true of what a later start found on its disk: it may come behind newer ones.
     """
 
+    where: ClassVar[str] = "streams/{stream}/events"
+    is_retained: ClassVar[bool] = False
     schema: Literal["edge.event/1"] = "edge.event/1"
     stream: TopicLevel
     epoch: Number
@@ -143,16 +146,7 @@ class EventMessage(WireMessage, frozen=True, kw_only=True):
     model: ModelInfo
     size: Annotated[list[Number], msgspec.Meta(min_length=2, max_length=2, description="[width, height] of the frame")]
     bbox: Annotated[list[float], msgspec.Meta(min_length=4, max_length=4)]
-
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return f"streams/{self.stream}/events"
-
-    @property
-    def is_retained(self) -> bool:
-        """Something that happened is news once."""
-        return False
+    recovered: bool = False
 
 
 class LineCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,10 +159,11 @@ class LineCounts(msgspec.Struct, frozen=True, kw_only=True):
 class OccupancyMessage(WireMessage, frozen=True, kw_only=True):
     """How many are followed in a stream now (`objects`), are in each zone, and have crossed each line, by label.
 
-    A label that is not there counts 0. `interrupted`: the camera gives no frames, so nobody is followed; `stopped`: the
+    A label that is not there counts 0. `interrupted`: the camera gives no frames, so none is followed; `stopped`: the
     service has ended, or the file. Neither says that somebody left.
     """
 
+    where: ClassVar[str] = "streams/{stream}/occupancy"
     schema: Literal["edge.occupancy/1"] = "edge.occupancy/1"
     stream: TopicLevel
     epoch: Number
@@ -178,20 +173,16 @@ class OccupancyMessage(WireMessage, frozen=True, kw_only=True):
     zones: dict[str, dict[str, Count]]
     lines: dict[str, LineCounts]
 
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return f"streams/{self.stream}/occupancy"
-
 
 class CountsMessage(WireMessage, frozen=True, kw_only=True):
-    """How many objects of each label the newest frame of a stream shows: a value for whoever keeps no account.
+    """How many objects of each label the newest frame of a stream shows: a value for subscribers that keep no account.
 
     Told when it changes, at most once a second. A label stays once it was there, and counts 0 then; those that the
     stream names as its `classes` are there from the first. Null where nothing is known: the camera gives no frames
     (`interrupted`), or the service, or the file, has ended (`stopped`).
     """
 
+    where: ClassVar[str] = "streams/{stream}/counts"
     schema: Literal["edge.counts/1"] = "edge.counts/1"
     stream: TopicLevel
     epoch: Number
@@ -200,18 +191,15 @@ class CountsMessage(WireMessage, frozen=True, kw_only=True):
     total: Count | None
     objects: dict[str, Count | None]
 
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return f"streams/{self.stream}/counts"
-
 
 class GapMessage(WireMessage, frozen=True, kw_only=True):
     """Numbers that will never be sent: `from` to `to` of one stream and epoch; of its detections, or of its events.
 
-    With `exact` false some numbers of the range may have been delivered.
+    With `exact` false some numbers of the range may have come, or come yet.
     """
 
+    where: ClassVar[str] = "gaps"
+    is_retained: ClassVar[bool] = False
     schema: Literal["edge.gap/1"] = "edge.gap/1"
     stream: TopicLevel
     epoch: Number
@@ -224,19 +212,9 @@ class GapMessage(WireMessage, frozen=True, kw_only=True):
     exact: bool = True
     of: NumberedKind = "detections"
 
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return "gaps"
-
-    @property
-    def is_retained(self) -> bool:
-        """A loss is news once."""
-        return False
-
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs the model: `kind` as in a pipeline file, `name` with its version.
+    """The engine of the model: `kind` as in a pipeline file, `name` with its version.
 
     `precision` is what it computes in; where that is not what was `asked` for, `why` says what was wrong with that. It
     also says so if another kind would be better by now.
@@ -252,6 +230,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
 class InfoMessage(WireMessage, frozen=True, kw_only=True):
     """The birth message: what runs on the device."""
 
+    where: ClassVar[str] = "info"
     schema: Literal["edge.info/1"] = "edge.info/1"
     software: str
     epoch: Number
@@ -264,11 +243,6 @@ class InfoMessage(WireMessage, frozen=True, kw_only=True):
     facts: dict[str, Any] | None = None
     schemas: list[str] = msgspec.field(default_factory=lambda: sorted(MESSAGE_TYPES))
 
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return "info"
-
 
 class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
     """Whether one stream delivers frames, and why not.
@@ -278,6 +252,7 @@ class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
     `epoch` and `session` as in the device's state: one of an older session is what was known before a connection broke.
     """
 
+    where: ClassVar[str] = "streams/{stream}/state"
     schema: Literal["edge.stream-state/1"] = "edge.stream-state/1"
     stream: TopicLevel
     state: Literal["connecting", "up", "down", "ended", "degraded"]
@@ -285,11 +260,6 @@ class StreamStateMessage(WireMessage, frozen=True, kw_only=True):
     session: Number | None = None
     since: Instant | None
     reason: str | None = None
-
-    @property
-    def topic(self) -> str:
-        """Topic below the device's own level."""
-        return f"streams/{self.stream}/state"
 
 
 MESSAGE_TYPES: dict[str, type[WireMessage]] = {

@@ -24,26 +24,27 @@ _log = logging.getLogger(__name__)
 def raise_epoch(state_dir: Path | None, *, now_s: Callable[[], float] = time.time) -> int:
     """Return an epoch that no earlier start of this device has used, and keep it before it is used.
 
-    The next epoch is the kept one plus one. Where nothing usable is kept (first start, damaged or lost file, a disk
-    that cannot be written, no directory) it is at least the seconds since 1970: a number that counting cannot have
-    reached, so that numbers of an earlier life are never given out again. An epoch therefore grows, but not by ones.
+    It is at least the seconds since 1970, a number that counting cannot have reached, and above the kept one, whatever
+    the clock says. So it grows also over a start that could not keep its own (a disk that cannot be written, no
+    directory), or kept it elsewhere (another user), but not by ones.
     """
     clock = max(1, int(now_s()))
     if state_dir is None:
         return clock
     path = state_dir / EPOCH_FILE
     kept = _read_epoch(path)
-    epoch = clock if kept is None else kept + 1
+    epoch = clock if kept is None else max(kept + 1, clock)
     try:
-        _write_durably(path, json.dumps({"format": _FORMAT, "epoch": epoch}).encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps({"format": _FORMAT, "epoch": epoch}).encode())
+        sync_folder(path.parent)
     except OSError as error:
-        epoch = max(epoch, clock)
-        _log.warning("epoch not kept path=%s error=%s: taken from the clock, epoch=%d", path, error.strerror, epoch)
+        _log.warning("epoch file not written path=%s error=%s: from the clock, epoch=%d", path, error.strerror, epoch)
     return epoch
 
 
 def _read_epoch(path: Path) -> int | None:
-    """Return the kept epoch, or None when there is none that can be used."""
+    """None where nothing usable is kept."""
     try:
         kept = json_object(read_file(path, most_bytes=_MAX_BYTES))
         epoch = kept["epoch"]
@@ -52,16 +53,9 @@ def _read_epoch(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError) as error:
-        _log.warning("epoch file unusable path=%s error=%s: taken from the clock", path, error)
+        _log.warning("epoch file cannot be read path=%s error=%s: taken from the clock", path, error)
         return None
     return epoch
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    """Replace the file so that a power cut leaves the old or the new content, and the new one once this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, content)
-    sync_folder(path.parent)
 
 
 class Numbering:
@@ -72,7 +66,6 @@ class Numbering:
         self._last: dict[StreamId, int] = {}
 
     def next(self, stream: StreamId) -> int:
-        """Return the next number of `stream`."""
         seq = self._last.get(stream, 0) + 1
         self._last[stream] = seq
         return seq

@@ -1,14 +1,7 @@
-"""Which frames become messages.
+"""Which frames become messages: all, those with detections, or those that differ noticeably from the last published.
 
-| mode | a frame is published when |
-|---|---|
-| `all` | always |
-| `nonempty` | it has detections |
-| `change` | it differs noticeably from the last published frame of its stream |
-
-In every mode a frame is also published when the last one is `heartbeat_s` old, so that silence means a fault. Two
-frames differ noticeably when a class has another number of detections, or when a box has no counterpart of its class
-in the other frame with an IoU of at least 0.8. The comparison is with the last *published* frame: slow drift adds up.
+In every mode a frame is also published when the last one is `heartbeat_s` old, so that silence means a fault. The
+comparison is with the last *published* frame of the stream: slow drift adds up.
 """
 
 from __future__ import annotations

@@ -21,25 +21,18 @@ from edge.types import ModelSpec, Precision
 __all__ = ["PrecisionAccounts", "accounts_of"]
 
 _FLOATS = (Precision.FP32, Precision.FP16)
+_REMAINDER = Precision.FP16  # of GPUs, for layers that INT8 leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionAccounts:
-    """One model, counted.
-
-    Attributes:
-        spec: what it is.
-        table: that INT8 follows; None: the pairs that the model carries, or everything that can be quantized.
-        by_precision: slowest first; a model that carries Q/DQ pairs has no float ones.
-        why_no_int8: None where INT8 is among them.
-        most_int8: where there is a table: the model with all in INT8 that can be; else None.
-    """
+    """One model, counted."""
 
     spec: ModelSpec
-    table: Path | None
-    by_precision: Mapping[Precision, ModelAccount]
-    why_no_int8: str | None = None
-    most_int8: ModelAccount | None = None
+    table: Path | None  # that INT8 follows; None: the pairs that the model carries, or everything that can be quantized
+    by_precision: Mapping[Precision, ModelAccount]  # slowest first; a model that carries Q/DQ pairs has no float ones
+    why_no_int8: str | None = None  # None where INT8 is among them
+    most_int8: ModelAccount | None = None  # where there is a table: the model with all in INT8 that can be; else None
 
     @property
     def origin_of_int8(self) -> str:
@@ -52,9 +45,7 @@ class PrecisionAccounts:
 
     def of(self, precision: Precision | None) -> ModelAccount:
         """Return the account in one precision; None: in INT8 where a table or the model says how, else in FP16.
-
-        Raises:
-            ModelError: if there is none in that precision.
+        Raises `ModelError` if there is none in that precision.
         """
         if precision is None:
             is_said = self.table is not None or self.spec.is_quantized
@@ -69,19 +60,9 @@ class PrecisionAccounts:
         )
 
 
-def accounts_of(
-    model: Path, *, table: Path | None, batch: int | None, remainder: Precision = Precision.FP16
-) -> PrecisionAccounts:
-    """Return the accounts of the model at a path.
-
-    Args:
-        model: an ONNX file.
-        table: a calibration table of it.
-        batch: frames at once; None: what the model is fixed to, else one.
-        remainder: in what is counted what INT8 leaves: GPUs compute it in FP16, CPUs in FP32.
-
-    Raises:
-        EdgeError: if model or table cannot be used, or the model cannot take the batch.
+def accounts_of(model: Path, *, table: Path | None, batch: int | None) -> PrecisionAccounts:
+    """`batch`: frames at once; None: what the model is fixed to, else one.
+    Raises `EdgeError` if model or table cannot be used, or the model cannot take the batch.
     """
     file = read_model_file(model)
     spec = inspect_file(file)
@@ -95,11 +76,11 @@ def accounts_of(
         spec=spec,
         table=table,
         by_precision={
-            kind: account_of_model(graph, spec, batch=rows, float_type=remainder if kind is Precision.INT8 else kind)
+            kind: account_of_model(graph, spec, batch=rows, float_type=_REMAINDER if kind is Precision.INT8 else kind)
             for kind, graph in graphs.items()
         },
         why_no_int8=why_no_int8,
-        most_int8=None if most is None else account_of_model(most, spec, batch=rows, float_type=remainder),
+        most_int8=None if most is None else account_of_model(most, spec, batch=rows, float_type=_REMAINDER),
     )
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edge.engine.kind import EngineKind
 from edge.errors import DatasetError
-from edge.evaluate.coco_map import Accumulator, Accuracy
-from edge.evaluate.cocotools import map_by_pycocotools
+from edge.evaluate.class_blind import ClassBlind
+from edge.evaluate.coco_map import Accumulator, Accuracy, map_by_pycocotools
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
-from edge.model.file import read_model_file
-from edge.model.inspect import ModelOverrides, inspect_file
+from edge.model.file import ModelFile, read_model_file
+from edge.model.inspect import inspect_file
+from edge.model.suppression import thresholds_in_vain
 from edge.quantize.crew import Crew, Here
-from edge.quantize.detections import Detecting
+from edge.quantize.feed import Detecting, coco_detector
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, computed_precision
 from edge.quantize.stills import UnreadImage
@@ -31,10 +32,11 @@ _BATCH = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOptions:
-    """What to evaluate; `labels` is a folder of YOLO text files or a COCO instances file.
+    """Inputs of an evaluation; `labels` is a folder of YOLO text files or a COCO instances file.
 
     `table` is a calibration table, which makes a float model run in INT8; `precision` None: int8 with a table or in a
-    model that carries Q/DQ pairs, else fp32. With `is_cross_checked` pycocotools measures the same detections as well.
+    model that carries Q/DQ pairs, else fp32; in float such a model runs without its pairs. With `is_cross_checked`
+    pycocotools measures the same detections as well.
     """
 
     model: Path
@@ -42,14 +44,13 @@ class EvaluationOptions:
     labels: Path
     precision: Precision | None = None
     table: Path | None = None
-    overrides: ModelOverrides | None = None
     is_cross_checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What came out of it; `unlabelled` are images without labels, taken as empty; `left_out` are labelled boxes of
-    classes that the model does not know.
+    """Result of an evaluation; `unlabelled` are images without labels, taken as empty; `left_out` are labelled boxes of
+    classes that the model does not know; `classes_by` and `notes` as `edge.evaluate.truth.Labels` has them.
 
     `pycocotools` is its mAP50-95 and mAP50 of the same detections, where asked for. `int8_mac_share` is how much of the
     multiply-accumulates ran in INT8, None in float.
@@ -63,11 +64,12 @@ class Evaluation:
     accuracy: Accuracy
     unlabelled: tuple[str, ...]
     left_out: int
+    classes_by: str
+    notes: tuple[str, ...]
     elapsed_s: float
     pycocotools: tuple[float, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         accuracy = self.accuracy
         return {
             "model": self.spec.name,
@@ -80,6 +82,8 @@ class Evaluation:
             "boxes": accuracy.boxes,
             "unlabelled": len(self.unlabelled),
             "left_out": self.left_out,
+            "classes_by": self.classes_by,
+            "notes": list(self.notes),
             "map50_95": round(accuracy.map50_95, 5),
             "map50": round(accuracy.map50, 5),
             "pycocotools": None if self.pycocotools is None else [round(value, 5) for value in self.pycocotools],
@@ -102,25 +106,16 @@ def evaluate_model(
     on_image: Callable[[], None] = lambda: None,
     crew: Crew | None = None,
 ) -> Evaluation:
-    """Return the mAP of a model on a set of images.
-
-    Args:
-        options: model, images, labels, precision, table.
-        kind: of the engine that runs it.
-        on_image: called after each image.
-        crew: who does the work; None: this process.
-
-    Raises:
-        EdgeError: if model, images, labels, precision or table cannot be used.
+    """`on_image`: called after each image. `crew`: does the work; None: this process.
+    Raises `EdgeError` if model, images, labels, precision or table cannot be used.
     """
     file = read_model_file(options.model)
-    spec = inspect_file(file, overrides=options.overrides)
+    spec = inspect_file(file)
     paths = _images_by_stem(options.images)
-    labels = open_labels(options.labels, spec.labels)
-    computed = computed_precision(spec, precision=options.precision, table=options.table, graph=file.graph)
-    forms = Forms(spec, computed.table, file=file)
+    labels = open_labels(options.labels, spec.labels, images=options.images)
+    forms, computed = _forms(file, spec, options)
     work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
-    accumulator = Accumulator()
+    accumulator, class_blind = Accumulator(), ClassBlind(spec.labels)
     kept: dict[str, tuple[Detections, GroundTruth]] = {}
     with (crew or Here()).take_on(work) as job:
         started = time.monotonic()
@@ -128,9 +123,11 @@ def evaluate_model(
         for path, (size, found) in zip(paths, found_on, strict=True):
             truth = labels.truth(path.stem, size)
             accumulator.add(path.stem, found, truth)
+            class_blind.add(found, truth)
             if options.is_cross_checked:
                 kept[path.stem] = (found, truth)
         engine = job.engine
+    class_blind.require_same_classes(str(options.labels))
     return Evaluation(
         spec=spec,
         precision=computed.precision,
@@ -140,9 +137,25 @@ def evaluate_model(
         accuracy=accumulator.result(),
         unlabelled=labels.unlabelled,
         left_out=labels.left_out,
+        classes_by=labels.classes_by,
+        notes=(*labels.notes, *class_blind.notes, *_notes_of(spec)),
         elapsed_s=time.monotonic() - started,
         pycocotools=_by_pycocotools(kept) if options.is_cross_checked else None,
     )
+
+
+def _notes_of(spec: ModelSpec) -> Iterator[str]:
+    if in_vain := thresholds_in_vain(spec.suppression, coco_detector(spec)):
+        yield f"{spec.name} suppresses inside, so that this is not the mAP of all that it finds: {'; '.join(in_vain)}"
+
+
+def _forms(file: ModelFile, spec: ModelSpec, options: EvaluationOptions) -> tuple[Forms, ComputedPrecision]:
+    """Return what is run; in float, a model that carries Q/DQ pairs without them."""
+    forms = Forms(spec, file=file)
+    if spec.is_quantized and options.table is None and options.precision in (Precision.FP32, Precision.FP16):
+        return forms.reference(), ComputedPrecision(precision=options.precision)
+    computed = computed_precision(spec, precision=options.precision, table=options.table, graph=file.graph)
+    return Forms(spec, computed.table, file=file), computed
 
 
 def _int8_mac_share(forms: Forms, computed: ComputedPrecision) -> float | None:

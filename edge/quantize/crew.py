@@ -1,7 +1,7 @@
-"""Who does the work of a calibration, an evaluation or a comparison: this process, or others.
+"""Where a calibration, an evaluation or a comparison is computed: in this process, or in others.
 
 A `CrewWork` says what is done with each of many items and is a value that travels; a `Tool` is what does it, once made;
-a `Crew` decides where, and hands back what was found in the order of the items. Whoever asks cannot tell crews apart.
+a `Crew` decides where, and hands back what was found in the order of the items. The caller cannot tell crews apart.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -28,37 +27,27 @@ ReadImage = Callable[[Path], NDArray[np.uint8]]
 
 
 class Tool(Protocol[Item_contra, Found_co]):
-    """What does the work: engines, and whatever else is made once. One thread at a time, unless its work says else."""
+    """Engines, and whatever else the work needs once. One thread at a time, unless its work says else."""
 
     @property
     def name(self) -> str:
         """Of the engine."""
-        ...
 
     def images(self, items: Sequence[Item_contra]) -> Sequence[StillImage]:
         """Return the images that `run` would read for `items`."""
-        ...
 
     def run(self, items: Sequence[Item_contra], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Found_co]:
         """Yield what is found, in order; what is yielded stays valid.
 
-        Args:
-            items: one after the other.
-            read: gives an image, uint8 (H, W, 3) RGB.
-            on_item: called after each item.
-
-        Raises:
-            EdgeError: if an item cannot be used.
+        `read`: gives an image, uint8 (H, W, 3) RGB. `on_item`: called after each item.
+        Raises `EdgeError` if an item cannot be used.
         """
-        ...
 
-    def close(self) -> None:
-        """Free it."""
-        ...
+    def close(self) -> None: ...
 
 
 class CrewWork(Protocol[Item_contra, Found_co]):
-    """What is to be done: a value that can be pickled.
+    """Work on items: a value that can be pickled.
 
     What comes out depends on the items alone: neither on how they are split, at multiples of `rows`, nor on how many
     cores there are.
@@ -67,25 +56,13 @@ class CrewWork(Protocol[Item_contra, Found_co]):
     @property
     def rows(self) -> int:
         """Items that are looked at together."""
-        ...
 
     @property
     def is_small(self) -> bool:
         """Whether an item takes about one core for about a second, so that a tool may have many at once."""
-        ...
-
-    @property
-    def kinds(self) -> Sequence[str]:
-        """Names of the kinds of engine that it takes."""
-        ...
 
     def open(self) -> Tool[Item_contra, Found_co]:
-        """Return what does it.
-
-        Raises:
-            EngineError: if an engine cannot be made.
-        """
-        ...
+        """Return what does it. Raises `EngineError` if an engine cannot be made."""
 
 
 class CrewJob(Protocol[Item_contra, Found_co]):
@@ -94,53 +71,27 @@ class CrewJob(Protocol[Item_contra, Found_co]):
     @property
     def engine(self) -> str:
         """The name of the engine that did it; known when something was found."""
-        ...
 
     def each(self, items: Sequence[Item_contra], *, on_item: Callable[[], None]) -> Iterator[Found_co]:
         """Yield what is found, in the order of the items; `on_item` is called for each item, in any order.
-
-        Raises:
-            EdgeError: what the tool raises of the first item that cannot be used.
+        Raises the EdgeError that the tool raises of the first item that cannot be used.
         """
-        ...
 
 
-class Crew(Protocol):
-    """Does work; a context that ends all of it."""
+class Crew(AbstractContextManager["Crew"], Protocol):
+    """Does work; a context that ends all that is still being done, and frees everything."""
 
     def take_on(self, work: CrewWork[Item, Found]) -> AbstractContextManager[CrewJob[Item, Found]]:
-        """Return a job, which ends with the context.
-
-        Raises:
-            EngineError: if an engine cannot be made.
-        """
-        ...
-
-    def __enter__(self) -> Crew:
-        """Begin."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End what is still being done, and free everything."""
-        ...
+        """Return a job, which ends with the context. Raises `EngineError` if an engine cannot be made."""
 
 
-class Here:
+class Here(AbstractContextManager["Here"]):
     """`Crew` of this process: one tool gets all items at once."""
 
     def take_on(self, work: CrewWork[Item, Found]) -> _Job[Item, Found]:
-        """Return a job with a tool of its own."""
         return _Job(work.open())
 
-    def __enter__(self) -> Here:
-        """Begin."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing is left: each job frees its tool."""
 
 
@@ -155,7 +106,5 @@ class _Job(AbstractContextManager["_Job[Item, Found]"], CrewJob[Item, Found]):
     def each(self, items: Sequence[Item], *, on_item: Callable[[], None]) -> Iterator[Found]:
         yield from self._tool.run(items, read=read_image, on_item=on_item)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._tool.close()

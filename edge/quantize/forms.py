@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from edge.calibrate.apply import quantized_model
 from edge.calibrate.cache import CalibrationCache, cache_text
@@ -13,10 +17,10 @@ from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError, ModelError
 from edge.model.file import ModelFile, read_model_file
-from edge.model.graph import Graph
+from edge.model.graph import Graph, graph_from_bytes
 from edge.model.qdq.half import float16_model
 from edge.model.qdq.insert import QdqModel
-from edge.model.qdq.share import int8_mac_share
+from edge.model.qdq.read import int8_mac_share, read_qdq
 from edge.types import ModelSpec
 
 __all__ = ["Forms"]
@@ -28,11 +32,8 @@ _MEANS = "the corrections of biases by the means of the table"
 class Forms:
     """`edge.engine.kind.ModelForms` of a model and, for INT8 of a float model, a usable calibration table.
 
-    Args:
-        spec: what the model's file is.
-        table: None: it runs in float, or by the Q/DQ pairs that it carries.
-        file: that `spec` is of; None: it is read when something is first asked for.
-        means: of channels, by which biases are corrected; None: those of the table.
+    `table`: None: it runs in float, or by the Q/DQ pairs that it carries. `file`: that `spec` is of; None: it is read
+    when something is first asked for. `means`: of channels, by which biases are corrected; None: those of the table.
     """
 
     def __init__(
@@ -56,17 +57,27 @@ class Forms:
 
     @property
     def spec(self) -> ModelSpec:
-        """What the model's file is."""
         return self._spec
 
     @property
     def graph(self) -> Graph:
-        """The inside of the model's file."""
         return self._file.graph
 
     def by(self, table: CalibrationTable, *, means: Mapping[str, Sequence[float]] | None = None) -> Forms:
         """Return the forms of the same model, which is not read again, by another table; `means` as above."""
         return Forms(self._spec, table, file=self._file, means=means)
+
+    def reference(self) -> Forms:
+        """Return the forms of the float model that INT8 is held against: this one, its own Q/DQ pairs taken out.
+        Raises `ModelError` if pairs cannot be taken out.
+        """
+        if not self._spec.is_quantized:
+            return self
+        _, content, _ = read_qdq(self._spec.path, self.graph)
+        graph = graph_from_bytes(content, f"the float model of {self._spec.path}")
+        sha256 = hashlib.sha256(content).hexdigest()
+        spec = dataclasses.replace(self._spec, sha256=sha256, is_quantized=False)
+        return Forms(spec, file=ModelFile(path=spec.path, sha256=sha256, content=content, graph=graph))
 
     def float_model(self, *, is_float16: bool = False) -> bytes:
         """Return the ONNX as it is, or computing in float16 with float32 input and output."""
@@ -77,7 +88,6 @@ class Forms:
         return self._float16
 
     def qdq_model(self, form: QdqForm) -> QdqModel:
-        """Return the ONNX with Q/DQ pairs."""
         if form not in self._qdq:
             self._qdq[form] = self._carried if self._spec.is_quantized else self._made(form)
         return self._qdq[form]
@@ -95,19 +105,21 @@ class Forms:
 
     @property
     def keep_float(self) -> tuple[str, ...]:
-        """What the table leaves in float."""
         return () if self._table is None else tuple(self._table.keep_float)
 
     @property
+    def has_centres(self) -> bool:
+        return self._table is not None and self._table.centred
+
+    @property
     def beyond_ranges(self) -> tuple[str, ...]:
-        """What only a Q/DQ model has of the table."""
+        """The part of the table that only a Q/DQ model has."""
         if self._table is None:
             return ()
         parts = ((_CENTRES, self._table.centred), (_MEANS, any(one.means for one in self._table.tensors.values())))
         return tuple(part for part, is_there in parts if is_there)
 
     def calibration_cache(self, *, version: int, calibrator: str) -> bytes:
-        """Return the table as a calibration cache."""
         made = cache_from_table(self._required(), calibrator=calibrator)
         text = cache_text(CalibrationCache(tensorrt=made.tensorrt, calibrator=calibrator, scales=made.scales))
         return f"TRT-{version}-{calibrator}\n{text.partition(chr(10))[2]}".encode()
@@ -127,7 +139,7 @@ class Forms:
 
     def _made(self, form: QdqForm) -> QdqModel:
         return quantized_model(
-            self._required(),
+            self._required() if form.has_centres else msgspec.structs.replace(self._required(), centred=False),
             self._spec,
             graph=self.graph,
             means=self._means,

@@ -1,4 +1,4 @@
-"""What an engine is to compute: as the model is, or in INT8 by a calibration table; the same for all who run one."""
+"""Precision of an engine: as the model is, or INT8 by a calibration table; one rule for every command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from edge.calibrate.table import CalibrationTable
 from edge.config.pipeline import Pipeline
 from edge.digest import sha256_of
 from edge.errors import CalibrationError, ConfigError
-from edge.model.graph import Graph
+from edge.model.graph import Graph, load_graph
+from edge.model.qdq import require_sound_pairs
 from edge.types import ModelSpec, Precision
 
 __all__ = ["CALIBRATION_DIGITS", "ComputedPrecision", "computed_precision", "precision_of"]
@@ -20,33 +21,21 @@ CALIBRATION_DIGITS = 8  # in every message: enough to tell the tables of a fleet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedPrecision:
-    """What is asked for.
+    """The precision of an engine, with the table for INT8."""
 
-    Attributes:
-        precision: int8 also where the model carries Q/DQ pairs itself, whatever was asked for.
-        table: that INT8 is computed by; None: float, or the model's own pairs.
-        calibration: first digits of the SHA-256 of the table's file, where one is used.
-    """
-
-    precision: Precision
-    table: CalibrationTable | None = None
-    calibration: str | None = None
+    precision: Precision  # int8 also where the model carries Q/DQ pairs itself, whatever was asked for
+    table: CalibrationTable | None = None  # that INT8 is computed by; None: float, or the model's own pairs
+    calibration: str | None = None  # first digits of the SHA-256 of the table's file, where one is used
 
 
 def computed_precision(
     spec: ModelSpec, *, precision: Precision | None, table: Path | None, graph: Graph | None = None
 ) -> ComputedPrecision:
-    """Return how the model of `spec` is run.
-
-    Args:
-        spec: the model.
-        precision: None: int8 with a table, else fp32. A model that carries Q/DQ pairs runs in INT8 whatever is asked.
-        table: calibration table, for a float model in int8 only.
-        graph: the inside of the model; None: its file is read where a table has to fit it.
-
-    Raises:
-        ConfigError: if int8 has no table, or a table is given for another precision.
-        CalibrationError: if the table is not fit for the model, or the model carries pairs already.
+    """`precision`: None: int8 with a table, else fp32. A model that carries Q/DQ pairs runs in INT8 whatever is asked.
+    `table`: calibration table, for a float model in int8 only. `graph`: the inside of the model; None: its file is read
+    where a table has to fit it, or it carries pairs. Raises `ModelError` if the pairs that the model carries give no
+    detections; ConfigError if int8 has no table, or a table is given for another precision; CalibrationError if the
+    table is not fit for the model, or the model carries pairs already.
     """
     if table is not None:
         if precision not in (None, Precision.INT8):
@@ -55,9 +44,10 @@ def computed_precision(
         digits = sha256_of(table)[:CALIBRATION_DIGITS]
         return ComputedPrecision(precision=Precision.INT8, table=fit, calibration=digits)
     if spec.is_quantized:
+        require_sound_pairs(load_graph(spec.path) if graph is None else graph, spec.path)
         return ComputedPrecision(precision=Precision.INT8)
     if precision is Precision.INT8:
-        # Scales that nobody measured are random scales: refused, always.
+        # Scales that were not measured are random scales: refused, always.
         raise ConfigError(
             f"precision int8: {spec.path} is a float model, and INT8 without a calibration table is never run",
             hint=f"name one with --table; edge-deploy calibrate {spec.path} makes it",
@@ -68,15 +58,10 @@ def computed_precision(
 def precision_of(pipeline: Pipeline, spec: ModelSpec, graph: Graph | None = None) -> ComputedPrecision:
     """Return how the model of a pipeline is run; a table that stands there beside a float precision is not read.
 
-    Args:
-        pipeline: says what is asked for.
-        spec: its model.
-        graph: the inside of that; None: its file is read where a table has to fit it.
-
-    Raises:
-        ConfigError: naming file, line and key, if int8 has no table, the table is not fit for the model, or the model
-            carries pairs already and a table is given as well.
-        ModelError: if the model cannot be read.
+    `pipeline`: says what is asked for. `graph`: the inside of that; None: its file is read where a table has to fit it,
+    or it carries pairs. Raises `ConfigError` naming file, line and key, if int8 has no table, the table is not fit for
+    the model, or the model carries pairs already and a table is given as well; ModelError if the model cannot be read,
+    or carries pairs that give no detections.
     """
     model = pipeline.config.model
     precision = Precision.INT8 if spec.is_quantized else Precision(model.precision)

@@ -1,15 +1,24 @@
-"""Image files that are known by their content, whether somebody has asked for it yet or not."""
+"""Image files that are known by their content, read or not yet, and whether two of them show the same picture."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge.digest import sha256_of
 from edge.errors import DatasetError
+from edge.media.images import shrunk
+from edge.reading import read_file
+from edge.types import ImageSize
 
-__all__ = ["StillImage", "UnreadImage", "image_digest"]
+__all__ = ["Look", "StillImage", "UnreadImage", "image_content", "image_digest", "look_of", "looking_like"]
 
 
 class StillImage(Protocol):
@@ -18,19 +27,14 @@ class StillImage(Protocol):
     @property
     def path(self) -> Path:
         """Where it is, for the one who names it."""
-        ...
 
     @property
-    def sha256(self) -> str:
-        """What is in it."""
-        ...
+    def sha256(self) -> str: ...
 
 
 class UnreadImage:
     """`StillImage` whose file is only read for its digest when that is asked for, or when it travels.
-
-    Raises:
-        DatasetError: if it cannot be read then.
+    Raises `DatasetError` if it cannot be read then.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +42,6 @@ class UnreadImage:
 
     @cached_property
     def sha256(self) -> str:
-        """What is in the file."""
         return image_digest(self.path)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -46,12 +49,62 @@ class UnreadImage:
 
 
 def image_digest(path: Path) -> str:
-    """Return the SHA-256 of an image file.
-
-    Raises:
-        DatasetError: if it cannot be read.
-    """
+    """Raise `DatasetError` if the file cannot be read."""
     try:
         return sha256_of(path)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def image_content(image: StillImage, most_bytes: int) -> bytes:
+    """Raise `DatasetError` if it cannot be read, or is not what it was when its digest was taken."""
+    try:
+        content = read_file(image.path, most_bytes=most_bytes, follows_links=True)
+    except OSError as error:
+        raise DatasetError(f"{image.path}: cannot be read: {error.strerror}") from error
+    if hashlib.sha256(content).hexdigest() != image.sha256:
+        raise DatasetError(f"{image.path}: has changed since it was looked at", hint="run the command again")
+    return content
+
+
+_SIDE = 48
+_BLOCK = 3
+# Grey levels. JPEG at quality 30, WebP at 80 and half the size change 16 x 16 cells by 8 at most and 48 x 48 by 25; two
+# photos differ by 27 and 84 at least, a frame of a camera and the next one, with something that moves, by 22 and 81.
+_COARSE, _FINE = 8, 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A picture in small: int16 (48, 48, 3); its size, and the digest of all its pixels."""
+
+    small: NDArray[np.int16]
+    size: ImageSize
+    pixels_sha256: str
+
+    @property
+    def coarse(self) -> NDArray[np.int16]:
+        """16 x 16 cells, in one row."""
+        cells = self.small.reshape(_SIDE // _BLOCK, _BLOCK, _SIDE // _BLOCK, _BLOCK, 3).mean(axis=(1, 3))
+        return np.asarray(cells, np.int16).ravel()
+
+
+def look_of(image: NDArray[np.uint8]) -> Look:
+    """Return how uint8 (H, W, 3) RGB looks."""
+    pixels = hashlib.sha256(repr(image.shape).encode() + np.ascontiguousarray(image).tobytes()).hexdigest()
+    size = ImageSize(width=image.shape[1], height=image.shape[0])
+    return Look(small=shrunk(image, side=_SIDE).astype(np.int16), size=size, pixels_sha256=pixels)
+
+
+def looking_like(looks: Mapping[str, Look], others: Mapping[str, Look]) -> dict[str, str]:
+    """Return by name which of `looks` show the same as one of `others`, the first of them."""
+    names, same = list(others), dict[str, str]()
+    if not names:
+        return same
+    coarse = np.stack([look.coarse for look in others.values()])
+    for name, look in looks.items():
+        for index in np.flatnonzero(abs(coarse - look.coarse).max(axis=1) <= _COARSE).tolist():
+            if abs(others[names[index]].small - look.small).max() <= _FINE:
+                same[name] = names[index]
+                break
+    return same

@@ -9,16 +9,13 @@ from pathlib import Path
 
 from edge.calibrate.apply import usable_table
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
-from edge.calibrate.convert import cache_from_table, table_from_cache, table_from_qdq
-from edge.calibrate.dynamic_ranges import ranges_text
+from edge.calibrate.convert import cache_from_table, ranges_text, table_from_cache, table_from_qdq
 from edge.calibrate.files import write_all, write_bytes
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import ModelFacts, facts_of_graph
-from edge.calibrate.lint.finding import Finding
-from edge.calibrate.table import CalibrationTable
-from edge.calibrate.table_file import read_table, table_text, write_table
+from edge.calibrate.lint.facts import Finding, ModelFacts, facts_of_graph
+from edge.calibrate.table import CalibrationTable, read_table, table_text, write_table
 from edge.engine.kind import QdqForm
-from edge.errors import CalibrationError
+from edge.errors import CalibrationError, ModelError
 from edge.model.file import read_model_file
 from edge.model.graph import graph_from_bytes
 from edge.model.inspect import inspect_file, inspect_graph
@@ -41,13 +38,8 @@ class ImportedTable:
 def import_cache(cache: Path, *, out: Path, model: Path | None) -> ImportedTable:
     """Write the table of a TensorRT calibration cache.
 
-    Args:
-        cache: the cache.
-        out: the table.
-        model: which the cache is of; the table is bound to it and checked against it.
-
-    Raises:
-        EdgeError: if cache or model cannot be used, or the table cannot be written; nothing is written then.
+    `model`: which the cache is of; the table is bound to it and checked against it.
+    Raises `EdgeError` if cache or model cannot be used, or the table cannot be written; nothing is written then.
     """
     content = read_cache(cache)
     facts, spec = _facts_and_spec(model)
@@ -60,15 +52,17 @@ def import_cache(cache: Path, *, out: Path, model: Path | None) -> ImportedTable
 def import_qdq(source: Path, *, out: Path, float_model: Path) -> ImportedTable:
     """Write the table and the float model that a Q/DQ model carries.
 
-    Args:
-        source: the Q/DQ model, of quantization-aware training or of a tool that calibrates.
-        out: the table, another file than `source`; it is bound to `float_model` as written.
-        float_model: the model without pairs, in one file that is neither of these.
-
-    Raises:
-        EdgeError: if the model cannot be used, or one of the files cannot be written; none is written then.
+    `source`: the Q/DQ model, of quantization-aware training or of a tool that calibrates. `out`: the table, another
+    file than `source`; it is bound to `float_model` as written. `float_model`: the model without pairs, in one file
+    that is neither of these.
+    Raises `EdgeError` if the model cannot be used, or one of the files cannot be written; none is written then.
     """
     ranges, data, keep_float = read_qdq(source)
+    if not ranges:
+        raise ModelError(
+            f"{source}: expected pairs around activations, it only stores weights in INT8",
+            hint="calibrate the float model that it was made of",
+        )
     graph = graph_from_bytes(data, f"the float model of {source}")
     found = inspect_graph(graph, path=source, sha256=hashlib.sha256(data).hexdigest())  # errors name what there is
     spec = dataclasses.replace(found, path=float_model, name=float_model.stem)
@@ -82,9 +76,7 @@ def export_table(
     path: Path, *, out: Path, tensorrt: str | None, calibrator: str | None
 ) -> tuple[CalibrationTable, CalibrationCache]:
     """Write the calibration cache of a table; return both.
-
-    Raises:
-        CalibrationError: if the table cannot be used, or the cache cannot be written; nothing is written then.
+    Raises `CalibrationError` if the table cannot be used, or the cache cannot be written; nothing is written then.
     """
     table = read_table(path)
     cache = cache_from_table(table, tensorrt=tensorrt, calibrator=calibrator)
@@ -93,11 +85,8 @@ def export_table(
 
 
 def export_ranges(path: Path, *, out: Path) -> CalibrationTable:
-    """Write the dynamic ranges of a table; return the table.
-
-    Raises:
-        CalibrationError: if the table or one of its scales cannot be used, or the file cannot be written; nothing is
-            written then.
+    """Write the dynamic ranges of a table; return the table. Raises CalibrationError if the table or one of its scales
+    cannot be used, or the file cannot be written; nothing is written then.
     """
     table = read_table(path)
     try:
@@ -109,11 +98,7 @@ def export_ranges(path: Path, *, out: Path) -> CalibrationTable:
 
 
 def lint_file(path: Path, *, model: Path | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the table at `path`.
-
-    Raises:
-        EdgeError: if table or model cannot be read at all.
-    """
+    """Raise `EdgeError` if table or model cannot be read at all."""
     table = read_table(path)
     return lint_table(table, _facts_and_spec(model)[0])
 
@@ -129,10 +114,8 @@ def _facts_and_spec(model: Path | None) -> tuple[ModelFacts | None, ModelSpec | 
 
 def write_qdq(path: Path, *, model: Path, out: Path, form: QdqForm) -> QdqModel:
     """Write `model` with explicit Q/DQ pairs by the ranges of the table at `path`; return what was made.
-
-    Raises:
-        EdgeError: if table or model cannot be used, lint finds an error, or the file cannot be written; nothing is
-            written then.
+    Raises `EdgeError` if table or model cannot be used, lint finds an error, or the file cannot be written; nothing is
+    written then.
     """
     file = read_model_file(model)
     spec = inspect_file(file)

@@ -6,6 +6,8 @@ SHA-256 that stand there. Source of the format: OCI Image Format Specification 1
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,11 +27,17 @@ __all__ = [
     "NOTHING",
     "OCI_MANIFEST",
     "SIGNATURE",
+    "TRUST_TYPE",
     "Artifact",
     "ArtifactLayer",
     "decode_artifact",
     "descriptor",
     "encode_artifact",
+    "encode_note",
+    "is_nothing",
+    "layer_of_note",
+    "statement_in",
+    "with_statement",
 ]
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -40,22 +48,22 @@ FILE = "application/vnd.edge-deploy.file.v1"
 EMPTY = "application/vnd.oci.empty.v1+json"
 EMPTY_CONTENT = b"{}"
 NOTHING = "application/vnd.edge-deploy.nothing.v1"
-"""What a tag names where a rollout has been stopped and there was nothing before: no registry has to forget a tag."""
+"""Type of an artifact with nothing to take: no registry has to forget a tag."""
+
+TRUST_TYPE = "application/vnd.edge-deploy.trust.v1"
+"""Type of a trust document."""
 
 MAX_ARTIFACT_BYTES = 4 * 1024**2
 """No registry has to take a longer one (OCI Distribution Specification 1.1, "Pushing Manifests")."""
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _TITLE = "org.opencontainers.image.title"
+_STATEMENT, _STATED_BY = "edge-deploy.ring.statement", "edge-deploy.ring.signature"
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactLayer:
-    """One blob of an artifact; `title` is for people who look into a registry.
-
-    Raises:
-        ValueError: if the digest is none, or the length is negative.
-    """
+    """One blob of an artifact; `title` is for people. ValueError for a digest that is none, or a negative length."""
 
     media_type: str
     sha256: str
@@ -68,19 +76,18 @@ class ArtifactLayer:
 
     @property
     def digest(self) -> str:
-        """As registries write it."""
         return f"sha256:{self.sha256}"
 
 
 EMPTY_LAYER = ArtifactLayer(
     EMPTY, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", len(EMPTY_CONTENT)
 )
-"""What stands where the format wants a blob and there is nothing to say."""
+"""The empty blob, where the format wants one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a device needs of an artifact: where the signed manifest and its signature lie."""
+    """An artifact as a device needs it: where the signed manifest and its signature lie."""
 
     manifest: ArtifactLayer
     signature: ArtifactLayer
@@ -89,7 +96,6 @@ class Artifact:
 def encode_artifact(
     manifest: ArtifactLayer, signature: ArtifactLayer, files: Iterable[ArtifactLayer], *, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the OCI manifest of a release, ready to be written as JSON."""
     return {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
@@ -101,18 +107,18 @@ def encode_artifact(
 
 
 def decode_artifact(content: bytes, *, where: str) -> Artifact:
-    """Return what an OCI manifest says of a release.
-
-    Raises:
-        DeployError: `registry.artifact` with `where`, if it is none of ours or says contradictory things.
-    """
+    """DeployError with `where`: `registry.artifact` if contradictory, `registry.missing` where nothing is to be had."""
     try:
         told = json_value(content)
     except ValueError as error:
         raise _wrong(where, f"it cannot be read: {error}") from None
     if isinstance(told, dict) and told.get("artifactType") == NOTHING:
-        hint = "devices look again; publish a release, or roll one out"
-        raise DeployError("registry.missing", f"{where}: there is no release; a rollout was stopped", hint=hint)
+        hint = "devices look again; edge-deploy promote gives the ring a release"
+        raise DeployError(
+            "registry.missing",
+            f"{where}: there is no release; what was there is withdrawn, or nothing was promoted yet",
+            hint=hint,
+        )
     if not isinstance(told, dict) or told.get("artifactType") != ARTIFACT_TYPE:
         kind = told.get("artifactType") or told.get("mediaType") if isinstance(told, dict) else type(told).__name__
         raise _wrong(where, f"it is {str(kind)[:80]!r}")
@@ -122,19 +128,81 @@ def decode_artifact(content: bytes, *, where: str) -> Artifact:
     return Artifact(_only(layers, MANIFEST, where), _only(layers, SIGNATURE, where))
 
 
+def is_nothing(content: bytes) -> bool:
+    """Return whether an OCI manifest says that there is nothing under its tag."""
+    try:
+        told = json_value(content)
+    except ValueError:
+        return False
+    return isinstance(told, dict) and told.get("artifactType") == NOTHING
+
+
+def with_statement(content: bytes, statement: bytes, signature: bytes) -> bytes:
+    """Return an OCI manifest with a statement beside what it says, so that one tag moves both at once."""
+    told = json_value(content)
+    beside = {_STATEMENT: base64.b64encode(statement).decode(), _STATED_BY: base64.b64encode(signature).decode()}
+    return json.dumps({**told, "annotations": {**told.get("annotations", {}), **beside}}).encode()
+
+
+def statement_in(content: bytes) -> tuple[str, str] | None:
+    """Return the statement and its signature that lie in an OCI manifest, in base64; None: there are none."""
+    try:
+        beside = json_value(content)["annotations"]
+        statement, signature = beside[_STATEMENT], beside[_STATED_BY]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return (statement, signature) if isinstance(statement, str) and isinstance(signature, str) else None
+
+
+def encode_note(artifact_type: str, layer: ArtifactLayer = EMPTY_LAYER) -> dict[str, Any]:
+    """Without a layer its kind is all that a note says."""
+    return {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "artifactType": artifact_type,
+        "config": descriptor(EMPTY_LAYER),
+        "layers": [descriptor(layer)],
+    }
+
+
+def layer_of_note(content: bytes, artifact_type: str, *, where: str) -> ArtifactLayer:
+    """DeployError `registry.artifact` with `where` if it is no such note."""
+    try:
+        told = json_value(content)
+        layers = told["layers"] if told["artifactType"] == artifact_type else []
+        (one,) = (layer for layer in layers if layer["mediaType"] != EMPTY)
+        layer = _layer_of(one)
+    except (ValueError, TypeError, KeyError):
+        layer = None
+    if layer is None:
+        raise DeployError(
+            "registry.artifact",
+            f"{where}: expected {artifact_type}, and it is something else",
+            hint="look at what was put there: nothing of ours writes it",
+        )
+    return layer
+
+
 def _only(layers: list[Any], media_type: str, where: str) -> ArtifactLayer:
     found = [one for one in layers if isinstance(one, dict) and one.get("mediaType") == media_type]
     if len(found) != 1:
         raise _wrong(where, f"it has {len(found)} layers of {media_type}, not one")
-    digest, size = found[0].get("digest"), found[0].get("size")
-    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
-    if match is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+    layer = _layer_of(found[0])
+    if layer is None:
         raise _wrong(where, f"its layer of {media_type} has no SHA-256 or no size")
-    return ArtifactLayer(media_type, match[1], size)
+    return layer
+
+
+def _layer_of(told: Mapping[str, Any]) -> ArtifactLayer | None:
+    """Return what a descriptor names; None where it has no kind, no SHA-256 or no size."""
+    kind, digest, size = (told.get(name) for name in ("mediaType", "digest", "size"))
+    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
+    if not isinstance(kind, str) or match is None or type(size) is not int or size < 0:
+        return None
+    return ArtifactLayer(kind, match[1], size)
 
 
 def descriptor(layer: ArtifactLayer) -> dict[str, Any]:
-    """Return how an OCI manifest names a blob."""
     titled = {"annotations": {_TITLE: layer.title}} if layer.title else {}
     return {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.length_bytes, **titled}
 

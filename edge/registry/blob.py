@@ -18,10 +18,7 @@ _SKIP_BYTES = 256 * 1024
 
 
 class BlobFile(io.RawIOBase):
-    """The blob with this SHA-256, of `length` bytes; nothing is asked for before it is read. For one thread.
-
-    Who reads it checks what comes. Raises DeployError `registry.*` where the registry cannot be asked any longer.
-    """
+    """A blob of `length` bytes, asked for when read, unchecked. For one thread. DeployError `registry.*`."""
 
     def __init__(self, client: RegistryClient, sha256: str, length: int, *, stop: threading.Event) -> None:
         super().__init__()
@@ -31,11 +28,9 @@ class BlobFile(io.RawIOBase):
         self.name = f"{client.reference}@sha256:{sha256[:12]}"
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

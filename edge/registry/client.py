@@ -10,22 +10,23 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from edge.errors import DeployError
 from edge.reading import json_value
 from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, Artifact, ArtifactLayer, decode_artifact
 from edge.registry.https import Https, RegistryResponse, tls_context
-from edge.registry.login import Challenge, Login, read_challenge
+from edge.registry.login import Challenge, Login, host_of, read_challenge
 from edge.registry.problems import refused, retry_after_s
 from edge.registry.reference import Reference
 
-__all__ = ["RegistryClient", "host_of", "token_in"]
+__all__ = ["RegistryClient", "tags_in", "token_in"]
 
 _WITHIN_S = 60.0
 _SLOWEST_BYTES_PER_S = 8 * 1024  # so that no registry holds a device's lock for ever
 _MOST_REDIRECTS = 5
 _MOST_TOKEN_BYTES = 64 * 1024
+_TAGS_A_PAGE, _MOST_PAGES = 1000, 1000
 _MOVED = (301, 302, 303, 307, 308)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -36,12 +37,9 @@ class RegistryClient:
     Every method raises DeployError `registry.*`: `unreachable`, `slow`, `tls`, `denied`, `missing`, `busy`, `failed`,
     `answer`, `artifact`, `damaged`.
 
-    Args:
-        reference: the repository.
-        login: None: none. It is sent to the registry, and to where that says that its tokens are.
-        ca: certificates that count beside those of the system.
-        within_s: for each answer; a blob may take longer, by its length.
-        is_basic: the registry is known to ask for user and password themselves; they are sent before it asks.
+    `login` is sent to the registry, and to where that says that its tokens are; `ca` counts beside those of the system,
+    or alone; `within_s` is for each answer (a blob may take longer, by its length); `is_basic`: user and password are
+    sent before the registry asks.
     """
 
     def __init__(
@@ -50,12 +48,13 @@ class RegistryClient:
         *,
         login: Login | None = None,
         ca: Path | None = None,
+        is_ca_alone: bool = False,
         within_s: float = _WITHIN_S,
         is_basic: bool = False,
     ) -> None:
         self.reference = reference
         self._login = login
-        self._context = tls_context(ca)
+        self._context = tls_context(ca, is_alone=is_ca_alone)
         self._within_s = within_s
         self._hosts: dict[str, Https] = {}
         self._authorization = login.header if is_basic and login is not None else None
@@ -63,7 +62,6 @@ class RegistryClient:
         """Whether the registry has asked for user and password themselves, not for a token."""
 
     def close(self) -> None:
-        """End all connections."""
         for one in self._hosts.values():
             one.close()
 
@@ -87,6 +85,22 @@ class RegistryClient:
         """Return the OCI manifest that a tag names now, as it is, and its digest."""
         content = self._content(self._path(f"manifests/{tag}"), MAX_ARTIFACT_BYTES, self.name_of(tag))
         return content, f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+    def tags(self, *, prefix: str) -> list[str]:
+        found: list[str] = []
+        last = ""
+        for _ in range(_MOST_PAGES):
+            answer = self._ask("GET", self._path(f"tags/list?n={_TAGS_A_PAGE}{last}"))
+            try:
+                page = tags_in(answer.read_all(MAX_ARTIFACT_BYTES) or b"", where=self.name_of("tags"))
+                has_more = answer.header("Link") is not None
+            finally:
+                answer.close()
+            found += [tag for tag in page if tag.startswith(prefix)]
+            if not page or not has_more:
+                break
+            last = f"&last={quote(page[-1])}"
+        return found
 
     def name_of(self, tag: str) -> str:
         """Return how an error names what a tag names."""
@@ -187,10 +201,11 @@ class RegistryClient:
 
     def _token(self, challenge: Challenge, what: str) -> str:
         url = self._moved(f"https://{self.reference.host}/", challenge.url, what)
-        login = {} if self._login is None else {"Authorization": self._login.header}
+        host = self.reference.host
+        login = {} if self._login is None else {"Authorization": self._login.header_for(url, host)}
         parts = urlsplit(url)
-        host = self._hosts.setdefault(parts.netloc, Https(parts.netloc, self._context))
-        answer = host.ask("GET", f"{parts.path or '/'}?{parts.query}", login, within_s=self._within_s)
+        https = self._hosts.setdefault(parts.netloc, Https(parts.netloc, self._context))
+        answer = https.ask("GET", f"{parts.path or '/'}?{parts.query}", login, within_s=self._within_s)
         try:
             if answer.status != 200:
                 raise refused(answer.status, f"{what}: token", retry_s=retry_after_s(answer.header("Retry-After")))
@@ -202,13 +217,18 @@ class RegistryClient:
         return told
 
 
-def host_of(netloc: str) -> str:
-    """Return a host as two that are the same are written alike: its port where that is not 443."""
-    return netloc.lower().removesuffix(":443")
+def tags_in(content: bytes, *, where: str) -> list[str]:
+    """DeployError `registry.answer` if it is no page of tags."""
+    try:
+        told = json_value(content)["tags"] or []
+    except (ValueError, TypeError, KeyError):
+        told = None
+    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+        raise DeployError("registry.answer", f"{where}: no list of tags came", hint="look at the registry")
+    return told
 
 
 def token_in(content: bytes | None) -> str | None:
-    """Return the token in an answer of where tokens are; None if it is none."""
     try:
         told = json_value(content or b"")
     except ValueError:

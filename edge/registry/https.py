@@ -1,4 +1,4 @@
-"""One kept connection to one host, by TLS, whose every answer has a deadline. For one thread."""
+"""One kept connection to a host, by TLS and the proxy of `https_proxy`; answers have a deadline. For one thread."""
 
 from __future__ import annotations
 
@@ -7,29 +7,63 @@ import os
 import socket
 import ssl
 import threading
+import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from edge.errors import DeployError
-from edge.registry.problems import broken
-from edge.registry.proxy import proxy_for
+from edge.registry.login import Login
+from edge.registry.problems import UNREACHABLE, broken
 
 __all__ = ["Https", "RegistryResponse", "tls_context"]
+
+_USUAL_PORT = 3128
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Where it is, and the login that its URL states."""
+
+    host: str
+    port: int
+    login: Login | None = field(repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.login is None else {"Proxy-Authorization": self.login.header}
+
+
+def proxy_for(host: str) -> Proxy | None:
+    """Return the proxy for `host[:port]`; None where `no_proxy` names it, or there is none.
+
+    DeployError `registry.unreachable`, for an URL that is none; without what is in it, which may be a password.
+    """
+    url = urllib.request.getproxies().get("https")
+    if not url or urllib.request.proxy_bypass(host):
+        return None
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        name, port = parts.hostname, parts.port or _USUAL_PORT
+    except ValueError:
+        name, port = None, 0
+    if not name or parts.scheme not in ("", "http"):
+        problem = f"{host}: https_proxy: expected http://[user:password@]host[:port], got something else"
+        raise DeployError(UNREACHABLE, problem, hint="write / @ : in a password as %2F %40 %3A") from None
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return Proxy(name, port, Login(user, password) if user else None)
+
 
 _SILENCE_S = 20.0
 _HTTPS_PORT = 443
 _LITTLE_BYTES = 8192
 
 
-def tls_context(ca: Path | None) -> ssl.SSLContext:
-    """Return what verifies a registry: the system's CAs, and those of the file `ca`.
-
-    Raises:
-        DeployError: `registry.tls` if the file holds none.
-    """
-    context = ssl.create_default_context()
+def tls_context(ca: Path | None, *, is_alone: bool = False) -> ssl.SSLContext:
+    """Return a context of the system's CAs and those in `ca`, or these alone; DeployError `registry.tls`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_alone else ssl.create_default_context()
     # What registries speak since 2018. Its greeting is half as long, which is a third of a look that finds nothing new.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     if ca is None:
@@ -51,12 +85,10 @@ class Https:
         self._connection: http.client.HTTPSConnection | None = None
 
     def ask(self, method: str, target: str, headers: Mapping[str, str], *, within_s: float) -> RegistryResponse:
-        """Return the answer, whose body is to be read within what is left of `within_s`.
+        """Return the answer, whose body is to be read within the rest of `within_s`; a connection closed meanwhile is
+        renewed once.
 
-        A kept connection that the host has ended meanwhile is made again, once.
-
-        Raises:
-            DeployError: `registry.unreachable`, `registry.slow`, `registry.tls`.
+        DeployError `registry.unreachable`, `registry.slow`, `registry.tls`.
         """
         is_kept = self._connection is not None
         try:
@@ -67,7 +99,6 @@ class Https:
             return self._ask(method, target, headers, within_s)
 
     def close(self) -> None:
-        """End the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -138,7 +169,6 @@ class RegistryResponse:
         self.status = response.status
 
     def header(self, name: str) -> str | None:
-        """Return a header."""
         return self._response.headers.get(name)
 
     def read(self, most_bytes: int) -> bytes:
@@ -190,7 +220,6 @@ class _Cut:
         self._timer.start()
 
     def cancel(self) -> None:
-        """Leave the connection alone."""
         self._timer.cancel()
         with self._lock:
             self._own.close()

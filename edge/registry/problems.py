@@ -1,4 +1,4 @@
-"""What a registry's answer means for us, as an error with a code and a fix (docs/push-codes.md)."""
+"""Errors for a registry's answers, each with a code and a fix (docs/push-codes.md)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broken(error: Exception, *, host: str, was_cut: bool) -> DeployError:
         return DeployError(
             "registry.tls",
             f"{host}: its certificate is not to be trusted: {error.verify_message}",
-            hint="set the clock; for a CA of your own: docs/registry.md",
+            hint="set the clock; for a CA of your own: docs/fleet.md",
         )
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         what = "no TLS 1.3" if error.reason in _OTHER_VERSION else "no TLS"
@@ -50,7 +50,6 @@ def broken(error: Exception, *, host: str, was_cut: bool) -> DeployError:
 
 
 def refused(status: int, what: str, *, retry_s: float | None = None) -> DeployError:
-    """Return what an HTTP status means for `what` was asked for."""
     if status == 404:
         return DeployError(
             "registry.missing", f"{what}: it is not there", hint="look at the address and the tag; publish it first"

@@ -18,21 +18,17 @@ _WORD = re.compile(r"[a-z0-9-]{1,32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSettings:
-    """What a person says of where a device's releases are.
+    """Where a device's releases are: `repository` is `host[:port]/repository`, without a tag, `channel` as in
+    `device.toml`.
 
-    Attributes:
-        repository: `host[:port]/repository`, without a tag.
-        channel: of the releases, as in `device.toml`.
-        ring: which of the channel's rings the device belongs to.
-
-    Raises:
-        DeployError: `request.registry`, for a repository that is none.
-        ValueError: for a channel or a ring that is none.
+    `authorities`: `registry-ca` has the certificates of that file count alone, `system` beside the system's.
+    DeployError `request.registry`, for a repository that is none; ValueError for a channel or a ring that is none.
     """
 
     repository: str
     channel: str = "stable"
     ring: str = "all"
+    authorities: str = "system"
 
     def __post_init__(self) -> None:
         if parse_reference(self.repository, where="repository").tag is not None:
@@ -41,25 +37,24 @@ class PullSettings:
             if not _WORD.fullmatch(getattr(self, name)):
                 got = getattr(self, name)
                 raise ValueError(f"{name}: expected a-z, 0-9 and '-', at most 32 characters, got {got[:80]!r}")
+        if self.authorities not in ("system", "registry-ca"):
+            raise ValueError(f"authorities: expected system or registry-ca, got {self.authorities[:80]!r}")
 
     @property
     def reference(self) -> Reference:
-        """Where the release is that this device is to run."""
         found = parse_reference(self.repository, where="repository")
         return Reference(found.host, found.repository, ring_tag(self.channel, self.ring))
 
 
 def encode_pull_settings(settings: PullSettings) -> str:
-    """Return the text of a `pull.toml`."""
-    return "".join(f'{one.name} = "{getattr(settings, one.name)}"\n' for one in fields(settings))
+    told = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    if settings.authorities == "system":
+        del told["authorities"]  # what provision has written until now says the same
+    return "".join(f'{name} = "{value}"\n' for name, value in told.items())
 
 
 def decode_pull_settings(text: str, *, origin: str) -> PullSettings:
-    """Return what a `pull.toml` says.
-
-    Raises:
-        DeployError: `device.settings` or `request.registry`, with `origin`, the line, what was expected and what came.
-    """
+    """DeployError `device.settings` or `request.registry`, with `origin` and line."""
     known = [one.name for one in fields(PullSettings)]
     values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -81,7 +76,7 @@ def decode_pull_settings(text: str, *, origin: str) -> PullSettings:
 
 
 def read_pull_settings(path: Path) -> PullSettings:
-    """Return the settings of a file; DeployError as `decode_pull_settings`."""
+    """DeployError as `decode_pull_settings`."""
     try:
         # Root's folder: what is linked there, root has linked.
         return decode_pull_settings(read_file(path, follows_links=True).decode("utf-8"), origin=str(path))

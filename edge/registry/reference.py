@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edge.errors import DeployError
 
-__all__ = ["Reference", "parse_reference", "ring_tag"]
+__all__ = ["TRUST_TAG", "Reference", "parse_reference", "ring_tag", "withdrawal_tag"]
 
 # Source: OCI Distribution Specification 1.1, "Pulling manifests" (name and reference).
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
@@ -15,16 +15,13 @@ _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _MOST = 255
 
+TRUST_TAG = "trust"
+"""Where a repository says whose signatures count."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where an artifact is; always reached by HTTPS.
-
-    Attributes:
-        host: name or address, with its port where that is not 443.
-        repository: path below it.
-        tag: None where none is stated.
-    """
+    """Where an artifact is, by HTTPS; `host` has its port where that is not 443, `tag` None where none is stated."""
 
     host: str
     repository: str
@@ -35,11 +32,7 @@ class Reference:
 
 
 def parse_reference(text: str, *, where: str) -> Reference:
-    """Return what `text` names.
-
-    Raises:
-        DeployError: `request.registry` with `where`, what was expected and what came.
-    """
+    """DeployError `request.registry` with `where`, what was expected and what came."""
     if "://" in text:
         raise _wrong(where, text, "no scheme: a registry is always reached by HTTPS")
     host, slash, rest = text.partition("/")
@@ -54,8 +47,12 @@ def parse_reference(text: str, *, where: str) -> Reference:
 
 
 def ring_tag(channel: str, ring: str) -> str:
-    """Return the tag under which the devices of a ring find what they are to run."""
     return f"{channel}-{ring}"
+
+
+def withdrawal_tag(release: str) -> str:
+    """Return the tag that says, where it names anything, that no further device is to take a release."""
+    return f"withdrawn.{release}"
 
 
 def _wrong(where: str, text: str, expected: str) -> DeployError:

@@ -1,1 +1,1 @@
-"""What a machine can do at most, and what follows from that for the layers of a model."""
+"""Rooflines: the peaks of a machine, and bounds of a model's layers by them."""

@@ -1,4 +1,4 @@
-"""What shapes do to intensity, shown on a layer of the model at hand: one thing is changed, the rest stays."""
+"""Effect of shapes on intensity, shown on a layer of the model at hand: one thing is changed, the rest stays."""
 
 from __future__ import annotations
 

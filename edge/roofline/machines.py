@@ -1,19 +1,178 @@
-"""A machine in one of its power modes: peaks and bandwidth, derived from units, operations per clock and clock."""
+"""A machine in one of its power modes: peaks and bandwidth, derived from units, operations per clock and clock.
+
+The table of machines is `machines.yaml`: facts with their sources, as they stand in the file.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 
+from edge.config.convert import convert
+from edge.config.yaml_file import read_yaml
 from edge.errors import ConfigError
-from edge.roofline.table import MachineFacts, MachineTable, Mode, machine_table
 from edge.types import Precision
 
-__all__ = ["Machine", "all_machines", "find_machine"]
+__all__ = [
+    "Architecture",
+    "Machine",
+    "MachineFacts",
+    "MachineTable",
+    "Mode",
+    "all_machines",
+    "find_machine",
+    "machine_table",
+    "read_machines",
+]
+
+FORMAT = "edge.machines/1"
+_SEE = "edge/roofline/machines.yaml"
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the file: unknown keys are refused."""
+
+
+class Architecture(_Facts, frozen=True, kw_only=True):
+    """Dense operations of one SM per clock by precision: on CUDA cores (`vector`), on tensor cores."""
+
+    name: str
+    source: str
+    vector: dict[str, Positive]
+    tensor: dict[str, Positive] = {}
+    sparse_factor: Positive = 1
+
+
+class GpuSpec(_Facts, frozen=True, kw_only=True):
+    """`mhz` is the highest clock; `l2_mib` is None where it is not known."""
+
+    sm_count: Count
+    mhz: Positive
+    source: str
+    l2_mib: Positive | None = None
+
+
+class Memory(_Facts, frozen=True, kw_only=True):
+    """Of a Jetson: shared by all that is on it."""
+
+    bus_bits: Count
+    mhz: Positive
+    source: str
+    gb: Positive | None = None
+
+
+class Cpu(_Facts, frozen=True, kw_only=True):
+    """Cores of the processor."""
+
+    cores: Count
+    source: str
+
+
+class DlaRate(_Facts, frozen=True, kw_only=True):
+    """Dense INT8 operations of one core per clock."""
+
+    int8: Positive
+    sparse_factor: Positive
+    source: str
+
+
+class Dla(_Facts, frozen=True, kw_only=True):
+    """Deep learning accelerators, beside the GPU."""
+
+    cores: Count
+    mhz: Positive
+    source: str
+
+
+class DecoderSpec(_Facts, frozen=True, kw_only=True):
+    """By codec: how many streams of which size and rate at once, or frames per second at 1080p."""
+
+    source: str
+    streams: dict[str, dict[str, Count]] = {}
+    fps_1080p: dict[str, Count] = {}
+
+
+class Advertised(_Facts, frozen=True, kw_only=True):
+    """The TOPS of the box: sparse INT8 of GPU and DLA together, unless `is_of` says otherwise."""
+
+    tops: Positive
+    source: str
+    is_of: str = "sparse INT8, of GPU and DLA together"
+
+
+class Mode(_Facts, frozen=True, kw_only=True):
+    """A power mode of nvpmodel; what is None is not capped by it. `dla_mhz` is one clock a core."""
+
+    cpu_cores: Count
+    watts: Positive | None = None
+    tpc_count: Count | None = None
+    gpu_mhz: Positive | None = None
+    memory_mhz: Positive | None = None
+    dla_mhz: tuple[Positive, ...] | None = None
+
+
+class MachineFacts(_Facts, frozen=True, kw_only=True):
+    """One machine; what is None is not known, or not there."""
+
+    name: str
+    architecture: str
+    gpu: GpuSpec
+    memory: Memory
+    cpu: Cpu | None = None
+    dla: Dla | None = None
+    decoder: DecoderSpec | None = None
+    advertised: Advertised | None = None
+    modes: dict[str, Mode] = {}
+    modes_source: str | None = None
+
+
+class MachineTable(_Facts, frozen=True, kw_only=True):
+    """The whole file."""
+
+    format: str
+    sources: dict[str, str]
+    architectures: dict[str, Architecture]
+    dla: DlaRate
+    machines: dict[str, MachineFacts]
+
+
+def read_machines(path: Path) -> MachineTable:
+    """Raise `ConfigError` if it is no table, or names a source or an architecture that it does not have."""
+    document = read_yaml(path)
+    table = convert(document, MachineTable, see=_SEE)
+    if table.format != FORMAT:
+        raise document.error(("format",), f"expected {FORMAT}, got {table.format!r}")
+    for key, machine in table.machines.items():
+        if machine.architecture not in table.architectures:
+            raise document.error(("machines", key, "architecture"), f"there is no {machine.architecture!r} in the file")
+    unknown = sorted(set(_sources(msgspec.to_builtins(table))) - set(table.sources))
+    if unknown:
+        raise ConfigError(f"{path}: sources that it does not explain: {', '.join(unknown)}; add them to `sources`")
+    return table
+
+
+@functools.cache
+def machine_table() -> MachineTable:
+    with resources.as_file(resources.files("edge.roofline") / "machines.yaml") as path:
+        return read_machines(path)
+
+
+def _sources(value: object) -> list[str]:
+    if not isinstance(value, Mapping):
+        return []
+    named = [value[key] for key in ("source", "modes_source") if isinstance(value.get(key), str)]
+    return named + [name for part in value.values() for name in _sources(part)]
+
 
 _SM_PER_TPC = 2
 _BITS_PER_BYTE = 8
@@ -32,11 +191,9 @@ class Machine:
 
     @property
     def mode(self) -> Mode | None:
-        """The power mode."""
         return None if self.mode_name is None else self.facts.modes[self.mode_name]
 
     def in_each_mode(self) -> Iterator[Machine]:
-        """Yield the machine in each power mode that is known of it."""
         for name in self.facts.modes:
             yield replace(self, mode_name=name)
 
@@ -47,7 +204,6 @@ class Machine:
 
     @property
     def title(self) -> str:
-        """Its name for people."""
         return self.facts.name if self.mode_name is None else f"{self.facts.name}, {self.mode_name}"
 
     @property
@@ -112,7 +268,6 @@ class Machine:
         return None if self.facts.cpu is None else self.facts.cpu.cores
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         return {
             "machine": self.called,
             "name": self.title,
@@ -134,21 +289,16 @@ def all_machines() -> Iterator[Machine]:
         yield Machine(key=key, facts=facts, table=table)
 
 
-def find_machine(name: str, *, beside: Sequence[str] = ()) -> Machine:
+def find_machine(name: str) -> Machine:
     """Return the machine called `name`: a key of the table, and a power mode behind a slash if one is meant.
 
-    Args:
-        name: case does not matter.
-        beside: other names that the caller takes, for the message.
-
-    Raises:
-        ConfigError: if there is none; the nearest names are in it.
+    `name`: case does not matter. Raises `ConfigError` if there is none; the nearest names are in it.
     """
     key, slash, mode = name.strip().lower().partition("/")
     table = machine_table()
     if key not in table.machines:
         raise ConfigError(
-            f"machine {name!r}: there is none of that name{_nearest(key, [*table.machines, *beside])}",
+            f"machine {name!r}: there is none of that name{_nearest(key, [*table.machines])}",
             hint="edge-deploy roofline --list shows all",
         )
     facts = table.machines[key]

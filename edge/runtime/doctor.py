@@ -1,4 +1,4 @@
-"""What this machine has of what edge-deploy can use, and how to get what is missing."""
+"""Lists the software and hardware that edge-deploy can use here, and how to get the missing parts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from edge.capacity.here import machine_here
-from edge.capacity.platform import platform_of
-from edge.capacity.stated import beyond_bound, stated_work
+from edge.capacity.fit import beyond_bound, stated_work
+from edge.capacity.platform import machine_here, platform_of
 from edge.capacity.work import model_of_pipeline
 from edge.config.load import load_pipeline
 from edge.engine.kind import DoctorFinding, load_kind
@@ -20,10 +19,11 @@ from edge.engine.kinds import AUTO, choose_kind, kinds
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, EdgeError
 from edge.media.gstreamer.binding import load as load_gstreamer
-from edge.runtime.serve.admission import judge_admission, measure_engine
-from edge.runtime.serve.engine import start_engine
+from edge.media.gstreamer.binding import load_errors
+from edge.media.gstreamer.build import NVMM_FACTORIES
+from edge.runtime.serve.engine import start_engine, warm_up
+from edge.runtime.serve.overload import judge_admission, measure_engine
 from edge.runtime.serve.streams import stated_rates
-from edge.runtime.serve.warm_up import warm_up
 
 __all__ = ["examine", "examine_bound", "examine_pipeline"]
 
@@ -37,11 +37,10 @@ _SOFTWARE_ELEMENTS = (
     "videorate",
     "capssetter",
 )
-_NVMM_ELEMENTS = ("nvv4l2decoder", "nvvidconv")
 
 
 def examine() -> Iterator[DoctorFinding]:
-    """Yield what is here and what is not; raises nothing."""
+    """Raises nothing."""
     cores = len(os.sched_getaffinity(0))
     yield _fact("machine", f"{platform.machine()}, {cores} cores, Python {sys.version.split()[0]}")
     yield from _engines()
@@ -54,9 +53,7 @@ def examine() -> Iterator[DoctorFinding]:
 
 def examine_pipeline(path: Path) -> DoctorFinding:
     """Return whether the engine of a pipeline, measured here, can serve what its streams state.
-
-    Raises:
-        EdgeError: if the pipeline file cannot be used, or its engine cannot be built.
+    Raises `EdgeError` if the pipeline file cannot be used, or its engine cannot be built.
     """
     pipeline = load_pipeline(path)
     engine = start_engine(pipeline, read_model(pipeline), None).engine
@@ -75,15 +72,15 @@ def examine_bound(path: Path, root: Path = Path("/")) -> DoctorFinding | None:
 
     None where it is no machine whose peaks are known, or no live stream states a rate; nothing is built or measured.
 
-    Raises:
-        EdgeError: if pipeline, model or table cannot be used.
+    Raises `EdgeError` if pipeline, model or table cannot be used.
     """
     machine, pipeline = machine_here(root), load_pipeline(path)
     work = None if machine is None else stated_work(pipeline, model_of_pipeline(pipeline))
     if machine is None or work is None:
         return None
     beyond = beyond_bound(work, [platform_of(machine)])
-    detail = beyond[0] if beyond else f"{work.wanted_fps:.4g} fps are stated, which is within that of {machine.called}"
+    within = f"{round(work.wanted_fps, 1):g} fps are stated, which is within that of {machine.called}"
+    detail = beyond[0] if beyond else within
     return DoctorFinding(name=f"bound of {path.name}", is_there=not beyond, is_needed=False, detail=detail)
 
 
@@ -128,7 +125,9 @@ def _gstreamer() -> Iterator[DoctorFinding]:
         return
     yield _fact("gstreamer", gst.version_string())
     find: Callable[[str], object | None] = gst.ElementFactory.find
-    for kind, names in (("software", _SOFTWARE_ELEMENTS), ("nvmm", _NVMM_ELEMENTS)):
+    for kind, names in (("software", _SOFTWARE_ELEMENTS), ("nvmm", NVMM_FACTORIES)):
         missing = [name for name in names if find(name) is None]
         detail = f"without {', '.join(missing)}" if missing else "all elements are here"
         yield DoctorFinding(name=f"{kind} decoding", is_there=not missing, is_needed=False, detail=detail)
+    for name, why in load_errors().items():
+        yield DoctorFinding(name=name, is_there=False, is_needed=False, detail=f"is installed and does not load: {why}")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from edge.errors import EdgeError
 from edge.stdout import write_stdout
-from edge.transport.ssh import ASK_INSTALLED
 
 if TYPE_CHECKING:
     from edge.device.device import Device
@@ -36,9 +35,9 @@ _HEALTH = "How the serving runtime stands, as JSON; ends with 1 unless it serves
 
 
 def main(command: str, arguments: Sequence[str]) -> int:
-    """Run one of `COMMANDS` and return its exit code; problems are told on stderr, without a traceback."""
+    """Run one of `COMMANDS` and return its exit code; problems go to stderr, without a traceback."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
-    os.umask(0o027)  # whoever started us: what is created is for its group, and for no other user
+    os.umask(0o027)  # whatever was set before: files are for the group, and for no other user
     try:
         return COMMANDS[command][1](arguments)
     except EdgeError as error:
@@ -57,9 +56,8 @@ def main(command: str, arguments: Sequence[str]) -> int:
 def _agent(arguments: Sequence[str]) -> int:
     parser = _parser("agent", _AGENT, "  edge-runtime agent")
     parser.add_argument("--for-pull", action="store_true", help="answer what a pull asks for, and refuse all else")
-    parser.add_argument(ASK_INSTALLED, action="store_true", help="be what provision installed, whatever serves")
     options = parser.parse_args(arguments)
-    from edge.runtime.agent.entry import main as agent
+    from edge.runtime.agent.serve import main as agent
 
     root = [] if options.root == Path("/") else ["--root", str(options.root)]
     return agent([*root, *(["--for-pull"] if options.for_pull else [])])
@@ -69,7 +67,7 @@ def _recover(arguments: Sequence[str]) -> int:
     parser = _parser("recover", _RECOVER, "  edge-runtime recover --boot")
     parser.add_argument("--boot", action="store_true", help="say that nothing serves yet, as edge-recover.service does")
     options = parser.parse_args(arguments)
-    from edge.runtime.trial.recover import recover_at_boot
+    from edge.runtime.trial.rollback import recover_at_boot
 
     recovery = recover_at_boot(_device(options.root))
     on_trial = ", on trial" if recovery.is_on_trial else ""
@@ -119,8 +117,7 @@ def _adopt(arguments: Sequence[str]) -> int:
 def _software(arguments: Sequence[str]) -> int:
     options = _parser("software", _SOFTWARE, "  edge-runtime software").parse_args(arguments)
     from edge.device.device import Device
-    from edge.device.layout import Layout
-    from edge.device.owner import become_owner_of
+    from edge.device.layout import Layout, become_owner_of
     from edge.runtime.software.install import keep_software
 
     layout = Layout(options.root)
@@ -132,9 +129,10 @@ def _software(arguments: Sequence[str]) -> int:
 
 def _facts(arguments: Sequence[str]) -> int:
     options = _parser("facts", _FACTS, "  edge-runtime facts").parse_args(arguments)
-    from edge.device.facts import facts_as_json, gather_facts
+    from edge.codec import encode
+    from edge.device.facts import gather_facts
 
-    write_stdout(json.dumps(facts_as_json(gather_facts(_device(options.root).layout)), indent=2) + "\n")
+    write_stdout(json.dumps(encode(gather_facts(_device(options.root).layout)), indent=2) + "\n")
     return 0
 
 
@@ -165,18 +163,13 @@ def _pull(arguments: Sequence[str]) -> int:
     from edge.runtime.pull.entry import run_pull
 
     return run_pull(
-        options.root,
-        is_plan=options.plan,
-        is_forced=options.force,
-        retry_bad=options.retry_bad,
-        as_json=options.json,
+        options.root, is_plan=options.plan, is_forced=options.force, retry_bad=options.retry_bad, as_json=options.json
     )
 
 
 def _device(root: Path) -> Device:
     from edge.device.device import Device
-    from edge.device.layout import Layout
-    from edge.device.owner import become_owner
+    from edge.device.layout import Layout, become_owner
 
     layout = Layout(root)
     become_owner(layout)

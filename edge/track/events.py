@@ -1,4 +1,4 @@
-"""What objects do, told once: values, no behaviour."""
+"""Events of objects, each told once: values, no behaviour."""
 
 from __future__ import annotations
 
@@ -52,24 +52,17 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackEvent:
-    """One event. `sighting` is of the frame in which it took place, which may be `settle_s` ago.
-
-    Attributes:
-        zone, line: id of the one that it is about.
-        direction: of `cross` only.
-        duration_s: how long the object was in the zone, of `leave`, `vanish` and `dwell`.
-        reason: of `vanish` only.
-    """
+    """One event. `sighting` is of the frame in which it took place, which may be `settle_s` ago."""
 
     kind: EventKind
     track_id: int
     class_id: int
     sighting: Sighting
-    zone: str | None = None
+    zone: str | None = None  # this or `line`: id of the one that it is about
     line: str | None = None
-    direction: Direction | None = None
-    duration_s: float | None = None
-    reason: EndReason | None = None
+    direction: Direction | None = None  # of `cross` only
+    duration_s: float | None = None  # how long the object was in the zone, of `leave`, `vanish` and `dwell`
+    reason: EndReason | None = None  # of `vanish` only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

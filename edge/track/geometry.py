@@ -22,7 +22,7 @@ _EDGE = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
-    """A part of the picture. `class_ids` None: all classes; `dwell_s` None: nobody stays too long."""
+    """A part of the picture. `class_ids` None: all classes; `dwell_s` None: no object stays too long."""
 
     id: str
     polygon: tuple[Point, ...]
@@ -48,7 +48,7 @@ class Zones:
         before = [np.roll(polygon, 1, axis=0) for polygon in corners]
         self._first = np.cumsum([0, *map(len, corners)])[:-1]
         a, b = np.concatenate([np.empty((0, 2)), *before]), np.concatenate([np.empty((0, 2)), *corners])
-        # Edges run downwards, and level ones never count; so whoever looks from the right or the left sees the same.
+        # Edges run downwards, and level ones never count; so a ray to the right or to the left sees the same.
         is_up = a[:, 1] > b[:, 1]
         a[is_up], b[is_up] = b[is_up], a[is_up]
         self._left, self._top, self._bottom = a[:, 0].copy(), a[:, 1].copy(), b[:, 1].copy()

@@ -1,19 +1,38 @@
-"""Frames over two file descriptors: stdin and stdout of an agent, or the pipes to a child process."""
+"""Frames over two file descriptors: of an agent, a child process on this machine, or a socket of systemd.
+
+What a child process says on stderr is kept for the error message.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
 
 from edge.deadline import Deadline
 from edge.errors import DeployError
-from edge.transport.frames import Frame, encode_frame, read_frame
+from edge.transport.channel import Frame, encode_frame, read_frame
 from edge.untrusted import cleaned
 
-__all__ = ["PipeChannel"]
+__all__ = ["LOCAL_AGENT", "ChildChannel", "Ending", "LocalChannel", "PipeChannel", "connect_socket"]
 
 _READ_BYTES = 256 * 1024
+_KEPT_LINES = 20
+_LINE_BYTES = 500
+_GRACE_S = 2.0  # for the last words and the exit status of a child whose pipe has ended
+_CLOSING_S = 0.4  # for a child whose pipes we have closed; a connection that is cut is the same to the other side
+
+Ending = Callable[[int | None, Sequence[str]], DeployError | None]
+"""Why a child ended: its exit status (None: it still runs) and last lines to an error; None: no more is known."""
+LOCAL_AGENT = (sys.executable, "-I", "-m", "edge.cli.edge_runtime", "agent")
 
 
 class PipeChannel:
@@ -36,7 +55,6 @@ class PipeChannel:
         return self._is_closed
 
     def send(self, frame: Frame, *, timeout_s: float = 30.0) -> None:
-        """Send a frame."""
         if self._is_closed:
             raise _closed()
         deadline = Deadline.after(timeout_s)
@@ -55,7 +73,6 @@ class PipeChannel:
             raise DeployError("transfer.timeout", f"the other side has taken nothing for {timeout_s:g} s")
 
     def receive(self, *, timeout_s: float = 30.0) -> Frame:
-        """Return the next frame."""
         if self._is_closed:
             raise _closed()
         deadline = Deadline.after(timeout_s)
@@ -95,7 +112,6 @@ class PipeChannel:
         self._received += content
 
     def close(self) -> None:
-        """Close both descriptors, once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -113,3 +129,108 @@ def _wait(descriptor: int, event: int, deadline: Deadline) -> bool:
 
 def _closed(how: str | None = None) -> DeployError:
     return DeployError("transfer.closed", "the other side has ended the connection" + (f" ({how})" if how else ""))
+
+
+class ChildChannel:
+    """A `Channel` to a process that it starts, and ends with the channel; the child never outlives its owner's stdin.
+
+    The child is in a session of its own: a Ctrl-C at the terminal is for us, and must not cut the connection under a
+    push that first wants to finish its step. DeployError `transfer.ssh`, if the program cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], *, ending: Ending) -> None:
+        self._ending = ending
+        try:
+            self._child = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise DeployError(
+                "transfer.ssh", f"{command[0]} cannot be started: {error.strerror}", hint="install it (openssh-client)"
+            ) from None
+        assert self._child.stdin is not None  # because PIPE was asked for
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        self._channel = PipeChannel(_take(self._child.stdout), _take(self._child.stdin))
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._listener = threading.Thread(target=self._listen, args=(self._child.stderr,), daemon=True)
+        self._listener.start()
+
+    def _listen(self, stderr: IO[bytes]) -> None:
+        # Bounded in lines and in their length: the other machine decides how much it says.
+        with stderr, contextlib.suppress(OSError, ValueError):
+            while line := stderr.readline(_LINE_BYTES):
+                self._lines.append(cleaned(line.decode("utf-8", "replace").rstrip()))
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def send(self, frame: Frame, *, timeout_s: float = 30.0) -> None:
+        try:
+            self._channel.send(frame, timeout_s=timeout_s)
+        except DeployError as error:
+            raise self._explained(error) from None
+
+    def receive(self, *, timeout_s: float = 30.0) -> Frame:
+        try:
+            return self._channel.receive(timeout_s=timeout_s)
+        except DeployError as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error: DeployError) -> DeployError:
+        if error.code != "transfer.closed" or self._channel.is_closed:
+            return error
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_GRACE_S)
+        self._listener.join(_GRACE_S)
+        lines = [line for line in self._lines if line]
+        return self._ending(self._child.poll(), lines) or DeployError(
+            error.code, error.problem, hint=error.hint, evidence={**error.evidence, "stderr": lines[-5:]}
+        )
+
+    def close(self) -> None:
+        """Close the pipes, wait for the child, ask it to end. Never kill: an armed agent rightly goes on alone."""
+        self._channel.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_CLOSING_S)
+        if self._child.poll() is None:
+            self._child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_CLOSING_S)
+        if self._child.poll() is None:
+            threading.Thread(target=self._child.wait, daemon=True).start()  # takes its exit status, whenever it ends
+
+
+def _take(pipe: IO[bytes]) -> int:
+    """Return a descriptor of our own for a pipe, so that exactly one owner closes it."""
+    with pipe:
+        return os.dup(pipe.fileno())
+
+
+class LocalChannel(ChildChannel):
+    """A `Channel` to a process of this machine, by default the agent of this installation."""
+
+    def __init__(self, command: Sequence[str] = LOCAL_AGENT) -> None:
+        super().__init__(command, ending=lambda status, lines: None)
+
+
+def connect_socket(path: Path) -> PipeChannel:
+    """Return a `Channel` to the listener at `path`; DeployError `transfer.socket` if it is not there or refuses us."""
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        end.connect(str(path))
+    except OSError as error:
+        end.close()
+        raise DeployError(
+            "transfer.socket",
+            f"{path}: {error.strerror}",
+            hint="systemctl start edge-agent.socket; run it with sudo, or: systemctl start edge-pull",
+        ) from None
+    descriptor = end.detach()
+    return PipeChannel(descriptor, descriptor)

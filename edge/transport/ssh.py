@@ -1,18 +1,28 @@
-"""Frames over the system's OpenSSH client."""
+"""Frames over the system's OpenSSH client, which honours the user's ssh_config, keys, agents and jump hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from edge.errors import DeployError
-from edge.transport.child import ChildChannel
-from edge.transport.ssh_command import SshAddress, ssh_command
+from edge.transport.pipe import ChildChannel
 
-__all__ = ["AGENT", "ASK_INSTALLED", "SshChannel"]
+__all__ = ["AGENT", "SshAddress", "SshChannel", "ssh_command", "ssh_failure"]
 
+# Known hosts only, no interactive question, a dead link is noticed within 15 s, and no agent is ever lent.
+_ALWAYS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ConnectTimeout=10",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+)
 AGENT = ("edge-runtime", "agent")
-ASK_INSTALLED = "--installed"
-"""Of an agent: that which provision installed, whatever the release that serves has brought."""
 _SSH_FAILED = 255
 _NO_SUCH_COMMAND = 127
 
@@ -40,11 +50,44 @@ _HINTS = {
 }
 
 
-class SshChannel(ChildChannel):
-    """A `Channel` to a command on another machine; the connection ends with it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshAddress:
+    """The address of a device: `host` is a name or a Host of ssh_config; what is None is as ssh_config says."""
 
-    Raises (from `send` and `receive`):
-        DeployError: `transfer.ssh.*` with what OpenSSH said, `transfer.ssh.command` if the command is not there.
+    host: str
+    user: str | None = None
+    port: int | None = None
+    identity: Path | None = None
+    config: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.host, self.user or "x"):
+            if not name or name.startswith("-") or any(c.isspace() for c in name):
+                raise ValueError(f"{name!r} cannot be given to ssh as a host or a user")
+
+
+def ssh_command(address: SshAddress, remote: Sequence[str], *, options: Sequence[str] = ()) -> list[str]:
+    """Return the arguments that run `remote` (already quoted for a shell, word by word) at `address`.
+
+    `options` are further `Key=value` of ssh_config; they come first, so they win.
+    """
+    given = [part for option in (*options, *_ALWAYS) for part in ("-o", option)]
+    if address.config is not None:
+        given += ["-F", str(address.config)]
+    if address.port is not None:
+        given += ["-p", str(address.port)]
+    if address.identity is not None:
+        given += ["-i", str(address.identity), "-o", "IdentitiesOnly=yes"]
+    if address.user is not None:
+        given += ["-l", address.user]
+    return ["ssh", "-T", *given, "--", address.host, *remote]
+
+
+class SshChannel(ChildChannel):
+    """A `Channel` to a command on another machine, which ends with it.
+
+    `send` and `receive` raise DeployError: `transfer.ssh.*` with what OpenSSH said, `transfer.ssh.command` if it is not
+    there.
     """
 
     def __init__(self, address: SshAddress, *, remote: Sequence[str] = AGENT, options: Sequence[str] = ()) -> None:
@@ -52,16 +95,21 @@ class SshChannel(ChildChannel):
         super().__init__(ssh_command(address, remote, options=options), ending=self._why)
 
     def _why(self, status: int | None, lines: Sequence[str]) -> DeployError | None:
-        if status == _SSH_FAILED:
-            return _ssh_failed(self._host, lines)
-        if status == _NO_SUCH_COMMAND:
-            return DeployError(
-                "transfer.ssh.command",
-                f"{self._host}: edge-runtime is not installed there",
-                hint=f"run: edge-deploy provision {self._host}",
-                evidence={"stderr": list(lines[-5:])},
-            )
-        return None
+        return ssh_failure(self._host, status, lines)
+
+
+def ssh_failure(host: str, status: int | None, lines: Sequence[str]) -> DeployError | None:
+    """Return why a command of ours did not run there, by ssh's exit status and last lines; None: it has run."""
+    if status == _SSH_FAILED:
+        return _ssh_failed(host, lines)
+    if status == _NO_SUCH_COMMAND:
+        return DeployError(
+            "transfer.ssh.command",
+            f"{host}: edge-runtime is not installed there",
+            hint=f"run: edge-deploy provision {host}",
+            evidence={"stderr": list(lines[-5:])},
+        )
+    return None
 
 
 def _ssh_failed(host: str, lines: Sequence[str]) -> DeployError:

@@ -37,11 +37,9 @@ class Detector:
     ) -> list[Detections]:
         """Return the detections of each frame, in pixels of its source, highest score first.
 
-        Args:
-            output: of the engine, of B frames.
-            letterboxes: of the B frames.
-            class_ids: of the B frames, the classes that are wanted, None for all; None: all classes of all frames. What
-                is not wanted does not count towards `max_detections`.
+        `output`: of the engine, of B frames. `letterboxes`: of the B frames. `class_ids`: of the B frames, the classes
+        that are wanted, None for all; None: all classes of all frames. What is not wanted does not count towards
+        `max_detections`.
         """
         candidates = decode_output(output, self.head, score_threshold=self.score_threshold)
         found = candidates if class_ids is None else _of_classes(candidates, class_ids)

@@ -7,6 +7,9 @@ Layouts, for a batch of B, A cells or anchors and K classes (see `edge.types.Hea
     yolov10   (B, A, 6)     x1 y1 x2 y2 in canvas pixels, score, class_id
     yolox     (B, A, 5+K)   cx cy as offset in cells, log w h in cells, objectness, K scores
 
+Columns or rows that follow the K scores (a mask's coefficients, keypoints) are let be. Turned boxes have an angle in
+the last one, and are cx cy w h in each layout: what is decoded is the upright box around each.
+
 An engine may have picked the cells out already (`edge.types.CandidateRows`); the rest is the same.
 """
 
@@ -20,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import TensorMismatchError
-from edge.types import CandidateRows, EngineOutput, HeadFamily, ImageSize
+from edge.types import OBB, CandidateRows, EngineOutput, HeadFamily, ImageSize, ModelSpec
 
-__all__ = ["Candidates", "Head", "cells_of", "decode_output", "xyxy_from_cxcywh"]
+__all__ = ["Candidates", "Head", "cells_of", "decode_output", "has_scores", "head_of", "xyxy_from_cxcywh"]
 
 FloatArray = NDArray[np.float32]
 _Scored = tuple[NDArray[np.int64], FloatArray, NDArray[np.int32]]
@@ -30,38 +33,39 @@ _Scored = tuple[NDArray[np.int64], FloatArray, NDArray[np.int32]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What decoding has to know: the layout, the canvas, and the strides in the order of their cells.
+    """Parameters of decoding: the layout, the canvas, and the strides in the order of their cells.
 
     With `is_multi_label` a cell gives a candidate for each class above the threshold (as COCO's protocol wants it for
     measuring), otherwise only for its best class (as a consumer of detections wants it). See docs/adr/0004.
+
+    `classes` are those that have a score; None: all that follows the box is one. `is_turned` as above.
     """
 
     family: HeadFamily
     size: ImageSize
     strides: tuple[int, ...] = ()
     is_multi_label: bool = False
+    classes: int | None = None
+    is_turned: bool = False
+
+    @property
+    def scores(self) -> slice:
+        """Where the scores of a cell lie."""
+        first = 4 if self.family is HeadFamily.YOLOV8 else 5
+        return slice(first, None if self.classes is None else first + self.classes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Boxes of a whole batch before suppression.
+    """Boxes of a whole batch before suppression."""
 
-    Attributes:
-        row: int64 (M,), which frame of the batch.
-        cell: int64 (M,), which cell or anchor of the output.
-        xyxy: float32 (M, 4), canvas pixels.
-        score: float32 (M,).
-        class_id: int32 (M,).
-    """
-
-    row: NDArray[np.int64]
-    cell: NDArray[np.int64]
-    xyxy: FloatArray
-    score: FloatArray
-    class_id: NDArray[np.int32]
+    row: NDArray[np.int64]  # int64 (M,), which frame of the batch
+    cell: NDArray[np.int64]  # int64 (M,), which cell or anchor of the output
+    xyxy: FloatArray  # float32 (M, 4), canvas pixels
+    score: FloatArray  # float32 (M,)
+    class_id: NDArray[np.int32]  # int32 (M,)
 
     def take(self, index: NDArray[np.int64]) -> Candidates:
-        """Return the candidates at `index`, in that order."""
         return Candidates(
             row=self.row[index],
             cell=self.cell[index],
@@ -71,20 +75,42 @@ class Candidates:
         )
 
 
+def head_of(spec: ModelSpec, *, is_multi_label: bool = False) -> Head:
+    return Head(
+        family=spec.family,
+        size=spec.preprocess.size,
+        strides=spec.strides,
+        is_multi_label=is_multi_label,
+        classes=len(spec.labels),
+        is_turned=spec.task == OBB,
+    )
+
+
 def decode_output(output: EngineOutput, head: Head, *, score_threshold: float) -> Candidates:
     """Return every box whose score is above `score_threshold`: its best class, or each class where `head` says so.
 
-    Args:
-        output: float32, one of the layouts above, or the cells of it that can be above `score_threshold`.
-
-    Raises:
-        TensorMismatchError: if cells above `score_threshold` were left out of `output`.
+    `output`: float32, one of the layouts above, or the cells of it that can be above `score_threshold`.
+    Raises `TensorMismatchError` if cells above `score_threshold` were left out of `output`.
     """
     if isinstance(output, CandidateRows):
         found = _of_candidates(output, head, score_threshold)
     else:
-        found = _cells_above(output, head.family, score_threshold)
+        found = _cells_above(output, head, score_threshold)
     return _DECODERS[head.family](found, head, score_threshold)
+
+
+def has_scores(output: EngineOutput, head: Head) -> bool:
+    """Return whether any score of a batch is other than 0, however low it is."""
+    if isinstance(output, CandidateRows):
+        if len(output) or output.whole is None:
+            return True  # what was found has a score, and of the rest nothing is known
+        output = output.whole()
+    match head.family:
+        case HeadFamily.YOLOV8:
+            return bool(output[:, head.scores].any())
+        case HeadFamily.YOLOV10:
+            return bool(output[:, :, 4].any())
+    return bool((output[:, :, 4:5] * output[:, :, head.scores]).any())
 
 
 def xyxy_from_cxcywh(cxcywh: FloatArray) -> FloatArray:
@@ -108,11 +134,11 @@ def cells_of(size: ImageSize, strides: tuple[int, ...]) -> tuple[FloatArray, Flo
     return np.concatenate(corners).astype(np.float32), np.concatenate(scales).astype(np.float32)
 
 
-def _cells_above(output: FloatArray, family: HeadFamily, score_threshold: float) -> CandidateRows:
+def _cells_above(output: FloatArray, head: Head, score_threshold: float) -> CandidateRows:
     """Return the cells that can be above the threshold: by their objectness, or by the classes where there is none."""
-    if family is HeadFamily.YOLOV8:
+    if head.family is HeadFamily.YOLOV8:
         # Over the planes of the classes, which lie one after the other in memory: no transposed copy is made.
-        row, cell = np.nonzero(output[:, 4:].max(axis=1) > score_threshold)
+        row, cell = np.nonzero(output[:, head.scores].max(axis=1) > score_threshold)
         values = output[row, :, cell]
     else:
         # A score is at most the objectness (or is it): that alone already rules most cells out.
@@ -132,7 +158,7 @@ def _of_candidates(found: CandidateRows, head: Head, score_threshold: float) -> 
     if head.family is not HeadFamily.YOLOV8:
         is_above = values[:, 4] > score_threshold
     elif head.is_multi_label:
-        is_above = values[:, 4:].max(axis=1) > score_threshold
+        is_above = values[:, head.scores].max(axis=1) > score_threshold
     else:
         return found  # decoding looks at the best class of each once more
     kept = is_above.nonzero()[0]
@@ -161,14 +187,25 @@ def _decode_yolox(found: CandidateRows, head: Head, score_threshold: float) -> C
 
 
 def _decode_yolov8(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
-    index, score, class_id = _classes(found.values[:, 4:], head, score_threshold)
-    return _candidates(found, index, xyxy_from_cxcywh(found.values[index, :4]), score, class_id)
+    index, score, class_id = _classes(found.values[:, head.scores], head, score_threshold)
+    return _candidates(found, index, xyxy_from_cxcywh(_upright(found.values, head)[index]), score, class_id)
 
 
 def _decode_yolov10(found: CandidateRows, head: Head, score_threshold: float) -> Candidates:
     values = found.values
     class_id = values[:, 5].astype(np.int32)
-    return Candidates(row=found.row, cell=found.cell, xyxy=values[:, :4], score=values[:, 4], class_id=class_id)
+    xyxy = xyxy_from_cxcywh(_upright(values, head)) if head.is_turned else values[:, :4]
+    return Candidates(row=found.row, cell=found.cell, xyxy=xyxy, score=values[:, 4], class_id=class_id)
+
+
+def _upright(values: FloatArray, head: Head) -> FloatArray:
+    """Return cx cy w h of upright boxes, float32 (M, 4): of turned ones those around them."""
+    if not head.is_turned:
+        return values[:, :4]
+    cosine, sine = np.abs(np.cos(values[:, -1])), np.abs(np.sin(values[:, -1]))
+    width, height = values[:, 2], values[:, 3]
+    sides = (width * cosine + height * sine, width * sine + height * cosine)
+    return np.stack([values[:, 0], values[:, 1], *sides], axis=1)
 
 
 def _candidates(
@@ -178,7 +215,7 @@ def _candidates(
 
 
 def _with_objectness(values: FloatArray, head: Head, score_threshold: float) -> _Scored:
-    return _classes(values[:, 5:] * values[:, 4:5], head, score_threshold)
+    return _classes(values[:, head.scores] * values[:, 4:5], head, score_threshold)
 
 
 def _classes(scores: FloatArray, head: Head, score_threshold: float) -> _Scored:

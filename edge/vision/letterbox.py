@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edge.types import ImageSize, Letterbox, PadPosition, Preprocess
 
-__all__ = ["fill_border", "fit", "paste", "source_from_canvas_xyxy"]
+__all__ = ["fill_border", "fit", "inner", "paste", "source_from_canvas_xyxy"]
 
 
 def fit(source: ImageSize, preprocess: Preprocess) -> Letterbox:
@@ -34,8 +34,13 @@ def fit(source: ImageSize, preprocess: Preprocess) -> Letterbox:
 
 def paste(image: NDArray[np.uint8], canvas: NDArray[np.uint8], letterbox: Letterbox) -> None:
     """Copy a fitted image, uint8 (h, w, 3), to its place on a canvas, uint8 (H, W, 3); the border is not touched."""
+    inner(canvas, letterbox)[...] = image
+
+
+def inner(canvas: NDArray[np.uint8], letterbox: Letterbox) -> NDArray[np.uint8]:
+    """Return the part of a canvas, uint8 (H, W, 3), that holds the fitted image; a view."""
     top, left = letterbox.pad_top, letterbox.pad_left
-    canvas[top : top + letterbox.fitted.height, left : left + letterbox.fitted.width] = image
+    return canvas[top : top + letterbox.fitted.height, left : left + letterbox.fitted.width]
 
 
 def fill_border(canvas: NDArray[np.uint8], letterbox: Letterbox, *, pad_value: int) -> None:
@@ -53,13 +58,8 @@ def source_from_canvas_xyxy(
 ) -> NDArray[np.float32]:
     """Undo the letterboxes of a batch for its boxes.
 
-    Args:
-        xyxy: float32 (N, 4), pixels of the canvas.
-        letterboxes: of the frames of the batch.
-        row: int64 (N,), which frame each box is of.
-
-    Returns:
-        float32 (N, 4), pixels of the source frame, clipped to it.
+    `xyxy`: float32 (N, 4), pixels of the canvas. `letterboxes`: of the frames of the batch. `row`: int64 (N,), which
+    frame each box is of. Returns: float32 (N, 4), pixels of the source frame, clipped to it.
     """
     ways = np.array([_way_back(one) for one in letterboxes], np.float32).take(row, axis=0)
     source = xyxy - ways[:, 0]

@@ -29,12 +29,8 @@ def kept_by_nms(
     """Return the indices that greedy suppression keeps, highest score first.
 
     A box is suppressed when a kept box of the same `group` with a higher score (of equal scores: the earlier one)
-    overlaps it by more than `iou_threshold`.
-
-    Args:
-        xyxy: float32 (M, 4).
-        score: float32 (M,).
-        group: int64 (M,), boxes of different groups never suppress each other.
+    overlaps it by more than `iou_threshold`. `xyxy`: float32 (M, 4). `score`: float32 (M,). `group`: int64 (M,), boxes
+    of different groups never suppress each other.
     """
     order = np.lexsort((-score, group))
     first, second = _overlapping_pairs(xyxy.take(order, axis=0), group.take(order), iou_threshold)

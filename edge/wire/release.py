@@ -1,23 +1,173 @@
-"""`stage`, `build`, `switch`, `confirm`, `rollback` and `gc`: what is done with a release that is on the device."""
+"""Requests and answers on the way of a release: its files, its build, its switch, its ring."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from edge.codec import Most, since
+from edge.reports import LastSwitch
+from edge.wire.peer import Problem
 
 __all__ = [
+    "MOST_BYTES",
+    "BlobRequest",
     "BuildAnswer",
     "BuildRequest",
     "CollectedAnswer",
     "ConfirmRequest",
     "Golden",
+    "HaveAnswer",
+    "HaveRequest",
+    "LockRequest",
+    "LookAnswer",
+    "LookRequest",
+    "OfferRequest",
+    "PlanAnswer",
+    "PlannedEngine",
+    "PutManifestAnswer",
     "ReleaseAnswer",
+    "RingAnswer",
+    "RingRequest",
     "RollbackAnswer",
     "RollbackRequest",
     "StageRequest",
     "SwitchAnswer",
     "SwitchRequest",
+    "TrustAnswer",
+    "TrustRequest",
 ]
+
+MOST_BYTES = 180 * 1024
+"""Of what is shown at once: in base64 it has to fit into a frame."""
+
+_PICTURE = 4 * (MOST_BYTES // 3 + 1)
+_BASE64 = 32 * 1024
+_LENGTH = 2**50
+_MANIFEST = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRequest:
+    """The latest picture of a stream; "" for the figures of all."""
+
+    stream: Annotated[str, Most(32)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAnswer:
+    """A JPEG, or the document `edge.status/1`, in base64; None: there is no picture yet."""
+
+    content: Annotated[str, Most(_PICTURE)] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingRequest:
+    """A statement and the signature over it, both in base64; see `edge.bundle.ring`."""
+
+    statement: Annotated[str, Most(_BASE64)]
+    signature: Annotated[str, Most(_BASE64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingAnswer:
+    """`is_asked_for`: this device takes nothing without statements; else it has not looked at this one."""
+
+    is_asked_for: bool
+    release: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustRequest:
+    """A chain of trust documents in base64; see `edge.bundle.trust`."""
+
+    chain: Annotated[str, Most(256 * 1024)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustAnswer:
+    """The version that counts now; 0: this device knows no root, and follows none."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRequest:
+    """Hold the push lock until the connection ends; `in_trial`: also while a release is on trial."""
+
+    who: Annotated[str, Most(200)]
+    why: Annotated[str, Most(200)]
+    in_trial: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaveRequest:
+    """Which of these blobs are missing?"""
+
+    sha256: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaveAnswer:
+    """By SHA-256, how many bytes of a missing blob are there already."""
+
+    missing: Mapping[str, Annotated[int, Most(_LENGTH)]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobRequest:
+    """The `length` bytes of a blob from `offset` on follow."""
+
+    sha256: str
+    offset: Annotated[int, Most(_LENGTH)]
+    length: Annotated[int, Most(_LENGTH)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferRequest:
+    """A manifest and the signature over it, both in base64; `retry_bad`: also if it has failed there before."""
+
+    manifest: Annotated[str, Most(_MANIFEST)]
+    signature: Annotated[str, Most(_MANIFEST)]
+    retry_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEngine:
+    """Whether an engine has to be built and why; `last_build_s` is how long the last build took, seconds."""
+
+    key: str | None
+    build: bool
+    why: str = ""
+    last_build_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """Plan of a push: `missing` is by SHA-256 what would be sent of each file, `bytes` their sum.
+
+    `software`: what of it would be run by another edge-deploy than now, in words; None: nothing.
+    """
+
+    release: str
+    current: str | None
+    phase: str
+    last: LastSwitch | None
+    is_unchanged: bool
+    missing: Mapping[str, Annotated[int, Most(2**53)]]
+    bytes: int
+    engine: PlannedEngine
+    refusals: tuple[Problem, ...]
+    software: str | None = since(2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutManifestAnswer:
+    """The release that is taken, and by which name the device knows its signer."""
+
+    release: str
+    signer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +195,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
-    """What the gate found: of the `expected` sure detections of the float model `found`, and `extra` others."""
+    """Result of the gate: of the `expected` sure detections of the float model `found`, and `extra` others."""
 
     expected: int
     found: int
@@ -119,7 +269,7 @@ class RollbackAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedAnswer:
-    """What was removed, by name."""
+    """Names of everything that was removed."""
 
     releases: tuple[str, ...]
     engines: tuple[str, ...]

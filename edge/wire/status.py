@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from edge.wire.codec import Most, since, spelled
-from edge.wire.ending import Problem
-from edge.wire.software import AgentReport
+from edge.codec import Most, since
+from edge.reports import LastSwitch, Moment, UnitState
+from edge.wire.peer import Problem
 
 __all__ = [
     "BadReport",
@@ -16,39 +16,18 @@ __all__ = [
     "HealthReport",
     "HolderReport",
     "KeptReport",
-    "LastSwitch",
     "LogsAnswer",
     "LogsRequest",
-    "MomentReport",
+    "LookReport",
+    "RingReport",
     "StateReport",
     "StatusAnswer",
     "StreamHealthReport",
     "TakesReport",
-    "UnitReport",
 ]
 
 MOST_LINES = 1000
 _LINE = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MomentReport:
-    """Now, as the device knows it; see `edge.device.moment.Moment`."""
-
-    at: str
-    boottime_ns: int
-    boot_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastSwitch:
-    """How the last switch ended: `result` is `committed`, `rolled-back` or `failed`, `at` RFC 3339 in UTC."""
-
-    release: str | None
-    result: str
-    reason: str | None
-    at: str
-    before: str | None = spelled("from")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +53,7 @@ class StateReport:
 class KeptReport:
     """A release on the device; `engine` says what runs and why, None: there is none or it cannot be read.
 
-    `signer` is the name by which the device knows who signed it; `distrust` is the code of why that does not count.
+    `signer` is the name by which the device knows the signer; `distrust` is the code of the reason not to trust it.
     `software` is the first digits of the key of what it runs with; None: what provision has installed.
     """
 
@@ -111,7 +90,7 @@ class StreamHealthReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """What the service said of itself `age_s` seconds ago; see `edge.device.health.Health`."""
+    """Health of the service `age_s` seconds ago; see `edge.device.health.Health`."""
 
     release: str
     invocation: str
@@ -127,21 +106,8 @@ class HealthReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitReport:
-    """What systemd knows of the service; see `edge.device.units.UnitState`."""
-
-    active: str
-    sub: str
-    result: str
-    invocation: str
-    restarts: int
-    exit_status: int
-    was_stopped: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HolderReport:
-    """Who holds the push lock, why and since when (RFC 3339 in UTC)."""
+    """The holder of the push lock; `since` is RFC 3339 in UTC."""
 
     who: str
     why: str
@@ -159,41 +125,71 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakesReport:
-    """What decides whether the device takes a release.
+    """Rules by which the device takes a release, by the names of `device.toml`.
 
-    Attributes:
-        name: of the device.
-        channels: that it is bound to; none: it has taken nothing yet.
-        sequences: highest sequence taken, by channel.
-        newest_created_at: the newest time of all releases taken; `reset_at`: of the last reset that was followed.
-        is_clock_sure: something keeps its clock right.
-        signers, revocation_list: the files that say whose signatures count; None: there is none.
+    `channels` that it is bound to; none: it has taken nothing yet. `sequences`: highest taken, by channel;
+    `newest_created_at`: of all releases taken. `is_clock_sure`: something keeps its clock right.
+    `signers`, `revocation_list`: the files that say whose signatures count; None: there is none.
     """
 
     name: str
     channels: tuple[str, ...]
     sequences: Mapping[str, int]
     newest_created_at: str | None
-    reset_at: str | None
     is_clock_sure: bool
     signers: FileReport | None
     revocation_list: FileReport | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusAnswer:
-    """All that is known of a device; a damaged part is named in its place, so that the rest is seen."""
+class RingReport:
+    """The latest statement of what the device's ring is to run; `is_over`: it has expired, and what serves goes on."""
 
-    at: MomentReport
+    tag: str
+    release: str | None
+    serial: int
+    valid_until: str
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookReport:
+    """Result of its last pull; `looked_at` is when the registry last said what the ring has (RFC 3339 in UTC).
+
+    `age_s` is how long that is ago by the device's clock; None: it never has.
+    """
+
+    release: str | None
+    result: str
+    code: str | None
+    problem: str | None
+    looked_at: str | None
+    age_s: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusAnswer:
+    """All that is known of a device; a damaged part is named in its place, so that the rest is seen.
+
+    `installed` is the version of what provision installed, which answers; `overdue` that with which the release that
+    serves was made, where that is later. `left` is the release that the device has left last, by a verdict or by a
+    person; None: it has gone on to something newer. `look` is None for one that fetches nothing.
+    """
+
+    at: Moment
     current: str | None
     state: StateReport | Problem
     releases: tuple[KeptReport, ...]
     bad: Mapping[str, BadReport] = field(default_factory=dict)
     health: HealthReport | None
-    unit: UnitReport | Problem
+    unit: UnitState | Problem
     lock: HolderReport | None
     takes: TakesReport | Problem | None = since(1)
-    agent: AgentReport | None = since(3)
+    installed: str | None = since(4)
+    overdue: str | None = since(4)
+    ring: RingReport | None = since(4)
+    left: str | None = since(4)
+    look: LookReport | None = since(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from edge.reports import Facts
 from edge.wire import release as _release
-from edge.wire import sending as _sending
-from edge.wire.ending import Nothing
-from edge.wire.facts import FactsAnswer
-from edge.wire.look import LookAnswer, LookRequest
-from edge.wire.offering import OfferRequest, PlanAnswer, PutManifestAnswer
-from edge.wire.reset import ResetAnswer, ResetRequest
-from edge.wire.software import TurnAnswer
+from edge.wire.peer import Nothing
 from edge.wire.status import LogsAnswer, LogsRequest, StatusAnswer
 
 __all__ = [
@@ -30,12 +25,12 @@ __all__ = [
     "PING",
     "PLAN",
     "PUT_MANIFEST",
-    "RESET",
+    "RING",
     "ROLLBACK",
     "STAGE",
     "STATUS",
     "SWITCH",
-    "TURN",
+    "TRUST",
     "VERBS",
     "Verb",
 ]
@@ -53,32 +48,31 @@ class Verb(Generic[Q, A]):
     answer: type[A]
 
 
-PLAN = Verb("plan", OfferRequest, PlanAnswer)
-LOCK = Verb("lock", _sending.LockRequest, Nothing)
-PUT_MANIFEST = Verb("put-manifest", OfferRequest, PutManifestAnswer)
-HAVE = Verb("have", _sending.HaveRequest, _sending.HaveAnswer)
-BLOB = Verb("blob", _sending.BlobRequest, Nothing)
+PLAN = Verb("plan", _release.OfferRequest, _release.PlanAnswer)
+LOCK = Verb("lock", _release.LockRequest, Nothing)
+PUT_MANIFEST = Verb("put-manifest", _release.OfferRequest, _release.PutManifestAnswer)
+HAVE = Verb("have", _release.HaveRequest, _release.HaveAnswer)
+BLOB = Verb("blob", _release.BlobRequest, Nothing)
 STAGE = Verb("stage", _release.StageRequest, _release.ReleaseAnswer)
 BUILD = Verb("build", _release.BuildRequest, _release.BuildAnswer)
 SWITCH = Verb("switch", _release.SwitchRequest, _release.SwitchAnswer)
 STATUS = Verb("status", Nothing, StatusAnswer)
 CONFIRM = Verb("confirm", _release.ConfirmRequest, _release.ReleaseAnswer)
 ROLLBACK = Verb("rollback", _release.RollbackRequest, _release.RollbackAnswer)
-RESET = Verb("reset", ResetRequest, ResetAnswer)
 GC = Verb("gc", Nothing, _release.CollectedAnswer)
 LOGS = Verb("logs", LogsRequest, LogsAnswer)
-LOOK = Verb("look", LookRequest, LookAnswer)
-FACTS = Verb("facts", Nothing, FactsAnswer)
+LOOK = Verb("look", _release.LookRequest, _release.LookAnswer)
+FACTS = Verb("facts", Nothing, Facts)
 PING = Verb("ping", Nothing, Nothing)
-TURN = Verb("turn", Nothing, TurnAnswer)
+TRUST = Verb("trust", _release.TrustRequest, _release.TrustAnswer)
+RING = Verb("ring", _release.RingRequest, _release.RingAnswer)
 
 VERBS: Mapping[str, Verb[Any, Any]] = MappingProxyType(
     {
         verb.name: verb
         for verb in (
             *(PLAN, LOCK, PUT_MANIFEST, HAVE, BLOB, STAGE, BUILD, SWITCH),
-            *(STATUS, CONFIRM, ROLLBACK, RESET, GC, LOGS, LOOK, FACTS, PING, TURN),
+            *(STATUS, CONFIRM, ROLLBACK, GC, LOGS, LOOK, FACTS, PING, RING, TRUST),
         )
     }
 )
-"""All of them, by name."""

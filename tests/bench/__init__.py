@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench` measures and writes docs/benchmarks.md. Nothing here is collected by pytest."""
+"""Benchmarks: `make bench` measures and writes out/benchmarks.md. Nothing here is collected by pytest."""

@@ -1,24 +1,16 @@
-"""Measures what DESIGN's budgets ask for, as ratios within one run, and writes docs/benchmarks.md.
+"""Measures what DESIGN's budgets ask for, as ratios within one run, and writes out/benchmarks.md.
 
 make bench
 make bench ARGS="--model yolov5n.onnx --clip a.mp4 --clip b.mp4 --out /tmp/b.md"
 make bench ARGS="--int8 yolov5n.onnx --data images labels val val-labels"
 make bench-stages        interpreter time per frame alone; the other figures of the page stay
-make bench-rooflines     bounds and measured times alone, likewise; ARGS="--roofline yolov5n.onnx yolov5n.calib.json"
-make bench-capacity      live streams, predicted and found, likewise; ARGS="--capacity yolov5n.onnx yolov5n.calib.json"
 """
-
-from __future__ import annotations
 
 import argparse
 import tempfile
 from pathlib import Path
 
 from tests.bench import calibration, measure, page
-from tests.bench.capacity import measure_capacity
-from tests.bench.capacity_page import CAPACITY_TITLE, render_capacity
-from tests.bench.rooflines import DEMO, measure_rooflines
-from tests.bench.rooflines_page import ROOFLINES_TITLE, render_rooflines
 from tests.bench.stages import measure_stages
 from tests.bench.stages_page import STAGES_TITLE, render_stages, with_section
 
@@ -39,26 +31,13 @@ def main() -> None:
     parser.add_argument(
         "--only-stages", action="store_true", help="interpreter time per frame; the rest of --out stays"
     )
-    parser.add_argument("--only-rooflines", action="store_true", help="bounds and measured times; the rest stays")
-    parser.add_argument(
-        "--roofline", type=Path, nargs=2, action="append", metavar=("MODEL", "TABLE"), help="beside the demo's own"
-    )
-    parser.add_argument("--only-capacity", action="store_true", help="live streams without drops; the rest stays")
-    parser.add_argument(
-        "--capacity", type=Path, nargs=2, action="append", metavar=("MODEL", "TABLE"), help="beside the demo's own"
-    )
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "benchmarks.md")
     options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     if options.int8 and not options.data:
         parser.error("--int8 needs --data")
     if options.only_stages:
         _write_stages(options)
-        return
-    if options.only_rooflines:
-        _write_rooflines(options)
-        return
-    if options.only_capacity:
-        _write_capacity(options)
         return
     models = [] if options.only_int8 else options.model or [ROOT / "edge" / "demo" / "model" / "traffic.onnx"]
     with tempfile.TemporaryDirectory() as folder:
@@ -78,33 +57,13 @@ def main() -> None:
         publishing = measure.publish_call()
     options.out.write_text(page.render(results, int8, publishing, seconds=options.seconds))
     _write_stages(options)
-    _write_rooflines(options)
-    _write_capacity(options)
-
-
-def _write_rooflines(options: argparse.Namespace) -> None:
-    lines = render_rooflines(*measure_rooflines(_with_tables(options.roofline)))
-    options.out.write_text(with_section(options.out.read_text(), ROOFLINES_TITLE, lines))
-
-
-def _write_capacity(options: argparse.Namespace) -> None:
-    models, seconds = _with_tables(options.capacity), 2 * options.seconds
-    with tempfile.TemporaryDirectory() as folder:
-        clips = options.clip or measure.demo_clips(Path(folder))
-        rows = measure_capacity(models, clips, folder=Path(folder), seconds=seconds)
-    lines = render_capacity(rows, seconds=seconds)
-    options.out.write_text(with_section(options.out.read_text(), CAPACITY_TITLE, lines))
-
-
-def _with_tables(given: list[list[Path]] | None) -> list[tuple[Path, Path]]:
-    """Return the demo's model and those that were given, each with its table."""
-    return [DEMO, *((model.resolve(), table.resolve()) for model, table in given or ())]
 
 
 def _write_stages(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stages = measure_stages(Path(folder), seconds=options.seconds)
-    options.out.write_text(with_section(options.out.read_text(), STAGES_TITLE, render_stages(stages)))
+    before = options.out.read_text() if options.out.exists() else ""
+    options.out.write_text(with_section(before, STAGES_TITLE, render_stages(stages)))
     print(options.out.read_text())
 
 

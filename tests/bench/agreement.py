@@ -3,11 +3,9 @@
 python -m tests.bench.agreement MODEL TABLE IMAGES [LABELS]
 
 `agreement` is mAP50-95 with the float model's own detections of score 0.25 and more as the truth; `sure` and `best` are
-the errors that the search goes by (docs/adr/0006), each image counting the same.
+the errors that the search goes by (docs/adr/0003), each image counting the same.
 `labels` is mAP50-95 of float and of INT8 with LABELS, and the standard error of the difference.
 """
-
-from __future__ import annotations
 
 import json
 import statistics
@@ -15,19 +13,16 @@ import sys
 from pathlib import Path
 
 from edge.calibrate.apply import usable_table
-from edge.engine.kind import EngineRequest, QdqForm, load_kind
-from edge.engine.select import build_and_load
-from edge.evaluate.bootstrap import error_of_difference
-from edge.evaluate.coco_map import Accumulator
+from edge.engine.kind import EngineRequest, QdqForm, build_and_load, load_kind
+from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.labels import open_labels
 from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
 from edge.media.stills import list_images
 from edge.model.inspect import inspect_model
-from edge.quantize.detections import coco_detector
-from edge.quantize.feed import run_stills
+from edge.quantize.feed import coco_detector, run_stills
 from edge.quantize.forms import Forms
 from edge.types import Precision
-from edge.vision.heads import Head, decode_output
+from edge.vision.heads import decode_output, head_of
 from tests.bench.others import _sure
 
 BEST, LOWEST, SURE = 64, 1e-5, 0.05
@@ -42,8 +37,11 @@ def main() -> None:
         for precision in (Precision.FP32, Precision.INT8)
     ]
     paths, detector = list_images(images), coco_detector(spec)
-    labels, labelled = (open_labels(more[0], spec.labels) if more else None), (Accumulator(), Accumulator())
-    head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides, is_multi_label=True)
+    labels, labelled = (
+        (open_labels(more[0], spec.labels, images=images) if more else None),
+        (Accumulator(), Accumulator()),
+    )
+    head = head_of(spec, is_multi_label=True)
     itself, int8, parities, best, objects = Accumulator(), Accumulator(), [], [], 0
     for path, *ran in zip(paths, *(run_stills(paths, engine) for engine in engines), strict=True):
         exact, found = (detector.detect(out, [placed[0][1]])[0] for placed, out in ran)

@@ -3,8 +3,6 @@
 NNCF is measured beside it where it is installed, ONNX Runtime's calibrators always.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json
@@ -18,16 +16,16 @@ import numpy as np
 
 from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.facts import facts_of_model
-from edge.calibrate.peaks import tensors_to_look_at
-from edge.calibrate.table_file import read_table
+from edge.calibrate.table import read_table
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
 from edge.quantize.feed import canvases_of, feed
-from edge.quantize.make_table.images import find_images, still_source
+from edge.quantize.make_table.new_tables import tensors_to_look_at
 from edge.quantize.make_table.observe import observe
+from edge.quantize.make_table.subject import find_images, still_source
 from edge.types import ColourOrder
 
 METHODS = ("mse", "percentile", "minmax", "entropy", "auto")

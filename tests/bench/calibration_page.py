@@ -1,7 +1,5 @@
 """The figures of calibration as a part of the page."""
 
-from __future__ import annotations
-
 from tests.bench.calibration import ORT_IMAGES
 
 

@@ -1,7 +1,5 @@
 """The measurements, each pipeline in a process of its own so that memory and CPU time are its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge.demo.cameras import render_camera
+from edge.demo.cameras import lay_out_cameras
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.model.inspect import inspect_model
 from edge.publish.frames import FramePublisher
@@ -18,11 +16,12 @@ from edge.publish.jsonl import JsonlPublisher
 from edge.publish.message import ModelInfo
 from edge.publish.numbering import Numbering
 from edge.publish.selection import Selection
-from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, StageTimes, StreamId
+from edge.types import ClockSource, StageTimes
+from tests.support import values
 
 
 def demo_clips(folder):
-    return [render_camera(number, folder, on_frame=lambda: None).path for number in range(4)]
+    return [camera.path for camera in lay_out_cameras(4, folder)]
 
 
 def measure_model(model, clips, *, folder, streams, seconds):
@@ -124,22 +123,11 @@ def publish_call(objects=20, calls=20_000):
 
 def _frame_result(objects):
     random = np.random.default_rng(0)
-    detections = Detections(
-        xyxy=random.random((objects, 4), np.float32) * 600,
-        score=np.sort(random.random(objects, np.float32))[::-1].copy(),
-        class_id=random.integers(0, 80, objects).astype(np.int32),
+    found = values.detections(
+        random.random((objects, 4), np.float32) * 600,
+        score=np.sort(random.random(objects, np.float32))[::-1],
+        class_id=random.integers(0, 80, objects),
     )
-    header = FrameHeader(
-        stream=StreamId("east"),
-        frame=1,
-        pts_ns=0,
-        captured_at_ns=time.time_ns(),
-        clock=ClockSource.ARRIVAL,
-        source_size=ImageSize(width=1920, height=1080),
-        read_at_ns=0,
-    )
-    return FrameResult(
-        header=header,
-        detections=detections,
-        times=StageTimes(decode_ns=9_000_000, batch_wait_ns=6_000_000, infer_ns=11_000_000, post_ns=2_000_000),
-    )
+    header = values.header(size=(1920, 1080), captured_at_ns=time.time_ns(), clock=ClockSource.ARRIVAL)
+    times = StageTimes(decode_ns=9_000_000, batch_wait_ns=6_000_000, infer_ns=11_000_000, post_ns=2_000_000)
+    return values.result(header, found, times)

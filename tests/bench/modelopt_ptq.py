@@ -9,8 +9,6 @@ project; it pins versions that others do not share, so give it an environment of
 is given, and so gets a copy; the remainder stays in float32, since a CPU is to run it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -23,7 +21,7 @@ import onnxruntime
 from modelopt.onnx.quantization import quantize
 
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table.images import find_images
+from edge.quantize.make_table.subject import find_images
 from tests.bench.calibration import _pixels
 from tests.bench.others import accuracy, labels_or_none
 
@@ -43,7 +41,7 @@ def main() -> None:
             calibration_eps=["cpu"], high_precision_dtype="fp32", output_path=str(made),
         )  # fmt: skip
         elapsed = time.perf_counter() - started
-        found = accuracy(spec, _session(made), _session(model), val, labels_or_none(val_labels, spec))
+        found = accuracy(spec, _session(made), _session(model), val, labels_or_none(val_labels, spec, val))
     print(json.dumps({"method": method, "images": len(pixels), "seconds": elapsed, **found}))
 
 

@@ -5,8 +5,6 @@ python -m tests.bench.nncf_ptq MODEL IMAGES VAL VAL_LABELS
 `-` as VAL_LABELS: there are none.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -16,7 +14,7 @@ import nncf
 import openvino
 
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table.images import find_images
+from edge.quantize.make_table.subject import find_images
 from tests.bench.calibration import _pixels
 from tests.bench.others import accuracy, labels_or_none
 
@@ -33,7 +31,7 @@ def main() -> None:
     quantized = nncf.quantize(network, nncf.Dataset(list(_pixels(spec, found))), subset_size=len(found))
     elapsed = time.perf_counter() - started
     network_float = core.compile_model(str(model), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    labels = labels_or_none(val_labels, spec)
+    labels = labels_or_none(val_labels, spec, val)
     found = accuracy(spec, _run_by(core.compile_model(quantized, "CPU")), _run_by(network_float), val, labels)
     print(json.dumps({"seconds": elapsed, **found}))
 

@@ -1,16 +1,13 @@
 """What another quantizer made of a model, measured as ours is: the same pixels, decode and protocol."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from edge.evaluate.bootstrap import error_of_difference
-from edge.evaluate.coco_map import Accumulator
+from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
-from edge.quantize.detections import coco_detector
-from edge.quantize.make_table.images import find_images, still_source
+from edge.quantize.feed import coco_detector
+from edge.quantize.make_table.subject import find_images, still_source
 from edge.vision import letterbox
 from tests.bench.calibration import _pixels
 
@@ -43,9 +40,9 @@ def accuracy(spec, infer, infer_float, folder, labels):
     }
 
 
-def labels_or_none(folder, spec):
+def labels_or_none(folder, spec, images):
     """Return the labels in `folder`, None of `-`."""
-    return None if folder.name == "-" else open_labels(folder, spec.labels)
+    return None if folder.name == "-" else open_labels(folder, spec.labels, images=images)
 
 
 def _with_error(pair):

@@ -1,7 +1,5 @@
 """The figures as a page."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

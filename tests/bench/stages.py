@@ -3,8 +3,6 @@
 python -m tests.bench.stages       prints the table alone
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -61,6 +59,7 @@ def measure_stages(folder: Path, *, seconds: float) -> dict[str, dict]:
         return {
             "candidates": run(moving),
             "whole output": run(moving, "raw"),
+            "RGBA": run(moving, "rgba"),
             "followed": run(followed),
             "idle": run(idle),
             "wall": {kind: _until_too_many(streams, run_shortly) for kind, streams in cameras_of.items()},

@@ -3,8 +3,6 @@
 Each thread's own CPU time, by the kernel; inside the threads of pullers and inference, by the clock of the thread.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import json
@@ -18,6 +16,8 @@ import numpy as np
 
 from edge.config.load import load_pipeline
 from edge.engine.pipeline_model import read_model
+from edge.media.gstreamer import build
+from edge.media.gstreamer.launch import read_sections
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve import parts as runtime_parts
 from edge.runtime.serve.engine import Running
@@ -159,7 +159,7 @@ def _timed_parts(parts, spent):
     timed = Inference(
         engine=engine,
         detector=_Timed(inference.detector, detect=spent.of("detect", inference.detector.detect)),
-        class_filter=inference.class_filter,
+        filters=inference.filters,
         on_results=spent.of("publish", inference.on_results),
         onlookers=inference.onlookers,
     )
@@ -175,6 +175,8 @@ def main(path, seconds, objects, output):
         return Running(engine=engine, kind="stand-in", precision=Precision.FP32, asked=Precision.FP32)
 
     runtime_parts.start_engine = stand_in
+    if output == "rgba":
+        build.read_sections = _rgba_sections
     read_model(pipeline)
     made = runtime_parts.build_parts(pipeline)
     parts = type(made)(**_timed_parts(made, spent))
@@ -194,6 +196,14 @@ def main(path, seconds, objects, output):
     threading.Thread(target=watch, name="watch", daemon=True).start()
     Service(parts).run(stop)
     print(json.dumps(_account(*noted)))
+
+
+def _rgba_sections(name):
+    """Sections of a launch text that end in RGBA, as a Jetson's do."""
+    sections = read_sections(name)
+    return {
+        name: text.replace("video/x-raw,format=RGB ", "video/x-raw,format=RGBA ") for name, text in sections.items()
+    }
 
 
 def _has_all(parts):

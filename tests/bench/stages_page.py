@@ -1,19 +1,15 @@
 """The figures of each stage as a section of the page."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from tests.bench.stages import FPS, OBJECTS, STREAMS, is_met
 
-__all__ = ["STAGES_TITLE", "render_stages", "with_section"]
-
 STAGES_TITLE = "## Interpreter time per frame"
 STAGES_BUDGET_US = 200
 TRACKING_BUDGET_US = 150
 _OUT = 0.1  # of a core, or of all of them: less than that left is nothing
-_COLUMNS = ("candidates", "whole output", "followed")
+_COLUMNS = ("candidates", "whole output", "RGBA", "followed")
 
 
 def render_stages(found: Mapping[str, dict]) -> Iterator[str]:
@@ -22,7 +18,8 @@ def render_stages(found: Mapping[str, dict]) -> Iterator[str]:
     yield f"{STREAMS} RTSP cameras of {FPS} fps, 640x360, {OBJECTS} objects in each frame, each frame a message, QoS 1."
     yield "CPU time of the threads that run Python, microseconds per frame, around an engine that costs nothing."
     yield "Decoding and scaling are GStreamer's threads. `candidates`: the engine gives the cells above the score;"
-    yield "`whole output`: all of a YOLOv8 head, 84 x 8400; `followed`: candidates, with two zones and a line each."
+    yield "`whole output`: all of a YOLOv8 head, 84 x 8400; `RGBA`: candidates, of pixels of four bytes, as a Jetson's"
+    yield "scaler gives them; `followed`: candidates, with two zones and a line each."
     yield ""
     yield "| stage | " + " | ".join(_COLUMNS) + " |"
     yield "|---|" + "---|" * len(_COLUMNS)

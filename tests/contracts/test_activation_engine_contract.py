@@ -6,29 +6,28 @@ kind here: a calibration gets the same of those that give values and of those th
 import numpy as np
 import pytest
 
-from edge.calibrate.observer import Observer
+from edge.calibrate.histogram import Observer
 from edge.engine.kind import load_kind
 from edge.errors import TensorMismatchError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
 from tests.support import models
-from tests.support.engines import kinds_that_run, third_kind
-from tests.support.fake_gpu import fake_gpu
+from tests.support.attention import KINDS, attention
+from tests.support.engines import kinds_that_run
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
+from tests.support.values import canvases
+
+pytestmark = pytest.mark.usefixtures("every_kind")
 
 ENGINES = [*kinds_that_run(), "tensorrt"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _third_kind():
-    with third_kind(), fake_gpu():
-        yield
-
-
-@pytest.fixture(scope="module", params=["yolov5", "yolox", "yolov5-fixed-at-2"])
+@pytest.fixture(scope="module", params=["yolov5", "yolox", "yolov5-fixed-at-2", "position", "area"])
 def spec(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / f"{request.param}.onnx"
+    if request.param in KINDS:
+        return inspect_model(attention(path, request.param))
     family, _, is_fixed = request.param.partition("-")
     return inspect_model(getattr(models, family)(path, batch=2 if is_fixed else 1))
 
@@ -45,11 +44,6 @@ def engine(request, spec, names):
     made.close()
 
 
-def pictures(spec, seed, rows=3):
-    size = spec.preprocess.size
-    return np.random.default_rng(seed).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
-
-
 def run(engine, images, index=0):
     engine.canvases[index][: len(images)] = images
     engine.start(index, len(images))
@@ -63,7 +57,7 @@ def observed(engine, images, index=0):
 
 
 def test_all_tensors_that_were_asked_for_equal_the_independent_reference(engine, spec, names):
-    images = pictures(spec, 1)
+    images = canvases(spec, 1)
 
     found = run(engine, images)
 
@@ -75,7 +69,7 @@ def test_all_tensors_that_were_asked_for_equal_the_independent_reference(engine,
 
 
 def test_the_input_is_what_the_model_reads_not_the_canvas(engine, spec):
-    images = pictures(spec, 2, rows=1)
+    images = canvases(spec, 2, rows=1)
 
     (found,) = run(engine, images)[spec.input_name]
 
@@ -84,20 +78,20 @@ def test_the_input_is_what_the_model_reads_not_the_canvas(engine, spec):
 
 
 def test_a_row_has_the_same_bits_alone_and_among_others_and_on_either_canvas(engine, spec):
-    images = pictures(spec, 3)
+    images = canvases(spec, 3)
 
     together = run(engine, images)
 
     for row in range(3):
         alone = run(engine, images[row : row + 1], index=1)
         for name, values in alone.items():
-            np.testing.assert_array_equal(values[0], together[name][row])
+            np.testing.assert_array_equal(values, np.split(together[name], 3)[row])
 
 
 @pytest.mark.parametrize("kind", ENGINES)
 def test_of_other_tensors_the_largest_magnitude_alone(kind, spec, names):
     others = [node.outputs[0] for node in load_graph(spec.path).nodes if node.op_type in ("Conv", "Sigmoid")]
-    images = pictures(spec, 4)
+    images = canvases(spec, 4)
     engine = load_kind(kind).observing(spec, names, largest_of=others, max_batch=3)
 
     found = observed(engine, images)
@@ -120,7 +114,7 @@ def test_what_is_observed_is_the_histogram_of_what_is_given_out_to_the_bit(kind,
     values, seen = Observer(), Observer()
 
     for seed, rows, index in ((5, 3, 0), (6, 2, 1), (7, 1, 0)):
-        images = pictures(spec, seed, rows)
+        images = canvases(spec, seed, rows)
         images[0] = 0  # the input has zeros
         for name, one in run(engine, images, index).items():
             if name in names:
@@ -140,9 +134,9 @@ def test_what_is_observed_is_the_histogram_of_what_is_given_out_to_the_bit(kind,
 def test_rows_behind_the_last_one_are_not_counted(kind, spec, names):
     observing = load_kind(kind).observing(spec, names, max_batch=3)
     observing.canvases[0][:] = 255
-    observed(observing, pictures(spec, 8), 0)
+    observed(observing, canvases(spec, 8), 0)
 
-    found = observed(observing, np.zeros_like(pictures(spec, 8, 1)), 0)
+    found = observed(observing, np.zeros_like(canvases(spec, 8, 1)), 0)
 
     observer = Observer()
     observer.observe("input", found[spec.input_name])
@@ -153,7 +147,7 @@ def test_rows_behind_the_last_one_are_not_counted(kind, spec, names):
 
 @pytest.mark.parametrize("kind", ENGINES)
 def test_means_are_those_of_each_channel_of_each_row_that_was_given(kind, spec, names):
-    images = pictures(spec, 9)
+    images = canvases(spec, 9)
     images[1] //= 9  # rows differ
     averaging = load_kind(kind).averaging(spec, names[:4], max_batch=3)
     averaging.canvases[0][:] = 255
@@ -173,7 +167,7 @@ def test_means_are_those_of_each_channel_of_each_row_that_was_given(kind, spec, 
 
 @pytest.mark.parametrize("kind", ENGINES)
 def test_means_of_a_row_are_the_same_bits_alone_and_among_others(kind, spec, names):
-    images = pictures(spec, 10)
+    images = canvases(spec, 10)
     averaging = load_kind(kind).averaging(spec, names[:4], max_batch=3)
 
     together = {name: means.copy() for name, means in observed(averaging, images).items()}

@@ -5,7 +5,7 @@ import pytest
 
 from edge.errors import DatasetError
 from edge.quantize.cluster.crew import cluster_at, workers_here
-from edge.quantize.cluster.members import Settings
+from edge.quantize.cluster.worker import Likeness
 from edge.quantize.crew import Here
 from tests.support.crew_work import Colours, images_in
 from tests.support.dask_cluster import DaskCluster
@@ -30,14 +30,14 @@ def crew(request, tmp_path_factory):
         with Here() as made:
             yield made
     elif request.param == "processes":
-        with workers_here(2, (), Settings()) as made:
+        with workers_here(2, Likeness.of_this_machine(())) as made:
             yield made
     else:
         cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
         try:
             cluster.start_worker()
             cluster.start_worker(threads=3)
-            with cluster_at(cluster.address, (), Settings()) as made:
+            with cluster_at(cluster.address, Likeness.of_this_machine(())) as made:
                 yield made
         finally:
             cluster.close()

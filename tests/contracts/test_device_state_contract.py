@@ -1,7 +1,6 @@
 """What a device keeps, against a recording: an older edge-deploy goes back from a later one, and has to read it all.
 
-A later agent or pull takes turns with what provision has installed (docs/adr/0046). A field that is added, renamed or
-of another kind here would be a state that is damaged to the other.
+A field that is added, renamed or of another kind here would be a state that is damaged to the other.
 """
 
 import json
@@ -10,18 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from edge.device.bad import read_bad
-from edge.device.counters import read_counters
 from edge.device.device import Device
 from edge.device.layout import Layout
-from edge.device.state import Phase, read_state
+from edge.device.state import Phase, read_bad, read_counters, read_state
 from edge.runtime.build.request import ask, read_request
 from edge.runtime.pull.record import PullRecord, Settled, decode_pull_record, write_record
 from tests.support.device_root import DeviceRoot
 from tests.support.wait import wait_until
 
 RECORDING = Path(__file__).parents[1] / "support/device_state_1.json"
-FREE = ("releases", "sequences", "baseline", "evidence", "streams")  # their keys are names, or the service's
+FREE = (
+    "releases",
+    "rings",
+    "sequences",
+    "newest",
+    "baseline",
+    "evidence",
+    "streams",
+)  # their keys are names, or the service's
 
 
 def recorded():
@@ -83,7 +88,7 @@ def test_what_was_recorded_is_read_now(tmp_path):
         getattr(layout, name).write_text(then[name])
 
     state = read_state(layout, files)
-    assert (state.phase, state.last["result"]) == (Phase.IDLE, "rolled-back")
+    assert (state.phase, state.last.result) == (Phase.IDLE, "rolled-back")
     assert read_counters(layout, files).sequences == {"stable": 2}
     (bad,) = read_bad(layout, files).values()
     assert bad.reason.startswith("trial.frames")

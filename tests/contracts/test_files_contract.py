@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.device.files import RealFiles
+from edge.device.files import Files
 from tests.support.cut_files import CutFiles
 
 
@@ -13,7 +13,7 @@ from tests.support.cut_files import CutFiles
 def place(request, tmp_path):
     """An empty folder, and the files that it is reached with."""
     if request.param == "real":
-        return RealFiles(), tmp_path
+        return Files(), tmp_path
     return CutFiles((("/here", None),)), Path("/here")
 
 

@@ -1,7 +1,5 @@
 """What every `FrameSource` promises, over all implementations."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -21,14 +19,14 @@ from edge.media.rate import RateLimitedSource
 from edge.media.select import make_source
 from edge.media.stills import StillSource
 from edge.protocols import FrameSource
-from edge.types import DropReason, ImageSize, StreamId, stream_id
+from edge.types import DropReason, ImageSize, StreamId
 from edge.vision import letterbox
 from tests.support.clips import CANVAS, number_of, numbered, numbered_pictures, write_clip
 from tests.support.recorded import RecordedSource
 from tests.support.rtsp import require_gstreamer
 
 COUNT, WIDTH, HEIGHT = 12, 320, 180
-ID = stream_id("gate-east")
+ID = StreamId("gate-east")
 Maker = Callable[[Path], FrameSource]
 
 
@@ -194,7 +192,7 @@ def test_close_wakes_a_reader_in_another_thread(source):
 
     def read_to_the_end() -> None:
         try:
-            while source.read(30.0) is not None:
+            while source.read(300.0) is not None:
                 pass
         except SourceError:
             pass
@@ -203,27 +201,32 @@ def test_close_wakes_a_reader_in_another_thread(source):
     reader = threading.Thread(target=read_to_the_end)
     reader.start()
     source.close()
-    assert woken.wait(2.0)
+    assert woken.wait(60)
     reader.join()
 
 
 @live
 def test_live_source_says_so_and_keeps_its_pace(source):
     assert source.is_live
+    opened_s = time.monotonic()
     source.open()
-    read_one(source)
-    begun = time.monotonic()
+    first = read_one(source)
+    begun_s = time.monotonic()
     for _ in range(30):
-        read_one(source)
+        last = read_one(source)
 
-    assert 0.35 < time.monotonic() - begun < 0.8  # 30 frames at 60 fps
+    now_s = time.monotonic()
+    assert now_s - begun_s > 0.35  # 30 frames at 60 fps
+    assert 0.35 < (last.header.pts_ns - first.header.pts_ns) / 1e9 < now_s - opened_s  # no later moment than now
 
 
 @live
 def test_live_source_lets_old_frames_go_under_a_slow_reader(source):
     source.open()
     numbers, taken = [], 0
-    for _ in range(6):
+    until_s = time.monotonic() + 60
+    while source.counts().dropped.get(DropReason.LATE, 0) <= 10:
+        assert time.monotonic() < until_s
         numbers.append(read_one(source).header.frame)
         taken += 1
         threading.Event().wait(0.1)  # the reader is busy for six frame periods: nothing can be waited for
@@ -231,7 +234,6 @@ def test_live_source_lets_old_frames_go_under_a_slow_reader(source):
 
     assert numbers == sorted(set(numbers))
     assert numbers[-1] <= source.counts().decoded
-    assert source.counts().dropped[DropReason.LATE] > 10
     assert_balances(source, taken)
 
 

@@ -10,18 +10,14 @@ from edge.engine.kind import load_kind
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
 from tests.support import models
-from tests.support.engines import kinds_that_run, third_kind
-from tests.support.fake_gpu import fake_gpu
+from tests.support.engines import kinds_that_run
 from tests.support.qdq import minmax, pictures
+from tests.support.values import canvases
+
+pytestmark = pytest.mark.usefixtures("every_kind")
 
 KINDS = [*kinds_that_run(), "tensorrt"]
 TELLS_ALL = {"openvino", "tensorrt"}  # the third kind knows only what the whole takes
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _third_kind():
-    with third_kind(), fake_gpu():
-        yield
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one", "fixed-at-2"])
@@ -43,18 +39,13 @@ def names(model):
     return [node.name for node in onnx.load(model).graph.node if node.op_type == "Conv"]
 
 
-def images(spec, seed=0):
-    size = spec.preprocess.size
-    return np.random.default_rng(seed).integers(0, 256, (spec.batch, size.height, size.width, 3), np.uint8)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_run_that_is_kept_has_a_time_by_layer(kind, spec_and_content, names):
     spec, content = spec_and_content
     profiler = load_kind(kind).profiler(spec, names, content=content)
-    profiler.warm_up(images(spec))
+    profiler.warm_up(canvases(spec, rows=spec.batch))
     for seed in range(3):
-        profiler.run(images(spec, seed))
+        profiler.run(canvases(spec, seed, spec.batch))
 
     times = profiler.times()
     profiler.close()
@@ -69,7 +60,7 @@ def test_each_run_that_is_kept_has_a_time_by_layer(kind, spec_and_content, names
 def test_a_layer_that_is_not_in_the_model_has_no_time(kind, spec_and_content, names):
     spec, content = spec_and_content
     profiler = load_kind(kind).profiler(spec, [names[0], "nowhere"], content=content)
-    profiler.run(images(spec))
+    profiler.run(canvases(spec, rows=spec.batch))
 
     assert set(profiler.times()) == {names[0]}
     profiler.close()

@@ -10,7 +10,12 @@ from tests.support.trackers import FRAME_NS, detections, follow
 NONE = detections()
 
 
-@pytest.fixture(params=[ByteTracker, LibraryTracker], ids=lambda kind: kind.__name__)
+LIBRARY = pytest.param(
+    LibraryTracker, marks=pytest.mark.slow(reason="what it draws in is as large as all of TensorRT's bindings")
+)
+
+
+@pytest.fixture(params=[ByteTracker, LIBRARY], ids=lambda kind: kind.__name__)
 def tracker(request):
     if request.param is LibraryTracker and (lacking := LibraryTracker.lacking()):
         pytest.skip(lacking)

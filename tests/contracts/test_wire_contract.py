@@ -5,12 +5,12 @@ import threading
 import pytest
 
 from edge.delivery.deliver import deliver
+from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Link
-from edge.delivery.options import DeliveryOptions
 from edge.device.state import Phase
-from edge.transport.frames import Message, read_frame
-from edge.transport.local import LocalChannel
-from edge.wire.ending import Nothing
+from edge.transport.channel import Message, read_frame
+from edge.transport.pipe import LocalChannel
+from edge.wire.peer import Nothing
 from edge.wire.status import LogsRequest
 from edge.wire.verbs import FACTS, LOGS, PING, STATUS
 from tests.support.device_root import DeviceRoot

@@ -7,8 +7,6 @@ What ends a target is kept in out/fuzz/TARGET; a test for it belongs into tests/
 begins with what the product itself writes, is kept in .cache/fuzz/TARGET, so that a later run goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """`python -m tests.fuzz.one TARGET CORPUS [libFuzzer's options]`: fuzzes one target; needs atheris on the path."""
 
-from __future__ import annotations
-
 import sys
 
 import atheris  # type: ignore[import-not-found]

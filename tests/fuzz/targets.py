@@ -3,8 +3,6 @@
 A target also holds what has to be true of what was read: written again it is the same, nothing of a password is shown.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import tempfile
@@ -20,14 +18,20 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edge.bundle.manifest import decode_manifest, encode_manifest
 from edge.calibrate.cache import cache_text, parse_cache
-from edge.calibrate.table import CalibrationTable, DatasetId, Evidence, MadeBy, ModelId, TensorRange
-from edge.calibrate.table_file import read_table, table_text, write_table
+from edge.calibrate.table import (
+    DatasetId,
+    Evidence,
+    ModelId,
+    read_table,
+    table_text,
+    write_table,
+)
 from edge.client.order import Resequencer
 from edge.config.load import load_pipeline
 from edge.config.targets import load_inventory
 from edge.errors import EdgeError
-from edge.http.exchange import BadRequestError, read_http_request
-from edge.http.prometheus import Exposition, Metric
+from edge.http.prometheus import Exposition, metric
+from edge.http.server import BadRequestError, read_http_request
 from edge.media.address import parse_address, redact
 from edge.media.probe import is_there
 from edge.publish.messages import DetectionsMessage, EventMessage, GapMessage
@@ -35,10 +39,10 @@ from edge.publish.mqtt.subscriber import message_from_payload
 from edge.types import ImageSize, Preprocess
 from tests.support.event_messages import crossing
 from tests.support.manifests import manifest
+from tests.support.values import calibration_table
 from tests.support.wire_messages import birth, detections
 
 ROOT = Path(__file__).parents[2]
-__all__ = ["TARGETS", "Target"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +132,8 @@ def _metrics(data: bytes) -> None:
     """What a device or a file calls itself stands in labels: Prometheus reads the same names and numbers back."""
     texts = data.decode("utf-8", "replace").split("\n")
     samples = {(text, "x"): float(number) for number, text in enumerate(texts)}
-    metric = Metric(
-        name="edge_fuzz", help=texts[0], kind="gauge", labels=("stream", "reason"), samples=MappingProxyType(samples)
-    )
-    text = Exposition(lambda: [metric]).text().decode()
+    found = metric("gauge", "edge_fuzz", texts[0], ("stream", "reason"), MappingProxyType(samples))
+    text = Exposition(lambda: [found]).text().decode()
     families = [one for one in text_string_to_metric_families(text) if one.name == "edge_fuzz"]
     read = {(sample.labels["stream"], sample.labels["reason"]): sample.value for sample in families[0].samples}
     assert read == samples, (read, samples)
@@ -220,15 +222,11 @@ def _message_seeds() -> list[bytes]:
 
 
 def _table_seeds() -> list[bytes]:
-    preprocess = Preprocess(size=ImageSize(width=64, height=32))
-    table = CalibrationTable(
+    table = calibration_table(
+        {"images": 1.0, "/a: b [é]": 2.5},
+        preprocess=Preprocess(size=ImageSize(width=64, height=32)),
         model=ModelId(name="m", sha256="ab" * 32),
-        preprocess=preprocess.as_json(),
-        preprocess_sha256=preprocess.sha256,
         dataset=DatasetId(images=128, sha256="cd" * 32),
-        method="auto",
-        made_by=MadeBy(edge="0.1.0", engine="openvino 2026.4"),
-        tensors={"images": TensorRange(amax=1.0, method="minmax"), "/a: b [é]": TensorRange(amax=2.5, method="mse")},
         keep_float=("/z",),
         evidence=Evidence(metric="mAP50-95", images=64, float_=0.335, int8=0.333, int8_mac_share=0.97),
     )

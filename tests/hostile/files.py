@@ -1,7 +1,5 @@
 """The files of the table, in one folder: some good ones, and many that are not what they are taken for."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -36,6 +34,7 @@ TEXTS = {
     "twice.json": '{"format": "edge.calib/1", "format": "edge.calib/1"}\n',
     "cut.json": '{"format": "edge.calib/1", "tens',
     "deep.json": "[" * 100_000,
+    "digits.json": '{"images": ' + "9" * 5000 + "}",
     "nan.json": '{"format": "edge.calib/1", "tensors": NaN}\n',
     "header.cache": CACHE,
     "no-end.cache": f"{CACHE}a: 3fef",

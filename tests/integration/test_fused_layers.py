@@ -1,18 +1,17 @@
 """Which operators the account has in one layer, against what OpenVINO has made one node of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import openvino as ov
 import pytest
 
-from edge.model.account.flow import Flow
-from edge.model.account.fusion import fused_layers
+from edge.model.account.count import Flow, fused_layers
 from edge.model.cost import resolved_for_one
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from tests.support import models
+
+pytestmark = pytest.mark.slow(reason="further figures of this machine")
 
 DEMO = Path(__file__).parents[2] / "edge/demo/model/traffic.onnx"
 

@@ -14,10 +14,24 @@ import pytest
 import yaml
 
 from edge.config.schema import PipelineConfig
+from tests.support.collector import Collector
+from tests.support.mosquitto import Mosquitto
 from tests.support.pages import ROOT, Command, Page, pages, read_page
 from tests.support.showing import needs_chromium
 from tools.pictures.shots import SHOTS, Demo
 from tools.pictures.terminal import Session, run_on_terminal, screen_at_end, without_log
+
+pytestmark = pytest.mark.slow_but(
+    "test_every_command_works_as_printed[README.md]",
+    "test_most_of_the_commands_that_need_no_device_are_run",
+    "test_the_transcript_is_what_the_demo_prints",
+    "test_every_picture_that_is_shown_is_made_by_make_pictures_and_small",
+    "test_what_is_logged_of_a_machine_is_in_no_picture",
+    "test_what_is_typed_for_a_device_is_what_the_lab_types_from_the_page",
+    "test_the_example_pipeline_is_valid",
+    "test_every_pipeline_that_we_ship_is_valid",
+    reason="further figures of this machine",
+)
 
 PAGES = pages()
 README = read_page("README.md")
@@ -110,7 +124,7 @@ def test_every_command_works_as_printed(checkout, page):
 def test_most_of_the_commands_that_need_no_device_are_run():
     assert len(to_run(README)) >= 12
     assert sum(len(to_run(page)) for page in PAGES) >= 24
-    assert {"docs/rooflines.md", "docs/accuracy.md", "docs/push.md", "calib_cache/README.md"} <= {
+    assert {"docs/sizing.md", "docs/performance.md", "docs/push.md", "calib_cache/README.md"} <= {
         page.name for page in PAGES if to_run(page)
     }
 
@@ -174,6 +188,27 @@ def check_picture(name: str, checkout: Checkout, tmp_path: Path) -> None:
     assert abs(made.shape[0] - there.shape[0]) <= 2
     assert abs(made.shape[1] - there.shape[1]) <= 20  # a figure with one digit more
     assert made.std() > 20
+
+
+@pytest.mark.slow(reason="a service of four cameras")
+@pytest.mark.integration
+def test_what_the_demo_keeps_is_served_by_the_pipeline_of_compose(checkout, tmp_path):
+    text = (ROOT / "compose/pipeline.yaml").read_text(encoding="utf-8")
+    with Mosquitto(tmp_path / "broker") as broker:
+        for inside, outside in (
+            ("/demo/", f"{checkout.folder}/out/demo/"),
+            ("/model/", f"{ROOT}/edge/demo/model/"),
+            ("host: broker", "host: 127.0.0.1"),
+            ("tls: false", f"tls: false, port: {broker.port}"),
+        ):
+            text = text.replace(inside, outside)
+        (tmp_path / "pipeline.yaml").write_text(text)
+        collector = Collector(broker.port)
+        checkout.type(Command("compose", 0, f"edge-runtime run {tmp_path}/pipeline.yaml --duration 3", None))
+        collector.close()
+
+    assert {message["model"]["precision"] for message in collector.payloads("/detections")} == {"int8"}
+    assert set(collector.numbers()) == {f"camera-{number}" for number in range(1, 5)}
 
 
 def test_a_terminal_shows_what_was_not_taken_away():

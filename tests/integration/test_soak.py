@@ -1,7 +1,5 @@
 """Five minutes of `make soak`: what has to hold on any machine, however loaded. Times and memory are `make soak`'s."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 from tests.soak.soak import soak
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.soak]
 SEED = 12  # make soak ARGS="--minutes 5 --cameras 4 --seed 12" is the same run
 SAID = Path(__file__).parents[2] / "out/soak-failed.log"
 

@@ -1,7 +1,5 @@
 """Whether this machine can boot a virtual device, and if not, what is missing."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

@@ -3,8 +3,6 @@
 Where no device can run, the lab fails if it is required, and is skipped by name if not.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

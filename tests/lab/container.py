@@ -1,7 +1,5 @@
 """The device image on a plain Debian, built by buildah and run by podman as docs/container.md says."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -124,10 +122,12 @@ def _facts(architecture: str) -> ProvisionFacts:
         python=python,
         glibc=glibc,
         systemd=252,
-        has_nvmap=False,
+        gpu_nodes=(),
+        has_argus=False,
         l4t=None,
         has_key=False,
         has_signer=False,
+        has_video=True,
         credentials=(),
         free_bytes=0,
     )

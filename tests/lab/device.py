@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge.transport.ssh_command import SshAddress, ssh_command
+from edge.transport.ssh import SshAddress, ssh_command
 from tests.lab import image, leftovers
 from tests.lab.network import Cable, take_cable
 from tests.support.wait import wait_until
@@ -161,14 +161,14 @@ class VirtualDevice:
             wait_until(self._takes_logins, what=f"{self.name} boots again", timeout_s=_BOOT_S)
         elif self._process is not None:
             # Without a scope of its own systemd-nspawn leaves the restart to its caller.
-            self._process.wait(30)
+            self._process.wait(60)
             self.boot()
 
     def power_cut(self) -> None:
         """Take its power away; `boot` gives it back."""
         leftovers.power_off(self.folder)
         if self._process is not None:
-            self._process.wait(30)
+            self._process.wait(60)
 
     def fill_disk(self, *, leave_bytes: int) -> None:
         """Leave `leave_bytes` free in /var/lib/edge-deploy; `empty_disk` ends it."""
@@ -196,7 +196,7 @@ class VirtualDevice:
         atexit.unregister(self.remove)
         leftovers.take_away(self.folder, self.cable)
         if self._process is not None:
-            self._process.wait(30)
+            self._process.wait(60)
 
     def __enter__(self) -> VirtualDevice:
         return self

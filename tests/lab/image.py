@@ -1,7 +1,5 @@
 """The root file system that every virtual device starts from: made once by debootstrap, then shared by overlays."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """What devices leave behind when their test process dies is found by its owner's absence and taken away."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

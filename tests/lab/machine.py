@@ -4,8 +4,6 @@ What a container cannot stand in for: its clock can be set, its boot id is its o
 is lost that its kernel had not written to the disk. Every instruction is translated, so times say nothing of a Jetson.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections.abc import Sequence

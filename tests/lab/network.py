@@ -1,7 +1,5 @@
 """One cable between the host and a device: a veth pair into a network namespace that has no other way out."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import dataclass
@@ -47,14 +45,14 @@ class Cable:
         ip("link", "set", self.name, "up")
 
     def cut(self) -> None:
-        subprocess.run(["ip", "link", "del", self.name], capture_output=True, timeout=20)
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True, timeout=20)
+        subprocess.run(["ip", "link", "del", self.name], capture_output=True, timeout=60)
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True, timeout=60)
 
 
 def take_cable() -> Cable:
     """Return a cable that nobody else has; creating the namespace is what takes it."""
     for number in range(1, 255):
-        made = subprocess.run(["ip", "netns", "add", f"{PREFIX}{number}"], capture_output=True, timeout=20)
+        made = subprocess.run(["ip", "netns", "add", f"{PREFIX}{number}"], capture_output=True, timeout=60)
         if made.returncode == 0:
             cable = Cable(number)
             cable.lay()
@@ -63,14 +61,14 @@ def take_cable() -> Cable:
 
 
 def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=20)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=60)
 
 
 def why_no_namespaces() -> str | None:
     """Return why no network namespace can be made here, or None."""
     probe = f"{PREFIX}p{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, timeout=20)
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, timeout=60)
     if made.returncode:
         return f"no network namespace can be made: {made.stderr.strip()}"
-    subprocess.run(["ip", "netns", "del", probe], capture_output=True, timeout=20)
+    subprocess.run(["ip", "netns", "del", probe], capture_output=True, timeout=60)
     return None

@@ -1,7 +1,5 @@
 """`edge-deploy provision` as a person runs it, against a virtual device."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,9 +1,6 @@
 """Releases for stories: a synthetic street seen by two cameras, the demo's model, others like it, and short trials."""
 
-from __future__ import annotations
-
 import dataclasses
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -16,16 +13,16 @@ import onnx
 import yaml
 
 from edge.bundle.folder import Bundle, open_bundle, write_bundle
-from edge.bundle.manifest import BundledFile, GoldenLimits, HealthLimits, Role, encode_manifest, release_name
+from edge.bundle.manifest import GoldenLimits, HealthLimits, Role, encode_manifest, release_name
 from edge.bundle.sign import RELEASE, sign
-from edge.calibrate.table import TensorRange
-from edge.calibrate.table_file import read_table, write_table
-from edge.demo.samples import write_sample
-from edge.demo.street.scene import Scene
-from edge.media.ffmpeg.encode import write_h264
+from edge.calibrate.table import TensorRange, read_table, write_table
 from edge.types import ImageSize
 from tests.lab.image import slowness
 from tests.lab.provisioning import ROOT, edge_deploy
+from tests.support.manifests import bundled
+from tools.street.encode import write_h264
+from tools.street.samples import write_sample
+from tools.street.scene import Scene
 
 MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
 SIZE, FPS, CLIP_FRAMES, SAMPLES = ImageSize(width=640, height=360), 15, 60, 12
@@ -146,7 +143,7 @@ class Signer:
             expires_at=of.manifest.expires_at if lifetime is None else lifetime[1],
             health=health,
             golden=golden or of.manifest.golden,
-            files=tuple(_file(path, role, content) for path, (role, content) in sorted(files.items())),
+            files=tuple(bundled(path, role, content) for path, (role, content) in sorted(files.items())),
         )
         manifest = dataclasses.replace(draft, release=release_name(draft))
         content = encode_manifest(manifest)
@@ -159,10 +156,6 @@ def _changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
     values = yaml.safe_load(content)
     change(values)
     return json.dumps(values, indent=2).encode()
-
-
-def _file(path: str, role: Role, content: bytes) -> BundledFile:
-    return BundledFile(path=path, role=role, length_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def length_bytes(bundle: Bundle) -> int:

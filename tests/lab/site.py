@@ -1,7 +1,5 @@
 """A virtual device with its broker, a subscriber that watches throughout, and commands as a person types them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -88,7 +86,7 @@ class Site:
     def kill(self, child: subprocess.Popen[str]) -> None:
         """End a command as if its machine had lost power."""
         child.kill()
-        child.communicate(timeout=20)
+        child.communicate(timeout=60)
 
     def do(self, command: str, *words: str | Path, timeout_s: float = 240.0 * slowness()) -> Said:
         """Run `edge-deploy COMMAND ... gate-01 --json` to its end."""

@@ -1,7 +1,5 @@
 """A device with a kernel of its own: its clock can be wrong, and what was not synced is gone with its power."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import time

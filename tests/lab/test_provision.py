@@ -1,7 +1,5 @@
 """`edge-deploy provision` against a machine that has only what Debian puts there."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -238,7 +236,7 @@ def test_a_program_of_ours_loads_nothing_that_a_compromised_runtime_has_left_at_
     provisioned.run(
         "sudo -u edge-runtime sh -c 'cd; for each in /usr/lib/python3.*; do mkdir -p"
         ' ".local/lib/${each##*/}/site-packages" && echo "open(\\"/var/lib/edge-runtime/ran\\", \\"w\\")"'
-        ' > ".local/lib/${each##*/}/site-packages/usercustomize.py"; done; python3 -c pass; rm ran\'',
+        ' > ".local/lib/${each##*/}/site-packages/usercustomize.py"; done; python3 -c pass; rm ran\''
     )
 
     done = provisioned.run(

@@ -1,7 +1,5 @@
 """A booted device that fetches its releases from a registry by itself, under its real units."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator
@@ -9,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from edge.deploy.publish.publish import publish
+from edge.deploy.rings.desk import open_desk
+from edge.deploy.rings.promote import Promoter
 from tests.lab.network import ip
 from tests.lab.provisioning import provision
 from tests.lab.site import Site, open_site
 from tests.lab.test_push_bad_releases import SHORT, without_secret
-from tests.support.broken_software import NEXT, later_pull
 from tests.support.registry import LOGIN, Registry
 from tests.support.wait import wait_until
-from tests.support.wheels import own_with, software_files
 
 PULL = "edge-pull.service"
 
@@ -28,8 +26,12 @@ class Fetching:
         self.site, self.registry, self.device = site, registry, site.device
 
     def publish(self, bundle, ring: str = "all"):
-        reference = self.registry.reference(f"{bundle.manifest.channel}-{ring}")
-        return publish(bundle, reference, login=LOGIN, ca=self.registry.certificates.ca)
+        reference, ca = self.registry.reference(), self.registry.certificates.ca
+        done = publish(bundle, reference, login=LOGIN, ca=ca)
+        with open_desk(reference, login=LOGIN, ca=ca) as desk:
+            promoter = Promoter(desk, self.device.push_key, valid_s=86_400.0)
+            promoter.promote(desk.release(bundle.manifest.release), ring)
+        return done
 
     def look(self) -> None:
         """Have the device look now, and wait for the end of it."""
@@ -163,31 +165,6 @@ def test_a_push_and_a_pull_have_one_history(fetching, shop):
 
     assert (pushed.code, pushed.result["event"]) == (0, "committed"), pushed.told
     assert fetching.site.current() == newer.manifest.release
-
-
-def test_what_a_release_has_brought_looks_next_and_one_that_cannot_look_costs_a_look(fetching, shop):
-    own = "cmp -s /var/lib/edge-pull/pull.json /var/lib/edge-pull/installed.json"
-    later, silent = (
-        shop.signer.variant(of, software=software_files(own_with(changes)))
-        for of, changes in ((shop.second, NEXT), (shop.first, later_pull("raises")))
-    )
-    fetching.publish(later)
-    fetching.look()
-    assert fetching.site.current() == later.manifest.release, fetching.said()
-    assert fetching.device.run(own, check=False).returncode == 0
-    fetching.publish(silent)
-
-    fetching.look()
-
-    assert fetching.site.current() == silent.manifest.release, fetching.said()
-    assert fetching.device.run(own, check=False).returncode == 1  # it was not what is installed that has looked
-    last = shop.signer.variant(shop.second)
-    fetching.publish(last)
-    fetching.device.run(f"systemctl start {PULL}", check=False, timeout_s=600)
-    assert "internal error: OSError: broken" in fetching.said()
-    assert fetching.site.current() == silent.manifest.release
-    fetching.look()
-    assert fetching.site.current() == last.manifest.release, fetching.said()
 
 
 def test_undo_takes_the_units_and_users_of_the_pull_as_well(fetching):

@@ -1,7 +1,5 @@
 """Releases that are bad, each in its own way: the device ends with the old one serving, and says why."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -40,11 +38,7 @@ def assert_old_release_serves(site, shop) -> None:
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [
-        (without_secret, "exit status 78"),
-        (without_place_to_write, "exit status 78"),
-        (with_a_dead_camera, "stream east: 0.00 frames per second"),
-    ],
+    [(without_place_to_write, "exit status 78"), (with_a_dead_camera, "stream east: 0.00 frames per second")],
 )
 def test_f21_a_release_that_fails_in_service_is_undone_and_taken_again_only_on_request(site, shop, change, reason):
     bad = shop.signer.variant(shop.first, pipeline=change, health=SHORT)
@@ -69,12 +63,22 @@ def test_f21_a_release_that_fails_in_service_is_undone_and_taken_again_only_on_r
 
 
 def test_a_release_that_has_failed_is_tried_again_when_told_so(site, shop):
-    bad = shop.signer.variant(shop.first, pipeline=without_secret, health=SHORT)
+    bad = shop.signer.variant(shop.first, pipeline=without_place_to_write, health=SHORT)
 
     said = site.push(bad, "--retry-bad")
 
     assert (said.code, said.result["event"]) == (8, "rolled-back"), said.told
     assert_old_release_serves(site, shop)
+
+
+def test_a_release_that_lacks_a_secret_of_the_device_is_undone_and_may_come_again(site, shop):
+    release = shop.signer.variant(shop.first, pipeline=without_secret, health=SHORT)
+
+    for said in (site.push(release), site.push(release)):
+        assert (said.code, said.result["event"], said.result["code"]) == (8, "rolled-back", "trial.lacking"), said.told
+        assert "credential 'absent' is not here" in said.result["hint"]
+        assert_old_release_serves(site, shop)
+    assert release.manifest.release not in site.status()["bad"]
 
 
 @pytest.mark.parametrize(

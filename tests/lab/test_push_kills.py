@@ -1,7 +1,5 @@
 """kill -9 of the client, of the agent, and of what systemd runs, while a push is at work."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

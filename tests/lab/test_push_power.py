@@ -1,7 +1,5 @@
 """The device is restarted, or its power is cut, while a push is at work: it serves, and the push ends well."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

@@ -1,7 +1,5 @@
 """Pushes that a device refuses, or that never reach it whole: what serves is not touched."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

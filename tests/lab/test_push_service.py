@@ -1,7 +1,5 @@
 """The service on its device: watched by systemd, caged, and quiet."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from edge.deploy.provision.jetson import cache, extra_of, pycuda_folder
+from edge.deploy.provision.facts import cache, extra_of, pycuda_folder
 from edge.deploy.provision.wheels import gather_wheels
 from tests.support.little_wheels import device_facts
 from tools.pycuda.inspect import driver_functions, faults

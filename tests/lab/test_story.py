@@ -1,7 +1,5 @@
 """One whole story of a device, short enough for every run of `.ci/run`; `make lab` has the long ones."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

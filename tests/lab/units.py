@@ -1,7 +1,5 @@
 """Units of a virtual device under other limits than a person would set, so that a story takes seconds."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The subscriber of the lab: what arrived of which release and when, what is missing, how long nothing came."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Container

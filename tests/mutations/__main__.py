@@ -1,10 +1,10 @@
 """Take each step and check of the device's code away in turn: python -m tests.mutations [FILE ...] [--jobs N].
 
 Goes on where it was interrupted: who noticed a mutant is written down, and holds until its file changes. Writes
-docs/mutations.md. Hours of one core; not part of `make test`.
-"""
+out/mutations.md. Hours of one core; not part of `make test`.
 
-from __future__ import annotations
+Of any other files or rooms a sample: python -m tests.mutations --rooms all --sample 100 --seed 1
+"""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
+from tests.mutations import sample
 from tests.mutations.journal import JOURNAL, NOBODY, Journal
 from tests.mutations.mutants import Mutant, mutants_of
 from tests.mutations.notice import ROOT, Workshop
@@ -27,6 +28,10 @@ ROOMS = ("edge/device", "edge/runtime/agent")
 def main(words: Sequence[str]) -> int:
     """Return 0 if every mutant was noticed or has been reviewed, else 1."""
     options = _options(words)
+    if options.sample:
+        files = options.files or sample.files_of(options.rooms)
+        mutants = sample.sample_of(files, size=options.sample, seed=options.seed)
+        return sample.ask(mutants, is_patient=options.patient)
     journal = Journal(JOURNAL)
     mutants = [one for file in options.files or _files() for one in mutants_of(ROOT, file) if one.name not in REVIEWED]
     if options.anew:
@@ -34,6 +39,7 @@ def main(words: Sequence[str]) -> int:
     if wanted := [one for one in mutants if journal.noticed(one) is None and not options.page]:
         _ask_some(wanted, options.by, journal) if options.by else _ask(wanted, options.jobs, journal)
     everyone = [one for file in _files() for one in mutants_of(ROOT, file) if one.name not in REVIEWED]
+    PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page(everyone, journal), encoding="utf-8")
     unnoticed = [one for one in mutants if journal.noticed(one) == NOBODY]
     for one in unnoticed:
@@ -56,6 +62,12 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         "--by", action="append", metavar="TEST", help="ask only this test (or file), and again for more"
     )
     parser.add_argument("--page", action="store_true", help="ask nobody; write the page from what is known")
+    parser.add_argument("--rooms", default="all", help="of which a sample is: all, or names with commas between them")
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="ask about so many mutants, and tell which half notices"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--patient", action="store_true", help="ask every test about what the nearest do not notice")
     return parser.parse_args(words)
 
 

@@ -1,7 +1,5 @@
 """Who noticed which mutant: kept beside the tests, so that the hours need not be spent in one go."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

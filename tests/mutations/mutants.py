@@ -1,7 +1,5 @@
 """The mutants of a module: one step left out, one check left out, two steps in the other order."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""docs/mutations.md: which test noticed each mutant."""
-
-from __future__ import annotations
+"""out/mutations.md: which test noticed each mutant."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -10,7 +8,7 @@ from tests.mutations.mutants import Mutant
 from tests.mutations.notice import ROOT
 from tests.mutations.reviewed import REVIEWED
 
-PAGE = ROOT / "docs/mutations.md"
+PAGE = ROOT / "out/mutations.md"
 
 _HEAD = """# What the tests of a device notice
 

@@ -1,7 +1,5 @@
 """Which tests run each line of the device's code: those are asked first whether they notice that it is wrong."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,9 +1,7 @@
 """Mutants that change nothing that a test could see, each with the reason; the page shows them."""
 
-from __future__ import annotations
-
 REVIEWED: dict[str, str] = {
-    "edge/device/baseline.py measure_baseline: step: time.sleep(_STEP_S)": "the same is measured, with a busy core",
+    "edge/device/health.py measure_baseline: step: time.sleep(_STEP_S)": "the same is measured, with a busy core",
     "edge/device/durable.py Durable.append_line: order: self.files.sync(path) <-> self.settle(path)": (
         "a line is promised once both are done; a new file that is empty after a cut reads as none"
     ),
@@ -12,10 +10,10 @@ REVIEWED: dict[str, str] = {
     ),
     "edge/device/engines.py Engines.admit: order: self._durable.settle(self._layout.engine(key)) <-> "
     "self._durable.remove_tree(folder)": "remove_tree syncs the same folder before it removes anything",
-    "edge/device/garbage.py _blobs: order: files.remove(blob) <-> removed.append(blob.name)": (
+    "edge/device/device.py _blobs: order: files.remove(blob) <-> removed.append(blob.name)": (
         "where the first one fails, the list is lost with it"
     ),
-    "edge/device/garbage.py _partials: order: files.remove(path) <-> removed.append(path.name)": (
+    "edge/device/device.py _partials: order: files.remove(path) <-> removed.append(path.name)": (
         "where the first one fails, the list is lost with it"
     ),
     "edge/device/health.py write_health: order: os.fchmod(descriptor, 0o644) <-> file.write(encode_health(health))": (

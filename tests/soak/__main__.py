@@ -1,11 +1,9 @@
-"""Runs the service for long while its cameras and its broker are broken, and writes docs/soak.md if all is well.
+"""Runs the service for long while its cameras and its broker are broken, and writes out/soak.md if all is well.
 
 make soak
 make soak ARGS="--minutes 60"
 make soak ARGS="--dying --minutes 11"      sixteen cameras, one dying every four seconds
 """
-
-from __future__ import annotations
 
 import argparse
 import shutil

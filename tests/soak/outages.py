@@ -1,7 +1,5 @@
 """What is broken, one after the other, with when it was and when the other side was whole again."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The figures of soaks as a page with two parts; each kind of run writes its own and leaves the other one."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform
@@ -15,7 +13,7 @@ from edge.version import __version__
 from tests.soak.scene import FPS
 from tests.soak.soak import Account
 
-PAGE = Path(__file__).parents[2] / "docs/soak.md"
+PAGE = Path(__file__).parents[2] / "out/soak.md"
 PARTS = {False: "## Everything is broken in turn", True: "## Sixteen cameras, one dying every four seconds"}
 
 HEAD = """# The service for long, while everything around it is broken
@@ -79,6 +77,7 @@ def put(path: Path, lines: Sequence[str], *, is_dying: bool) -> None:
         found = re.search(re.escape(title) + r"\n.*?(?=\n## |\Z)", before, re.S)
         parts[kind] = found[0].rstrip("\n") if found else None
     parts[is_dying] = "\n".join(lines).rstrip("\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n\n".join([HEAD.rstrip("\n"), *(one for one in parts.values() if one)]) + "\n", encoding="utf-8")
 
 

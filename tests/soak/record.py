@@ -1,7 +1,5 @@
 """What the broker has acknowledged to the service: what it takes along when it is killed is not the service's loss."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

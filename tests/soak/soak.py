@@ -1,7 +1,5 @@
 """A soak: break things for so many minutes, then judge what the subscriber received and what the process used."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 import time

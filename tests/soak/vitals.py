@@ -1,7 +1,5 @@
 """Memory, threads and descriptors of the service over time, and the rule by which they are flat."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import threading

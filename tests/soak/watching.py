@@ -1,7 +1,5 @@
 """What one subscriber received: the promise, whose picture each message is about, and when it came."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """A TCP proxy that aborts connections at chosen MQTT messages."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterable

@@ -1,14 +1,10 @@
 """A tiny camera kind, message, head family and engine, as anybody would add them: edits of a copy, what tries it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-__all__ = ["ADDITIONS", "Addition", "put_into"]
 
 ROOT = Path(__file__).parents[2]
 _ENGINE = Path(__file__).parent / "engines/onnxruntime"
@@ -18,7 +14,7 @@ Edits = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Addition:
-    """One of what CONTRIBUTING tells how to add.
+    """One of what docs/extending.md tells how to add.
 
     Attributes:
         heading: of its section there.
@@ -109,18 +105,12 @@ _MESSAGE = Addition(
                 "MESSAGE_TYPES: dict[str, type[WireMessage]] = {\n",
                 "class MoodMessage(WireMessage, frozen=True, kw_only=True):\n"
                 '    """How it goes."""\n\n'
+                '    where: ClassVar[str] = "mood"\n'
                 '    schema: Literal["edge.mood/1"] = "edge.mood/1"\n'
-                "    mood: str\n\n"
-                "    @property\n"
-                "    def topic(self) -> str:\n"
-                '        """Topic below the device\'s own level."""\n'
-                '        return "mood"\n\n\n'
+                "    mood: str\n\n\n"
                 "MESSAGE_TYPES: dict[str, type[WireMessage]] = {\n"
                 '    "edge.mood/1": MoodMessage,\n',
             ),
-        ),
-        "edge/publish/schema.py": (
-            ('    "edge.info/1": "info",\n', '    "edge.info/1": "info",\n    "edge.mood/1": "mood",\n'),
         ),
         "edge/deploy/listen.py": (
             ("    InfoMessage,\n", "    InfoMessage,\n    MoodMessage,\n"),
@@ -133,7 +123,7 @@ _MESSAGE = Addition(
         ),
         "edge/client/client.py": (
             ("    InfoMessage,\n", "    InfoMessage,\n    MoodMessage,\n"),
-            ("    | DeployMessage\n)", "    | DeployMessage\n    | MoodMessage\n)"),
+            ("| DeployMessage\n", "| DeployMessage | MoodMessage\n"),
             ("case InfoMessage() | DeployMessage():", "case InfoMessage() | DeployMessage() | MoodMessage():"),
         ),
         "edge/client/__init__.py": (
@@ -147,7 +137,7 @@ from paho.mqtt import publish
 from edge.client import Client, Item, MoodMessage
 from edge.demo.broker import EmbeddedBroker
 from edge.deploy.listen import line_from_message
-from edge.publish.schema import documents
+from tools.message_schemas import documents
 
 said = MoodMessage(device="gate-01", mood="well")
 texts = documents()
@@ -228,7 +218,7 @@ head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
 detector = Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=9)
 (found,) = detector.detect(output, [fit(spec.preprocess.size, spec.preprocess)])
 assert (found.xyxy.tolist(), found.class_id.tolist()) == ([[10, 20, 30, 50]], [1])
-assert _cells(Tensor(name="output", row_shape=(7, 8), dtype=np.dtype("float32")), spec.family).count == 7
+assert _cells(Tensor(name="output", row_shape=(7, 8), dtype=np.dtype("float32")), spec.family, 3).count == 7
 """,
 )
 

@@ -1,7 +1,5 @@
 """A local account that logs in over a real sshd and has the real sudo, by rules that a test writes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.transport.ssh_command import SshAddress
+from edge.transport.ssh import SshAddress
 from tests.support.second_user import shared_folder
 from tests.support.sshd import Sshd
 

@@ -8,8 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from edge.device.device import Device
 from edge.device.layout import Layout
-from edge.runtime.agent.entry import main, own_stdio
-from edge.runtime.agent.serve import serve
+from edge.runtime.agent.serve import main, own_stdio, serve
 from tests.support.process_units import ProcessUnits
 from tests.support.real_units import RealUnits
 

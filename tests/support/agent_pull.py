@@ -4,65 +4,120 @@ The registry lies in memory and never lies: what one that does can do is tried e
 functions: after a cut the timer goes off again, with what the disk still holds of the record.
 """
 
-from __future__ import annotations
-
+import base64
+import hashlib
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from unittest.mock import patch
 
-from edge.delivery.options import DeliveryOptions
+from edge.bundle.ring import RING, RingStatement, encode_statement
+from edge.bundle.sign import sign
+from edge.bundle.trust import decode_chain, encode_chain
+from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.outcome import Outcome
+from edge.deploy.provision.keys import read_public_key
+from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
 from edge.device.device import Device
 from edge.device.durable import Durable
 from edge.device.state import Phase
 from edge.errors import DeployError
-from edge.registry.artifact import encode_artifact
+from edge.registry.artifact import TRUST_TYPE, ArtifactLayer, encode_artifact, encode_note, with_statement
+from edge.registry.reference import TRUST_TAG
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord, decode_pull_record, write_record
-from tests.support.agent_push import AgentPush, Report, StandingDate, in_a_minute
+from tests.support.agent_push import AgentPush, Report, SignedRelease, StandingDate, in_a_minute
 from tests.support.crash import bad, current_of, is_temporary, sealed
 from tests.support.cut_files import CutFiles
+from tests.support.manifests import ssh_key
 from tests.support.memory_registry import MemoryRegistry
 from tests.support.pushes import device_over
 
 FOLDER = "/var/lib/edge-pull"
 RECORD = f"{FOLDER}/pull.json"
+TAG = "main-all"
+_MADE_AT = datetime(2026, 11, 20, 12, 30, tzinfo=timezone.utc)
+SERIAL = int(_MADE_AT.timestamp())
 _AS_OFTEN = 4  # pulls after a cut: one that finds a trial without a judge, and those that see its end
 
 
+class Ring:
+    """What a registry says besides: what the ring of `push`'s device is to run, and who counts by the word of a root.
+
+    The device knows the first word of the root from provision; the second lies in the registry.
+    """
+
+    def __init__(self, push: AgentPush) -> None:
+        layout, folder = push.layout, push.layout.root.parent
+        self._promoter, root = ssh_key(folder, "promoter"), ssh_key(folder, "root-key")
+        signers = ((folder / "signer", ("edge-release", "edge-release-downgrade")), (self._promoter, ("edge-ring",)))
+        added = tuple((read_public_key(key.with_suffix(".pub")), namespaces) for key, namespaces in signers)
+        first = first_chain(TrustChange(added=added), root=root, now=_MADE_AT)
+        stolen = read_public_key(ssh_key(folder, "stolen").with_suffix(".pub"))
+        self.chain = encode_chain(next_chain(first, TrustChange(revoked=(stolen,)), root=root, now=_MADE_AT))
+        layout.trust_root.write_text(public_of(root) + "\n")
+        layout.first_trust.write_bytes(encode_chain(first))
+        layout.pull_toml.write_text('repository = "registry.example/farms/gates"\nchannel = "main"\n')
+
+    def stated_in(self, registry: MemoryRegistry, release: SignedRelease) -> None:
+        """State that the ring runs a release that lies in a registry, and put who counts there."""
+        statement = RingStatement(
+            channel="main",
+            ring="all",
+            release=release.name,
+            sequence=release.sequence,
+            serial=SERIAL,
+            created_at=f"{_MADE_AT:%Y-%m-%dT%H:%M:%SZ}",
+            valid_until="2066-11-20T12:00:00Z",
+        )
+        content = encode_statement(statement)
+        oci = registry.manifests[registry.tags["latest"]]
+        registry.tag(with_statement(oci, content, sign(content, self._promoter, RING)), TAG)
+        layer = ArtifactLayer(TRUST_TYPE, hashlib.sha256(self.chain).hexdigest(), len(self.chain))
+        registry.blobs[layer.sha256] = self.chain
+        registry.put_manifest(encode_note(TRUST_TYPE, layer), TRUST_TAG)
+
+
 class AgentPull:
-    """The device of `push`, which pulls its newer release instead.
+    """The device of `push`, which pulls a release that its ring is to run.
 
     Args:
         push: the device and its releases.
+        ring: what is said besides.
         is_healthy: what the trial of the newer one finds.
+        brings: what the ring is to run; None: the newer one.
     """
 
-    def __init__(self, push: AgentPush, *, is_healthy: bool) -> None:
+    def __init__(
+        self, push: AgentPush, ring: Ring, *, is_healthy: bool = True, brings: SignedRelease | None = None
+    ) -> None:
         self._push, self._is_healthy = push, is_healthy
-        self.new = push.new
+        self.new = brings or push.new
         self._registry = MemoryRegistry(lambda: 0.0)
         self._registry.put_bundle(self.new.manifest, self.new.signature, self.new.files, encode_artifact)
+        ring.stated_in(self._registry, self.new)
 
     def pull(self, device: Device, report: Report) -> None:
         """Pull until the verdict; raise what was not expected."""
         outcome = self.try_pull(device, report)
-        assert outcome.result == ("committed" if self._is_healthy else "rolled-back"), outcome
+        assert outcome.result in (("committed", "unchanged") if self._is_healthy else ("rolled-back",)), outcome
 
     def try_pull(self, device: Device, report: Report, *, build_id: str = "1" * 16) -> Outcome:
         """Pull with what the disk holds of the last one, and return how it ended; who is killed writes nothing more."""
         durable, killed = Durable(device.durable.files), threading.Event()
-        connected = self._push.connected(device, report, is_healthy=self._is_healthy, killed=killed, build_id=build_id)
+        connected = self._push.connected(
+            device, report, is_healthy=self._is_healthy, killed=killed, build_id=build_id, is_for_pull=True
+        )
         with connected as connect, patch("edge.runtime.pull.pull.datetime", StandingDate):
             pulled = pull(
-                self._registry.client(),  # type: ignore[arg-type] - what `RegistryClient` does
+                self._registry.client(TAG),  # type: ignore[arg-type] - what `RegistryClient` does
                 connect,
                 last=record_on(dict(device.durable.files.tree())),
                 options=DeliveryOptions(who="pull"),
                 on_event=lambda event: None,
                 stop=killed,
-                remember=lambda told: write_record(Path(RECORD), told, durable),
+                has_root=True,
             )
             if not killed.is_set():
                 write_record(Path(RECORD), pulled.record, durable)
@@ -70,7 +125,7 @@ class AgentPull:
 
     def pull_or_end(self, device: Device, report: Report) -> None:
         """Pull as often as the timer does in an hour, a minute after an agent or a pull was killed."""
-        with patch("edge.runtime.agent.orphan.this_moment", in_a_minute):
+        with patch("edge.runtime.agent.serve.this_moment", in_a_minute):
             for number in range(2, 2 + _AS_OFTEN):
                 outcome = self.try_pull(device, report, build_id=str(number) * 16)
                 if outcome.code != "lock.trial":
@@ -84,6 +139,8 @@ class AgentPull:
         record = record_on(disk)
         if content is not None and record is None:
             yield "I7: the record of the pull is damaged"
+        if current_of(disk) == self.new.name != self._push.old.name:  # the older one came by a push
+            yield from _unsaid_on(disk)
         if record is None or record.release != self.new.name:
             return
         is_marked = self.new.name in bad(disk)
@@ -112,11 +169,22 @@ class AgentPull:
         if sealed(disk, "state.json").get("phase") != Phase.IDLE.value:
             yield "I7: after the repeated pull the state is not idle"
         record = record_on(disk)
-        if record is None or record.result == "on-trial":
+        if record is None:
             yield f"I7: after the repeated pull its record says {record and record.result}"
+        yield from _unsaid_on(disk)
         yield from self.wrong_on(disk)
         if rest := [path for path in disk if path.startswith(FOLDER) and is_temporary(path)]:
             yield f"I7: the repeated pull left {rest}"
+
+
+def _unsaid_on(disk: dict) -> Iterator[str]:
+    """Yield which word a device has lost, or never had, by which it has taken a release."""
+    (serial, _) = sealed(disk, "counters.json").get("rings", {}).get(TAG, (0, ""))
+    chain = base64.b64decode(sealed(disk, "trust.json").get("chain", ""))
+    if serial != SERIAL:
+        yield f"I7: the release is current, and statement {serial} is the last that is known"
+    if not chain or decode_chain(chain)[-1].document.version != 2:
+        yield "I7: the release is current, and the root's second word is not known"
 
 
 def record_on(disk: dict) -> PullRecord | None:

@@ -4,8 +4,6 @@ The agent's own files (settings, allowed signers, health, locks) are real; all t
 and agent are two threads with pipes between them, and the units are functions: nothing else is left out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -24,16 +22,16 @@ from edge.delivery.link import Link
 from edge.delivery.outcome import Outcome
 from edge.device.device import Device
 from edge.device.durable import Durable
+from edge.device.facts import this_moment
 from edge.device.files import Files
 from edge.device.layout import Layout
-from edge.device.moment import Moment, this_moment
 from edge.device.switch import commit, refuse, roll_back
 from edge.device.units import BUILD_UNIT, TRIAL_UNIT
+from edge.reports import Moment
 from edge.runtime.agent.serve import serve
 from edge.transport.channel import Channel
 from edge.transport.pipe import PipeChannel
-from edge.wire.release import RollbackRequest
-from edge.wire.sending import LockRequest
+from edge.wire.release import LockRequest, RollbackRequest
 from edge.wire.verbs import LOCK, ROLLBACK
 from tests.support.crash import Killed, spared
 from tests.support.device_root import DeviceRoot
@@ -158,7 +156,7 @@ class AgentPush:
 
     def push_or_end(self, device: Device, report: Report, release: Release) -> None:
         """Push a minute after an agent was killed: it may have left a trial that nobody judges, or nothing to do."""
-        with patch("edge.runtime.agent.orphan.this_moment", in_a_minute):
+        with patch("edge.runtime.agent.serve.this_moment", in_a_minute):
             outcome = self.try_push(device, release, report, build_id="2" * 16)
             if outcome.code == "lock.trial":  # whom the agent has given its judge now
                 outcome = self.try_push(device, release, report, build_id="3" * 16)
@@ -191,7 +189,14 @@ class AgentPush:
 
     @contextlib.contextmanager
     def connected(
-        self, device: Device, report: Report, *, is_healthy: bool, killed: threading.Event, build_id: str = "1" * 16
+        self,
+        device: Device,
+        report: Report,
+        *,
+        is_healthy: bool,
+        killed: threading.Event,
+        build_id: str = "1" * 16,
+        is_for_pull: bool = False,
     ) -> Any:
         """Give what opens a connection to an agent; after the block no agent is left. `killed` is set by one's end.
 
@@ -204,7 +209,7 @@ class AgentPush:
 
         def be_an_agent(channel: Channel) -> None:
             try:
-                serve(channel, served, units, origin="test")
+                serve(channel, served, units, origin="test", is_for_pull=is_for_pull)
             except Killed:
                 killed.set()
 
@@ -216,18 +221,18 @@ class AgentPush:
             return PipeChannel(to_client, from_client)
 
         named = patch("edge.runtime.build.request.secrets", SimpleNamespace(token_hex=lambda _: build_id))
-        with named, patch.multiple("edge.device.moment", time=_StandingTime, datetime=StandingDate):
+        with named, patch.multiple("edge.device.facts", time=_StandingTime, datetime=StandingDate):
             serve_now(served)
             try:
                 yield connect
             finally:
                 for thread in threads:
-                    thread.join(30)
+                    thread.join(60)
                     assert not thread.is_alive(), "an agent does not end"
 
 
 class _StandingTime:
-    """What `edge.device.moment` needs of `time`."""
+    """What `edge.device.facts` needs of `time`."""
 
     CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
 

@@ -1,18 +1,16 @@
 """What a power cut interrupts in the crash enumeration, done by the real agent: its order of steps and no other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from tests.support.agent_pull import FOLDER, AgentPull
+from tests.support.agent_pull import FOLDER, AgentPull, Ring
 from tests.support.agent_push import AgentPush
 from tests.support.crash import Scenario
 from tests.support.scenarios import BARE, after
 
 AGENT_SCENARIOS = ("agent: push, healthy", "agent: push, unhealthy", "agent: first push, healthy", "agent: rollback")
 AGENT_SCENARIOS += ("agent: downgrade, used once", "agent: push, killed at each step before")
-PULL_SCENARIOS = ("agent: pull, healthy", "agent: pull, unhealthy", "agent: first pull, healthy")
-PULL_SCENARIOS += ("agent: pull, killed at each step before",)
+PULL_SCENARIOS = ("agent: look, with nothing to bring", "agent: pull, healthy", "agent: pull, unhealthy")
+PULL_SCENARIOS += ("agent: first pull, healthy", "agent: pull, killed at each step before")
 
 
 def agent_scenarios(directory: Path) -> list[Scenario]:
@@ -65,11 +63,13 @@ def pull_scenarios(directory: Path) -> list[Scenario]:
     old, new = push.old, push.new
     bare = tuple(sorted({**dict(BARE), FOLDER: None}.items()))
     serves_old = after(lambda device: push.push(device, _nobody, old), start=bare)
-    good, poor = AgentPull(push, is_healthy=True), AgentPull(push, is_healthy=False)
+    ring = Ring(push)
+    good, poor, same = AgentPull(push, ring), AgentPull(push, ring, is_healthy=False), AgentPull(push, ring, brings=old)
     common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new, "pulls": good}
     common |= {"retold": ("audit.jsonl", "audit-requests.jsonl")}
-    healthy, unhealthy, on_bare, killed = PULL_SCENARIOS
+    look, healthy, unhealthy, on_bare, killed = PULL_SCENARIOS
     return [
+        Scenario(look, serves_old, same.pull, ends_on=old.name, **{**common, "pushed_again": old, "pulls": same}),
         Scenario(healthy, serves_old, good.pull, ends_on=new.name, **common),
         Scenario(unhealthy, serves_old, poor.pull, ends_on=old.name, marked=new, **{**common, "pulls": poor}),
         Scenario(on_bare, bare, good.pull, ends_on=new.name, **{**common, "kept": (), "proven": ()}),

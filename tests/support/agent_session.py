@@ -15,11 +15,9 @@ from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.conversation import Conversation
 from edge.runtime.agent.session import Offer, Session
-from edge.transport.frames import Message
+from edge.transport.channel import Message
 from edge.transport.pipe import PipeChannel
 from tests.support.units import FakeUnits
-
-__all__ = ["AgentSession", "hang_up", "hanging_up", "piped", "receive"]
 
 
 def piped() -> tuple[PipeChannel, PipeChannel]:

@@ -1,18 +1,9 @@
 """Answers of a device as values, made of what a test says of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from edge.wire.status import (
-    HealthReport,
-    LastSwitch,
-    MomentReport,
-    StateReport,
-    StatusAnswer,
-    StreamHealthReport,
-    UnitReport,
-)
+from edge.reports import LastSwitch, Moment, UnitState
+from edge.wire.status import HealthReport, StateReport, StatusAnswer, StreamHealthReport
 
 
 def last_switch(**changes: Any) -> LastSwitch:
@@ -63,11 +54,11 @@ def health(**streams: tuple[str, int]) -> HealthReport:
 
 def status(**changes: Any) -> StatusAnswer:
     """Return the answer of a device that idles."""
-    unit = UnitReport(
+    unit = UnitState(
         active="active", sub="running", result="success", invocation="1", restarts=0, exit_status=0, was_stopped=False
     )
     values = {
-        "at": MomentReport(at="2026-11-20T12:00:00Z", boottime_ns=0, boot_id="b"),
+        "at": Moment(at="2026-11-20T12:00:00Z", boottime_ns=0, boot_id="b"),
         "current": "b" * 12,
         "state": state(),
         "releases": (),

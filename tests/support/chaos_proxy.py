@@ -1,7 +1,5 @@
 """A TCP proxy between a publisher and its broker on which everything happens that happens to links."""
 
-from __future__ import annotations
-
 import random
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Clips made on the spot, whose frames carry their number as black and white blocks that survive coding and scaling."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +101,14 @@ def write_clip(
         for packet in stream.encode():
             container.mux(packet)
     return path
+
+
+def cut_packet(path: Path, number: int, cut_bytes: int) -> None:
+    """Let a picture of an elementary stream lack its end, as a camera sends it whose buffer was too small."""
+    with av.open(str(path)) as container:
+        packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    packets[number] = packets[number][:-cut_bytes]
+    path.write_bytes(b"".join(packets))
 
 
 def spoil_packets(path: Path, numbers: set[int]) -> None:

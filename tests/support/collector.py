@@ -1,7 +1,5 @@
 """An independent MQTT subscriber over plain paho: it shares no code with ours."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 
@@ -39,9 +37,10 @@ class Collector:
         """Return the parsed payloads of all topics that end so (or in one of these ways), in order of arrival."""
         return [json.loads(m.payload) for m in list(self.messages) if m.payload and m.topic.endswith(ending)]
 
-    def findings(self) -> Findings:
-        """Return what all that came says of the promise."""
-        return findings((message.topic, message.payload) for message in list(self.messages))
+    def findings(self, *, may_be_open: bool = False) -> Findings:
+        """Return what all that came says of the promise; `may_be_open` as for `findings`."""
+        came = [(message.topic, message.payload) for message in list(self.messages)]
+        return findings(came, may_be_open=may_be_open)
 
     def numbers(self) -> dict[str, list[int]]:
         """Return the detections' numbers by stream, live and late ones, in order of arrival, with duplicates."""

@@ -1,7 +1,5 @@
 """A proxy that passes all on and counts it."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 

@@ -12,8 +12,7 @@
 The judge reads the tree itself; it uses nothing of `edge.device` but the seal of the state.
 """
 
-from __future__ import annotations
-
+import base64
 import contextlib
 import json
 import posixpath
@@ -22,10 +21,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
-from edge.device.device import Device
-from edge.device.garbage import collect
+from edge.device.device import Device, collect
 from edge.device.recovery import recover
-from edge.device.sealed import open_sealed
+from edge.device.state import open_sealed
 from edge.errors import DeployError
 from tests.support.cut_files import CutFiles, Tree
 from tests.support.pushes import Release, device_over, moment, push, sha256_of
@@ -245,7 +243,7 @@ class Judge:
 
     def _has_record(self, disk: dict, current: str | None) -> bool:
         state = sealed(disk, "state.json")
-        committed = state.get("last", {}).get("result") == "committed" and state["last"].get("release") == current
+        committed = (state.get("last") or {}).get("result") == "committed" and state["last"].get("release") == current
         on_trial = state.get("phase") == "trial" and state.get("target") == current
         return current is None or current in self.scenario.proven or committed or on_trial
 
@@ -325,7 +323,9 @@ def is_whole_at(disk: dict, path: str, release: Release) -> bool:
     if posixpath.basename(path) == release.key:
         return disk.get(f"{path}/model.plan") == release.plan
     texts = {"manifest.json": release.manifest, "manifest.json.sig": release.signature}
-    if any(disk.get(f"{path}/{name}") != content for name, content in texts.items()):
+    again = json.loads(disk.get(f"{path}/again.json", b"{}"))
+    found = {name: base64.b64decode(again[name]) if again else disk.get(f"{path}/{name}") for name in texts}
+    if found != texts:
         return False
     blobs = {_pointed_to(disk, f"{path}/{file}"): content for file, content in release.files.items()}
     return all(
@@ -335,12 +335,20 @@ def is_whole_at(disk: dict, path: str, release: Release) -> bool:
 
 
 def verdict_of(disk: dict) -> Verdict:
-    """Return what a push, a rollback, a recovery or a reset has told by the time it ends."""
+    """Return what a push, a rollback or a recovery has told by the time it ends."""
     state = sealed(disk, "state.json")
     marked = tuple(sorted((name, one["verdict"]) for name, one in bad(disk).items()))
-    reset_at = sealed(disk, "counters.json").get("reset_at")
-    last = state.get("last", {}).get("result")
-    return (current_of(disk), state.get("phase"), state.get("boots"), last, marked, reset_at)
+    last = (state.get("last") or {}).get("result")
+    rings = sealed(disk, "counters.json").get("rings")
+    return (
+        current_of(disk),
+        state.get("phase"),
+        state.get("boots"),
+        last,
+        marked,
+        str(rings),
+        sealed(disk, "trust.json").get("chain"),
+    )
 
 
 def sealed(disk: dict, name: str) -> dict:

@@ -18,7 +18,6 @@ class Colours:
     rows: int = 1
     is_small: bool = False
     bad: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
 
     def open(self) -> _Colours:
         return _Colours(self)

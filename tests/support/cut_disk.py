@@ -6,8 +6,6 @@ the old or the new one; names that are not durable may be there or not, in their
 sector is written as a whole or not at all, is not made.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess
@@ -16,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.kernel_steps import calls_in
+
 PAGE = 4096
 _CALLS = "openat,pwrite64,write,fsync,fdatasync,ftruncate,unlink,rename,link"
-_LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<rest>.*)$")
-_RESUMED = re.compile(r"^(?P<thread>\d+) +<\.\.\. (?P<call>\w+) resumed>(?P<rest>.*)$")
 _OPEN_FILE = re.compile(r"^\d+<([^>]*)>")
 _BYTES = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 
@@ -41,19 +39,7 @@ def record(words: Sequence[str], folder: Path, *, cwd: Path) -> list[Call]:
     command = ["strace", "-f", "-y", "-xx", "-s", "100000000", "-e", f"trace={_CALLS}", "-o", str(log), sys.executable]
     done = subprocess.run([*command, "-B", *words], cwd=cwd, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return [call for line in _lines(log) for call in _call(*line, folder)]
-
-
-def _lines(log: Path) -> Iterator[tuple[str, str]]:
-    begun: dict[str, str] = {}
-    for line in log.read_text(encoding="ascii", errors="replace").splitlines():
-        if resumed := _RESUMED.match(line):
-            yield resumed["call"], begun.pop(resumed["thread"], "") + resumed["rest"].lstrip()
-        elif match := _LINE.match(line):
-            if match["rest"].endswith("<unfinished ...>"):
-                begun[match["thread"]] = match["rest"].removesuffix("<unfinished ...>")
-            else:
-                yield match["call"], match["rest"]
+    return [call for line in calls_in(log) for call in _call(*line, folder)]
 
 
 def _plain(text: str) -> bytes:
@@ -159,6 +145,10 @@ class CutDisk:
     def _change(self, *names: tuple[str, _File | None]) -> None:
         self._pending.append(names)
         _renamed(self._names, names)
+
+    def killed(self) -> dict[str, bytes]:
+        """Return what the folder holds when the process is killed now, and the machine runs on."""
+        return {name: file.cached for name, file in self._names.items()}
 
     def states(self, dice: random.Random, most: int) -> Iterator[dict[str, bytes]]:
         """Yield what the disk may hold if the power goes now: nothing, all, and samples of what is not durable."""

@@ -89,7 +89,7 @@ class CutFiles:
         self._last = ""
         self.now_s = 0.0
         for path, what in tree:
-            self._plant(Path(path), what)
+            self._plant(path, what)
 
     # -- Files
 
@@ -162,7 +162,7 @@ class CutFiles:
                 change.needs = None
 
     def rename(self, source: Path, target: Path) -> None:
-        here, there = self._folder(source.parent), self._folder(target.parent)
+        here, there = self._parent(source), self._parent(target)
         thing = self._entry(source)
         old = there.cached.get(target.name)
         if isinstance(old, Folder) and not isinstance(thing, Folder):
@@ -188,7 +188,7 @@ class CutFiles:
         if isinstance(self._entry(path), Folder):
             raise _error(errno.EISDIR, path)
         self._step()
-        self._change(Change(self._folder(path.parent), ((path.name, None),)))
+        self._change(Change(self._parent(path), ((path.name, None),)))
 
     def remove_dir(self, path: Path) -> None:
         folder = self._entry(path)
@@ -197,7 +197,7 @@ class CutFiles:
         if folder.cached:
             raise _error(errno.ENOTEMPTY, path)
         self._step()
-        self._change(Change(self._folder(path.parent), ((path.name, None),)))
+        self._change(Change(self._parent(path), ((path.name, None),)))
 
     def names(self, path: Path) -> list[str]:
         return sorted(self._folder(path).cached)
@@ -259,14 +259,14 @@ class CutFiles:
         return change
 
     def _create(self, path: Path, thing: Folder | Content | Link) -> None:
-        folder = self._folder(path.parent)
+        folder = self._parent(path)
         if path.name in folder.cached:
             raise _error(errno.EEXIST, path)
         self._step()
         self._change(Change(folder, ((path.name, thing),)))
 
     def _created(self, path: Path) -> Content:
-        entry = self._folder(path.parent).cached.get(path.name)
+        entry = self._parent(path).cached.get(path.name)
         if entry is None:
             entry = Content(modified_s=self.now_s)
             self._create(path, entry)
@@ -277,16 +277,20 @@ class CutFiles:
         return entry
 
     def _entry(self, path: Path) -> Folder | Content | Link:
-        entry = self._folder(path.parent).cached.get(path.name) if path != Path("/") else self.root
+        name = str(path).rpartition("/")[2]
+        entry = self._parent(path).cached.get(name) if name else self.root
         if entry is None:
             raise _error(errno.ENOENT, path)
         return entry
 
-    def _folder(self, path: Path) -> Folder:
+    def _folder(self, path: Path | str) -> Folder:
         entry = self._followed(path)
         if not isinstance(entry, Folder):
             raise _error(errno.ENOTDIR, path)
         return entry
+
+    def _parent(self, path: Path) -> Folder:
+        return self._folder(str(path).rpartition("/")[0])
 
     def _file(self, path: Path) -> Content:
         entry = self._followed(path)
@@ -294,10 +298,14 @@ class CutFiles:
             raise _error(errno.EISDIR, path)
         return entry
 
-    def _followed(self, path: Path) -> Folder | Content:
-        parts, way, links = list(path.parts[1:]), [self.root], 0
+    def _followed(self, path: Path | str) -> Folder | Content:
+        """Return what a path leads to; by strings, because most of the time of an enumeration is spent here."""
+        parts, way, links = str(path).split("/"), [self.root], 0
+        parts.reverse()
         while parts:
-            name = parts.pop(0)
+            name = parts.pop()
+            if name in ("", "."):
+                continue
             if name == "..":
                 way = way[:-1] or [self.root]
                 continue
@@ -311,17 +319,19 @@ class CutFiles:
                 links += 1
                 if links > MAX_LINKS:
                     raise _error(errno.ELOOP, path)
-                parts = [*Path(entry.target).parts, *parts]
+                way = [self.root] if entry.target.startswith("/") else way
+                parts += reversed(entry.target.split("/"))
                 continue
             way.append(entry)
         return way[-1]
 
-    def _plant(self, path: Path, what: object) -> None:
+    def _plant(self, path: str, what: object) -> None:
         folder = self.root
-        for name in path.parts[1:-1]:
-            folder = folder.durable[name]
+        *above, name = path.split("/")[1:]
+        for one in above:
+            folder = folder.durable[one]
         things = {bytes: lambda: Content(what, what), str: lambda: Link(what), type(None): Folder}
-        folder.durable[path.name] = folder.cached[path.name] = things[type(what)]()
+        folder.durable[name] = folder.cached[name] = things[type(what)]()
 
 
 def _apply(names: dict, change: Change) -> None:
@@ -371,21 +381,29 @@ def _files(folder: Folder, names_of: Callable) -> list[Content]:
     return list(found.values())
 
 
+_SHARED: dict[tuple[str, object], tuple[str, object]] = {}  # one object for what many trees have in common
+
+
 def _tree(root: Folder, names_of: Callable, content_of: Callable) -> Tree:
     found: list[tuple[str, object]] = []
 
     def walk(folder: Folder, path: str) -> None:
         for name, entry in sorted(names_of(folder).items()):
             here = f"{path}/{name}"
+            pair = (here, _what(entry, content_of))
+            found.append(_SHARED.setdefault(pair, pair))
             if isinstance(entry, Folder):
-                found.append((here, None))
                 walk(entry, here)
-            else:
-                found.append((here, entry.target if isinstance(entry, Link) else content_of(entry)))
 
     walk(root, "")
     return tuple(found)
 
 
-def _error(number: int, path: Path) -> OSError:
+def _what(entry: Folder | Content | Link, content_of: Callable) -> object:
+    if isinstance(entry, Folder):
+        return None
+    return entry.target if isinstance(entry, Link) else content_of(entry)
+
+
+def _error(number: int, path: Path | str) -> OSError:
     return OSError(number, os.strerror(number), str(path))

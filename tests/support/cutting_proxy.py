@@ -1,7 +1,5 @@
 """A TCP proxy that ends what a server says after so many bytes: in the middle of whatever that is."""
 
-from __future__ import annotations
-
 import socket
 import time
 

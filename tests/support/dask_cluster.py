@@ -1,7 +1,5 @@
 """A real Dask scheduler and real workers, each a process of its own, that can be killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

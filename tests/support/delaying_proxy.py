@@ -1,7 +1,5 @@
 """A TCP proxy that makes a broker far away."""
 
-from __future__ import annotations
-
 import queue
 import socket
 import threading

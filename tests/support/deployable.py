@@ -1,8 +1,8 @@
 """A release that can really be built and served: a tiny model, a clip, golden frames found by ONNX Runtime."""
 
-from __future__ import annotations
-
+import functools
 import json
+import tempfile
 from pathlib import Path
 
 import cv2
@@ -10,15 +10,12 @@ import msgspec
 import numpy as np
 
 from edge.bundle.manifest import Role
-from edge.calibrate.table import TensorRange
-from edge.calibrate.table_file import write_table
+from edge.calibrate.table import TensorRange, write_table
 from edge.device.device import Device
-from edge.evaluate.golden import floor_of
-from edge.evaluate.golden_file import GoldenImage, GoldenSet, encode_golden
-from edge.evaluate.golden_run import detect_golden
+from edge.evaluate.golden import GoldenImage, GoldenSet, detect_golden, encode_golden, floor_of
 from edge.model.inspect import inspect_model
 from edge.vision.detect import Detector
-from edge.vision.heads import Head
+from edge.vision.heads import head_of
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.device_releases import stage
@@ -28,17 +25,17 @@ from tests.support.tables import table_of
 SURE = 0.5
 
 
-def soft_pictures(size, count: int, *, seed: int = 0) -> list[np.ndarray]:
-    random = np.random.default_rng(seed)
+def soft_pictures(size, count: int) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
     coarse = [random.integers(0, 256, (8, 8, 3), np.uint8) for _ in range(count)]
     return [cv2.resize(one, (size.width, size.height), interpolation=cv2.INTER_CUBIC) for one in coarse]
 
 
-def golden_files(spec, folder: Path, *, count: int = 4) -> dict[str, tuple[Role, bytes]]:
+def golden_files(spec) -> dict[str, tuple[Role, bytes]]:
     """What the float model finds, computed without our engines."""
-    head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
+    head = head_of(spec)
     detector = Detector(head=head, score_threshold=floor_of(SURE), iou_threshold=0.45, max_detections=300)
-    pictures = soft_pictures(spec.preprocess.size, count)
+    pictures = soft_pictures(spec.preprocess.size, 4)
     found = detect_golden(pictures, OnnxRuntimeEngine(spec, max_batch=2), detector)
     assert sum(int((one.score >= SURE).sum()) for one in found) >= 10, (
         "the tiny model finds too little to prove anything"
@@ -75,15 +72,13 @@ def deployable(
 ) -> str:
     """Stage a release; `harm` multiplies one range of its table, which ruins what the model finds."""
     folder.mkdir(parents=True, exist_ok=True)
-    model = models.yolov8(folder / "model.onnx", seed=seed)
-    spec = inspect_model(model)
-    files = {"model.onnx": (Role.MODEL, model.read_bytes()), **golden_files(spec, folder)}
+    files = dict(_parts(seed))
+    model = folder / "model.onnx"
+    model.write_bytes(files["model.onnx"][1])
     described: dict = {"onnx": "model.onnx", "precision": precision}
     if precision == "int8":
         described["calibration"] = "model.calib.json"
         files["model.calib.json"] = (Role.CALIBRATION, _table(model, folder, harm))
-    clip = write_clip(folder / "clip.mp4", count=30)
-    files["clips/clip.mp4"] = (Role.CLIP, clip.read_bytes())
     content = {
         "version": 1,
         "device": "gate-01",
@@ -95,6 +90,19 @@ def deployable(
     }
     files["pipeline.yaml"] = (Role.PIPELINE, json.dumps(content).encode())
     return stage(device, files, sequence=sequence, **more)  # type: ignore[arg-type]
+
+
+@functools.cache
+def _parts(seed: int) -> dict[str, tuple[Role, bytes]]:
+    """What each release of a process has the same: made once."""
+    with tempfile.TemporaryDirectory(prefix="edge-release-") as folder:
+        model = models.yolov8(Path(folder, "model.onnx"), seed=seed)
+        clip = write_clip(Path(folder, "clip.mp4"), count=30)
+        return {
+            "model.onnx": (Role.MODEL, model.read_bytes()),
+            "clips/clip.mp4": (Role.CLIP, clip.read_bytes()),
+            **golden_files(inspect_model(model)),
+        }
 
 
 def _table(model: Path, folder: Path, harm: float | None) -> bytes:

@@ -1,7 +1,5 @@
 """Releases and engines on a device in a folder, written by the device's own code."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os
@@ -9,10 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edge.bundle.manifest import (
-    BundledFile,
     GoldenFrames,
     HealthLimits,
-    Manifest,
     Role,
     decode_manifest,
     encode_manifest,
@@ -20,14 +16,14 @@ from edge.bundle.manifest import (
 )
 from edge.bundle.sign import sign
 from edge.device.device import Device
-from edge.device.engine_record import BUILD, PLAN, EngineInputs, EngineRecord, read_plan
+from edge.device.engines import BUILD, PLAN, EngineRecord, read_plan
+from edge.device.facts import this_moment
 from edge.device.layout import Layout
-from edge.device.moment import this_moment
 from edge.device.releases import MANIFEST
 from edge.device.switch import arm, commit, switch_to
-from edge.engine.kinds import AUTO, choose_kind
 from edge.runtime.trial.soundness import engine_versions
-from tests.support.manifests import allow, ssh_key
+from tests.support.manifests import allow, bundled, manifest, ssh_key
+from tests.support.workshop import record_of_plan
 
 TOML = 'name = "gate-01"\ncompatible = ["any"]\n'
 
@@ -63,33 +59,26 @@ def stage(
     `key` has signed it, or whom the device trusts.
     """
     files = files or {"model.onnx": (Role.MODEL, b"m%d" % sequence), "pipeline.yaml": (Role.PIPELINE, b"p")}
-    listed = tuple(
-        BundledFile(path=path, role=role, length_bytes=len(content), sha256=put_blob(device, content))
-        for path, (role, content) in sorted(files.items())
-    )
+    for _, content in files.values():
+        put_blob(device, content)
+    listed = tuple(bundled(path, role, content) for path, (role, content) in sorted(files.items()))
     has_golden = any(one.role is Role.GOLDEN for one in listed)
-    manifest = Manifest(
-        release="0" * 12,
-        pipeline_name="gates",
-        channel="stable",
+    made = manifest(
         sequence=sequence,
         created_at="2026-01-01T00:00:00Z",
-        expires_at=None,
-        compatible=("any",),
         health=health or HealthLimits(),
         golden_frames=GoldenFrames.OUTSIDE if has_golden else GoldenFrames.NONE,
         files=listed,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
-    manifest = dataclasses.replace(manifest, release=release_name(manifest))
-    content = encode_manifest(manifest)
+    content = encode_manifest(made)
     device.releases.stage(
-        manifest.release,
+        made.release,
         manifest=content,
         signature=sign(content, key or signer_of(device)),
         files={one.path: one.sha256 for one in listed},
     )
-    return manifest.release
+    return made.release
 
 
 def forge(device: Device, release: str, path: str, content: bytes) -> None:
@@ -98,15 +87,23 @@ def forge(device: Device, release: str, path: str, content: bytes) -> None:
     Whoever has the rights of edge-deploy on a device can write so, but for the name of the release's folder.
     """
     folder = device.layout.release(release)
-    manifest = decode_manifest(device.releases.manifest(release))
-    files = [one for one in manifest.files if one.path != path]
-    (old,) = (one for one in manifest.files if one.path == path)
+    kept = decode_manifest(device.releases.manifest(release))
+    files = [one for one in kept.files if one.path != path]
+    (old,) = (one for one in kept.files if one.path == path)
     new = dataclasses.replace(old, length_bytes=len(content), sha256=put_blob(device, content))
-    forged = dataclasses.replace(manifest, files=(*files, new))
+    forged = dataclasses.replace(kept, files=(*files, new))
     (folder / path).unlink()
     (folder / path).symlink_to(os.path.relpath(device.layout.blob(new.sha256), (folder / path).parent))
     (folder / MANIFEST).unlink()
     (folder / MANIFEST).write_bytes(encode_manifest(dataclasses.replace(forged, release=release_name(forged))))
+
+
+def flip(path: Path) -> None:
+    """Turn a bit in the middle of a file around."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(bytes(content))
 
 
 def put_blob(device: Device, content: bytes) -> str:
@@ -120,24 +117,7 @@ def put_blob(device: Device, content: bytes) -> str:
 
 def attach_engine(device: Device, release: str, *, plan: bytes = b"a plan", **inputs: object) -> str:
     """Give a release an engine as a build would leave it, of bytes that nobody can run."""
-    facts = choose_kind(AUTO).facts
-    known = {
-        "onnx_sha256": hashlib.sha256(release.encode()).hexdigest(),
-        "calibration_sha256": None,
-        "kind": facts.name,
-        "precision": "fp32",
-        "max_batch": 1,
-        "input_size": (96, 96),
-        "preprocess_sha256": "0" * 64,
-        "versions": facts.versions(),
-    }
-    record = EngineRecord(
-        inputs=EngineInputs(**{**known, **inputs}),  # type: ignore[arg-type]
-        plan_sha256=hashlib.sha256(plan).hexdigest(),
-        plan_bytes=len(plan),
-        seconds=1.0,
-        precision="fp32",
-    )
+    record = record_of_plan(plan, **{"onnx_sha256": hashlib.sha256(release.encode()).hexdigest(), **inputs})
     folder = device.engines.begin(record.inputs.key)
     (folder / PLAN).write_bytes(plan)
     (folder / BUILD).write_bytes(record.encode())

@@ -1,31 +1,27 @@
 """A device that is a folder, and bundles signed by a key that it knows."""
 
-from __future__ import annotations
-
 import contextlib
-import hashlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from edge.bundle.folder import Bundle, write_bundle
-from edge.bundle.manifest import BundledFile, HealthLimits, Manifest, Role, encode_manifest, release_name
+from edge.bundle.manifest import HealthLimits, Role, encode_manifest
 from edge.bundle.sign import sign
 from edge.delivery.deliver import deliver
-from edge.delivery.event import Event
-from edge.delivery.options import DeliveryOptions
-from edge.delivery.outcome import Outcome
+from edge.delivery.deliverable import DeliveryOptions
+from edge.delivery.outcome import Event, Outcome
+from edge.deploy.fleet.over_ssh import roll_back_target
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
 from edge.transport.channel import Channel
-from edge.transport.local import LocalChannel
+from edge.transport.pipe import LocalChannel
+from tests.support.manifests import bundled, manifest, ssh_key
 
 AGENT = Path(__file__).with_name("agent_process.py")
 
@@ -36,8 +32,7 @@ class DeviceRoot:
     def __init__(self, directory: Path) -> None:
         self.directory, self.root = directory, directory / "root"
         self.layout = Layout(self.root)
-        self.key = directory / "signer"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
+        self.key = ssh_key(directory, "signer")
         self._make()
         self.events: list[Event] = []
 
@@ -60,7 +55,7 @@ class DeviceRoot:
         )
         public = self.key.with_suffix(".pub").read_text()
         layout.allowed_signers.write_text(
-            f'ops namespaces="edge-release,edge-release-downgrade,edge-device-reset" {" ".join(public.split()[:2])}\n'
+            f'ops namespaces="edge-release,edge-release-downgrade" {" ".join(public.split()[:2])}\n'
         )
         units = self.root / "etc/systemd/system"
         units.mkdir(parents=True)
@@ -103,31 +98,13 @@ class DeviceRoot:
     ) -> Bundle:
         """Return a signed bundle of these files."""
         contents = {path: content for path, (_, content) in parts.items()}
-        roles = {path: role for path, (role, _) in parts.items()}
-        files = tuple(
-            BundledFile(
-                path=path, role=roles[path], length_bytes=len(content), sha256=hashlib.sha256(content).hexdigest()
-            )
-            for path, content in sorted(contents.items())
-        )
-        values = {
-            "release": "0" * 12,
-            "pipeline_name": name,
-            "channel": "stable",
-            "sequence": sequence,
-            "created_at": "2026-11-20T12:00:00Z",
-            "expires_at": None,
-            "compatible": ("lab",),
-            "health": HealthLimits(hold_s=1.0, min_available_bytes=0),
-            "files": files,
-            **changes,
-        }
-        manifest = Manifest(**values)
-        manifest = replace(manifest, release=release_name(manifest))
-        content = encode_manifest(manifest)
+        usual = {"compatible": ("lab",), "health": HealthLimits(hold_s=1.0, min_available_bytes=0)}
+        files = tuple(bundled(path, role, content) for path, (role, content) in sorted(parts.items()))
+        made = manifest(pipeline_name=name, sequence=sequence, files=files, **{**usual, **changes})
+        content = encode_manifest(made)
         return write_bundle(
             self.directory / "bundles",
-            manifest,
+            made,
             manifest_bytes=content,
             signature=sign(content, self.key),
             files=contents,
@@ -139,6 +116,18 @@ class DeviceRoot:
     def connect_impatient(self, *, silence_s: float) -> Channel:
         """Return a connection to an agent that gives a silent client up after `silence_s`, not after 30 s."""
         return LocalChannel([*self.command, str(silence_s)])
+
+    def go_back(self, to: str | None = None) -> None:
+        """Have a person go back to the release before, or to one that is kept."""
+        went = roll_back_target(
+            self.connect,
+            target="gate-01",
+            to=to,
+            options=DeliveryOptions(who="ops"),
+            on_event=self.events.append,
+            stop=threading.Event(),
+        )
+        assert went.exit_code == 0, went
 
     def push(self, bundle: Bundle, connect=None, *, stop=None, on_event=None, **options: object) -> Outcome:
         return deliver(

@@ -1,6 +1,6 @@
 """A second OCI registry, of another making: django-oci over gunicorn, with TLS on a free loopback port and no login.
 
-`.ci/setup --require-all` puts it into `.cache/django-oci`. Its logins are not those of the distribution specification
+`.ci/setup rest` puts it into `.cache/django-oci`. Its logins are not those of the distribution specification
 (its challenge names no scheme), so it is asked without.
 """
 
@@ -10,16 +10,16 @@ import os
 import subprocess
 from pathlib import Path
 
-from edge.registry.reference import Reference
 from tests.support.certificates import make_certificates
 from tests.support.ports import free_port
+from tests.support.registry import Reachable
 from tests.support.wait import wait_until
 
 PYTHON = Path(__file__).parents[2] / ".cache" / "django-oci" / "bin" / "python"
 _SITE = Path(__file__).with_name("django_registry_site.py")
 
 
-class DjangoRegistry:
+class DjangoRegistry(Reachable):
     """Started by `with`; `log` is what it wrote, a line per request."""
 
     login = None
@@ -31,17 +31,6 @@ class DjangoRegistry:
         self._folder, self._log_path = directory / "kept", directory / "registry.log"
         self._folder.mkdir()
         self._process: subprocess.Popen | None = None
-
-    @property
-    def host(self) -> str:
-        return f"localhost:{self.port}"
-
-    @property
-    def log(self) -> str:
-        return self._log_path.read_text()
-
-    def reference(self, tag: str | None = None, repository: str = "farms/gates") -> Reference:
-        return Reference(self.host, repository, tag)
 
     def __enter__(self) -> DjangoRegistry:
         environment = {**os.environ, "REGISTRY_URL": f"https://{self.host}"}

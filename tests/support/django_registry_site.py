@@ -3,8 +3,6 @@
 What it keeps lies in the working directory.
 """
 
-from __future__ import annotations
-
 import os
 
 import django

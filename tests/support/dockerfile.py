@@ -1,7 +1,5 @@
 """A Dockerfile read into its stages, by the rules of https://docs.docker.com/reference/dockerfile/ that ours needs."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Events and occupancies as they travel."""
 
-from __future__ import annotations
-
 from edge.publish.message import ModelInfo
 from edge.publish.messages import Clock, CountsMessage, EventMessage, LineCounts, OccupancyMessage
 

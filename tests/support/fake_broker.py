@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from tests.support.mqtt_wire import (
     PINGRESP,
     PUBACK,
     PUBLISH,
+    SUBACK,
+    SUBSCRIBE,
     Packet,
     Publish,
     packet,
@@ -27,9 +30,12 @@ from tests.support.mqtt_wire import (
 
 @dataclass
 class Behaviour:
-    """What it does; the defaults accept everything. `on_v5` is `accept`, `refuse`, `close` or `silent`."""
+    """What it does; the defaults accept everything.
 
-    on_v5: str = "accept"
+    `on_v5` is `accept`, `refuse` as MQTT v3.1.1 says it, `refuse-in-v5`, `close`, `silent`, or what it says.
+    """
+
+    on_v5: str | bytes = "accept"
     connack_reason: int = 0
     receive_maximum: int | None = None
     maximum_packet_size: int | None = None
@@ -45,6 +51,7 @@ class FakeBroker:
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
         self.connects: list[bytes] = []
+        self.connected_at_s: list[float] = []
         self.accepted: list[Publish] = []
         self.violations: list[str] = []
         self._connections: list[socket.socket] = []
@@ -62,7 +69,7 @@ class FakeBroker:
         self._listener.close()
         self.drop()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
 
     def drop(self) -> None:
         """Close all connections."""
@@ -86,6 +93,7 @@ class FakeBroker:
             first = read_packet(connection)
             assert first.kind == CONNECT
             self.connects.append(first.body)
+            self.connected_at_s.append(time.monotonic())
             version = first.body[6]
             if not self._answer_connect(connection, version):
                 return
@@ -102,6 +110,10 @@ class FakeBroker:
         if version == 5 and behaviour.on_v5 != "accept":
             if behaviour.on_v5 == "refuse":
                 connection.sendall(packet(CONNACK, b"\0\1"))
+            elif behaviour.on_v5 == "refuse-in-v5":
+                connection.sendall(packet(CONNACK, b"\0\x84\0"))
+            elif isinstance(behaviour.on_v5, bytes):
+                connection.sendall(behaviour.on_v5)
             elif behaviour.on_v5 == "silent":
                 connection.recv(1)
             return False
@@ -136,6 +148,8 @@ class FakeBroker:
                 connection.sendall(packet(PINGRESP, b""))
             elif received.kind == DISCONNECT:
                 return
+            elif received.kind == SUBSCRIBE:
+                connection.sendall(packet(SUBACK, received.body[:2] + (b"\0\1" if version == 5 else b"\1")))
             elif received.kind == PUBLISH:
                 publish = parse_publish(received, version=version)
                 self._check(received, publish, len(outstanding) + 1)

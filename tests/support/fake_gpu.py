@@ -1,7 +1,5 @@
 """A GPU with TensorRT, neither of them real: the stand-in for the driver, and the fake TensorRT."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from unittest import mock
@@ -11,8 +9,6 @@ from edge.engine.tensorrt.machine import ThisMachine
 from tests.support import fake_tensorrt
 from tests.support.cuda_driver import stand_in
 
-__all__ = ["BOARD", "WORKER", "fake_board", "fake_gpu"]
-
 BOARD = ThisMachine(
     architecture="aarch64",
     python="3.10",
@@ -20,7 +16,6 @@ BOARD = ThisMachine(
     l4t="36.4.3",
     nodes=("/dev/nvhost-gpu",),
     libraries={"tensorrt": "10.3.0"},
-    has_pycuda=True,
 )
 
 # The process that builds, which has to find the board too.
@@ -41,7 +36,6 @@ def fake_gpu(**faults):
     with stand_in(is_lazy=True) as device, fake_tensorrt.used(**faults) as fake:
         fake.give = device.give
         yield device
-        assert device.failures == []
 
 
 @contextlib.contextmanager

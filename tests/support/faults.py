@@ -1,12 +1,9 @@
 """F-5: one call of the file system fails in a push, a rollback or a garbage collection; what has to hold then."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 
-from edge.device.device import Device
-from edge.device.garbage import collect
+from edge.device.device import Device, collect
 from edge.device.recovery import recover
 from edge.device.switch import roll_back
 from edge.errors import DeployError
@@ -91,7 +88,7 @@ def _judge(disk: CutFiles) -> list[str]:
     if not is_whole(tree, OLD):
         return ["the old release is not whole"]
     state = sealed(tree, "state.json")
-    proven = {OLD.name, state.get("fallback"), state.get("last", {}).get("release"), state.get("target")}
+    proven = {OLD.name, state.get("fallback"), (state.get("last") or {}).get("release"), state.get("target")}
     if current not in proven:
         return [f"{current} is current without being proven or on trial"]
     return []

@@ -1,7 +1,5 @@
 """Files of which the n-th call fails, once or from then on."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

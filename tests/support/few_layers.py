@@ -1,7 +1,5 @@
 """A detector of three convolutions, which a search is done with in a second, and labels of what it finds."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 
@@ -58,7 +56,9 @@ def write_labels(folder, spec, images):
         canvas[12:84] = cv2.resize(cv2.imread(str(path)), (SIZE, 72))[..., ::-1]
         engine.canvases[0][0] = canvas
         engine.start(0, 1)
-        (folder / f"{path.stem}.txt").write_text("".join(_lines(engine.wait(0)[0])))
+        (folder / f"{path.stem}.txt").write_text(
+            "".join(dict.fromkeys(_lines(engine.wait(0)[0])))
+        )  # cut at an edge, two may be one
 
 
 def _lines(rows):

@@ -1,7 +1,5 @@
 """Devices that are nothing but their retained messages at a broker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from paho.mqtt import publish
@@ -20,13 +18,11 @@ class FieldFleet:
         port: int,
         repository: str,
         *,
-        host: str = "127.0.0.1",
         site: str = "north",
         channel: str = "stable",
-        prefix: str = "edge/v1",
     ) -> None:
-        self._host, self._port, self._repository, self._channel = host, port, repository, channel
-        self._root = f"{prefix}/{site}"
+        self._port, self._repository, self._channel = port, repository, channel
+        self._root = f"edge/v1/{site}"
         self._sessions: dict[str, int] = {}
 
     def there(self, *devices: str, ring: str) -> None:
@@ -68,7 +64,7 @@ class FieldFleet:
 
     def _send(self, messages: list[dict[str, object]]) -> None:
         if messages:
-            publish.multiple(messages, hostname=self._host, port=self._port)
+            publish.multiple(messages, hostname="127.0.0.1", port=self._port)
 
     def _state(self, device: str, state: str) -> StateMessage:
         if state == "online":

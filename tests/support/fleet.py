@@ -1,16 +1,13 @@
 """A fleet for tests: targets by number, a watcher that remembers, a rollout in a thread of its own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 
 from edge.config.count_or_share import CountOrShare
 from edge.config.targets import Target, Wave
-from edge.delivery.event import Event
-from edge.deploy.fleet.inbox import Inbox
+from edge.delivery.outcome import Event
+from edge.deploy.fleet.inbox import Inbox, PushOne
 from edge.deploy.fleet.journal import Journal
-from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
 
 AT_ONCE = Wave(canary=(), steps=(CountOrShare.parse("100%"),), max_failed=CountOrShare.parse("100%"))
@@ -95,6 +92,9 @@ class Running:
 
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
+
+    def has_ended(self) -> bool:
+        return not self._thread.is_alive()
 
     def join(self, *, timeout_s: float = 15.0) -> FleetResult:
         """Return how it ended, within the time."""

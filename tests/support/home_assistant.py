@@ -1,4 +1,4 @@
-"""A real, headless Home Assistant at a broker of this machine, for tests: `.ci/setup --require-all` installs it."""
+"""A real, headless Home Assistant at a broker of this machine, for tests: `.ci/setup rest` installs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRIVER = Path(__file__).with_name("home_assistant_driver.py")
 
 def lacking() -> str:
     """Why there is none; empty when there is one."""
-    return "" if PYTHON.exists() else f"Home Assistant is not in {PYTHON.parents[1]}; run: bash .ci/setup --require-all"
+    return "" if PYTHON.exists() else f"Home Assistant is not in {PYTHON.parents[1]}; run: bash .ci/setup rest"
 
 
 class HomeAssistant:
@@ -75,7 +75,7 @@ class HomeAssistant:
     def __exit__(self, *_: object) -> None:
         self._process.stdin.close()
         try:
-            self._process.wait(20)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

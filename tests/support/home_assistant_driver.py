@@ -4,6 +4,7 @@ Its own frontend is not installed, and nobody needs it here. Usage: home_assista
 """
 
 import asyncio
+import hashlib
 import json
 import sys
 
@@ -13,7 +14,18 @@ from homeassistant.helpers import device_registry, entity_registry
 bootstrap.CRITICAL_INTEGRATIONS = set()
 
 
-def states(hass):
+async def picture_of(hass, entity_id):
+    """Return the SHA-256 of what a camera shows; None: nothing yet."""
+    from homeassistant.components.camera import async_get_image
+    from homeassistant.exceptions import HomeAssistantError
+
+    try:
+        return hashlib.sha256((await async_get_image(hass, entity_id)).content).hexdigest()
+    except HomeAssistantError:
+        return None
+
+
+async def states(hass):
     entities, devices = entity_registry.async_get(hass), device_registry.async_get(hass)
     found = []
     for state in hass.states.async_all():
@@ -26,6 +38,7 @@ def states(hass):
                 "state": state.state,
                 "attributes": json.loads(json.dumps(dict(state.attributes), default=str)),
                 "device": None if device is None else device.name,
+                "picture": await picture_of(hass, state.entity_id) if state.domain == "camera" else None,
             }
         )
     return found
@@ -39,7 +52,7 @@ async def main():
     print("READY", flush=True)
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):
-        print(json.dumps(states(hass)), flush=True)
+        print(json.dumps(await states(hass)), flush=True)
     await hass.async_stop(force=True)
 
 

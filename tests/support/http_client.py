@@ -1,15 +1,16 @@
-"""Raw HTTP for the tests: what is sent is exactly what the test says."""
-
-from __future__ import annotations
+"""Raw HTTP for the tests: what is sent is exactly what the test says; and servers of the standard library."""
 
 import contextlib
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from edge.http.server import HttpServer, Listener
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def connect(where: int | Path) -> socket.socket:
@@ -68,3 +69,19 @@ def serving(*listeners: Listener) -> Iterator[list[int | Path]]:
         yield [places[listener.name] for listener in listeners]
     finally:
         server.close()
+
+
+@contextlib.contextmanager
+def handled_by(handler: type[BaseHTTPRequestHandler], **more: Any) -> Iterator[ThreadingHTTPServer]:
+    """Serve within the block, by a handler that finds `more` at its `server`."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    for name, value in {"daemon_threads": True, "handle_error": lambda *_: None, **more}.items():
+        setattr(server, name, value)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

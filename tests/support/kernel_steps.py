@@ -1,7 +1,5 @@
 """What a process did to the files of one folder, as the kernel saw it: strace, read in the words of `Files`."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -32,7 +30,7 @@ _FILLED = ("write", "pwrite64", "fallocate", "ftruncate")
 def why_not() -> str | None:
     """Return why no process can be traced here; None if one can."""
     try:
-        done = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, text=True, timeout=20)
+        done = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, text=True, timeout=60)
     except FileNotFoundError:
         return "strace is not installed"
     return None if done.returncode == 0 else f"strace cannot trace here: {done.stderr.strip()}"
@@ -59,7 +57,7 @@ def without_repeats(steps: Iterator[Step]) -> list[Step]:
 
 
 def _steps(log: Path) -> Iterator[Step]:
-    for call, rest in _calls(log):
+    for call, rest in calls_in(log):
         arguments, _, result = _PADDED.sub(") = ", rest).rpartition(") = ")
         if result.startswith("-1") or not arguments:
             continue
@@ -85,7 +83,7 @@ def _step(call: str, arguments: str) -> Iterator[Step]:
         yield (call, *paths)  # nothing of ours does this; it would be seen here
 
 
-def _calls(log: Path) -> Iterator[tuple[str, str]]:
+def calls_in(log: Path) -> Iterator[tuple[str, str]]:
     """Yield the calls in the order in which they ended; one that another thread interrupted is put together again."""
     begun: dict[str, str] = {}
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -1,7 +1,5 @@
 """What a process that was killed just before it synced a folder has left: seen meanwhile, and not yet kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,9 +1,7 @@
 """ByteTrack of the library `trackers`, behind our protocol: the independent reference for ours. Only tests use it.
 
-`.ci/setup --require-all` puts it into `.cache/trackers` without its own OpenCV, which would overwrite ours.
+`.ci/setup rest` puts it into `.cache/trackers` without its own OpenCV, which would overwrite ours.
 """
-
-from __future__ import annotations
 
 import sys
 import warnings
@@ -35,7 +33,7 @@ class LibraryTracker:
     @staticmethod
     def lacking() -> str:
         """Why it cannot be used; empty when it can."""
-        return "" if FOLDER.is_dir() else f"the library trackers is not in {FOLDER}; run: bash .ci/setup --require-all"
+        return "" if FOLDER.is_dir() else f"the library trackers is not in {FOLDER}; run: bash .ci/setup rest"
 
     def update(self, detections: Detections, *, time_ns: int) -> Tracks:
         given = self._sv.Detections(

@@ -1,7 +1,5 @@
 """A TCP proxy whose link can be cut, or fall silent as when a cable is pulled: nothing arrives, nothing ends."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 

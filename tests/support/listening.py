@@ -1,7 +1,5 @@
 """`listen` in a thread of the test, at a broker of this machine."""
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Callable
@@ -25,5 +23,5 @@ def listened(broker: Any, act: Callable[[], object], **options: Any) -> tuple[in
     thread.start()
     wait_until(lambda: "listening to" in progress.getvalue(), what="listening")
     act()
-    thread.join(10)
+    thread.join(60)
     return code[0], out.getvalue().split("\n")[:-1]

@@ -1,7 +1,5 @@
 """Wheels that have metadata only, a lock that names them, the facts of their device; and the workstation's wheel."""
 
-from __future__ import annotations
-
 import base64
 import ensurepip
 import hashlib
@@ -13,8 +11,9 @@ import sys
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from edge.deploy.provision.facts import ProvisionFacts
+from edge.deploy.provision.facts import ProvisionFacts, facts_from_text
 from edge.deploy.provision.lock import ENVIRONMENTS, Lock, LockedWheel
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 
@@ -43,13 +42,41 @@ def device_facts(
         python=python,
         glibc=glibc,
         systemd=249,
-        has_nvmap=l4t is not None,
+        gpu_nodes=("nvmap", "dri/renderD128") if l4t is not None else (),
+        has_argus=l4t is not None,
         l4t=l4t,
         has_key=False,
         has_signer=False,
+        has_video=True,
         credentials=(),
         free_bytes=1 << 40,
     )
+
+
+def facts_told(script: str) -> ProvisionFacts:
+    """Return what a script of facts finds here; what this machine may lack to be a device is passed over."""
+    told = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, check=True)
+    assert told.stderr == ""
+    lines = [line for line in told.stdout.splitlines() if not line.startswith(("missing=", "systemd="))]
+    return facts_from_text("\n".join([*lines, "systemd=249"]), target="gate-01")
+
+
+def software_values(site: Path, name: str) -> dict[str, Any]:
+    """Return the values of the step that installs in `opt/NAME` of a place what lies in its `sent` now."""
+    wheels = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (site / "sent").glob("*.whl")}
+    parts = {file: file.split("-") for file in wheels if not file.startswith("pip-")}
+    return {
+        "path": str(site / "opt" / name),
+        "link": str(site / "opt/edge"),
+        "title": "edge-deploy 1.0",
+        "requirements": "".join(
+            f"{one[0].replace('_', '-')}=={one[1]} --hash=sha256:{wheels[file]}\n" for file, one in parts.items()
+        ),
+        "pip": next(file for file in wheels if file not in parts),
+        "wheels": wheels,
+        "folder": str(site / "sent"),
+        "store": str(site / "cache/edge-deploy/wheels"),
+    }
 
 
 def little_wheel(

@@ -4,18 +4,14 @@ Run as `lying_ssh.py HOW ARGUMENT...`: HOW is "texts" (the agent's recorded answ
 request is refused so), "stderr" (the connection fails and says so) or "banner" (what comes is no frame).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.support.terminal import EVIL
 from tests.support.transcript import exchanges
-
-# Set the clipboard, clear the screen, begin the line anew, colour by C1, turn the direction, hide, half a character.
-EVIL = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\r\x9b31m\u202egate\u2066\x00\u200b\u2028\x7f"
 
 
 def _spoiled(value: object) -> object:

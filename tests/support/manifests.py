@@ -1,8 +1,10 @@
 """Manifests, keys and allowed signers for tests; keys are made by the real ssh-keygen."""
 
 import dataclasses
+import functools
 import hashlib
 import subprocess
+import tempfile
 from pathlib import Path
 
 from edge.bundle.manifest import BundledFile, Manifest, Role, release_name
@@ -29,9 +31,21 @@ def manifest(**changes):
 
 
 def ssh_key(folder: Path, name="key") -> Path:
-    """Return a new Ed25519 key; its public half lies beside it."""
-    keygen("-t", "ed25519", "-N", "", "-C", name, "-f", folder / name)
-    return folder / name
+    """Return an Ed25519 key, in one process always the same of that name; its public half lies beside it."""
+    private, public = _key_pair(name)
+    path = folder / name
+    path.touch(0o600)
+    path.write_bytes(private)
+    path.with_suffix(".pub").write_bytes(public)
+    return path
+
+
+@functools.cache
+def _key_pair(name: str) -> tuple[bytes, bytes]:
+    with tempfile.TemporaryDirectory(prefix="edge-key-") as folder:
+        path = Path(folder, "key")
+        keygen("-t", "ed25519", "-N", "", "-C", name, "-f", path)
+        return path.read_bytes(), path.with_suffix(".pub").read_bytes()
 
 
 def allowed(path: Path, key: Path, options='namespaces="edge-release"', principal="ana@example") -> Path:

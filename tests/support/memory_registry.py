@@ -76,6 +76,9 @@ class MemoryClient:
     def name_of(self, tag: str) -> str:
         return f"{self.reference.host}/{self.reference.repository}:{tag}"
 
+    def tags(self, *, prefix: str) -> list[str]:
+        return sorted(tag for tag in self._registry.tags if tag.startswith(prefix))
+
     def digest_of(self, tag: str) -> str:
         self._registry.ask()
         if tag not in self._registry.tags:

@@ -6,8 +6,6 @@ All have three levels of strides 8, 16 and 32. Wrong ones (other tasks, other de
 `tests.support.wrong_models`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +180,23 @@ def yolov8(path: Path, *, size: int = 96, classes: int = 3, batch: int | None = 
     return net.save(path, {"output0": (4 + classes, net.cells())}, metadata=metadata)
 
 
+def yolov8_beside(path: Path, rows: int, *, classes: int = 3, batch: int | None = None, metadata: dict | None = None,
+                  prototypes: int = 0) -> Path:  # fmt: skip
+    """(B, 4 + K + rows, A): raw numbers of another task behind the scores, and prototypes of masks beside them."""
+    net = Net(96, batch=batch)
+    boxes, scores = yolov8_head(net, classes)
+    maps = [
+        net.reshape(net.conv(feature, CHANNELS, rows), rows, side * side)
+        for feature, side in zip(net.levels(), net.sides(), strict=True)
+    ]
+    net.op("Concat", boxes, scores, net.op("Concat", *maps, axis=2), name="output0", axis=1)
+    outputs: dict[str, tuple] = {"output0": (4 + classes + rows, net.cells())}
+    if prototypes:
+        net.op("Sigmoid", net.conv(net.image, 3, prototypes, kernel=3, stride=2), name="output1")
+        outputs["output1"] = (prototypes, 48, 48)
+    return net.save(path, outputs, metadata=metadata)
+
+
 def yolov5(path: Path, *, size: int = 96, classes: int = 3, batch: int | None = None, seed: int = 0,
            metadata: dict | None = None) -> Path:  # fmt: skip
     """YOLOv5, v7 decoded: (B, 3 x cells, 5 + K)."""
@@ -191,6 +206,77 @@ def yolov5(path: Path, *, size: int = 96, classes: int = 3, batch: int | None = 
     return net.save(path, {"output0": (3 * net.cells(), 5 + classes)}, metadata=metadata)
 
 
+def yolov5_dynamic(path: Path, *, classes: int = 3) -> Path:
+    """YOLOv5's own `export.py --dynamic`: any batch and size, which the file does not note; grids made in the graph."""
+    net = Net(640, dynamic_size=True)
+    parts = [_yolov5_level_of_any_size(net, feature, i, 5 + classes) for i, feature in enumerate(net.levels())]
+    net.op("Concat", *parts, name="output0", axis=1)
+    names = {"stride": "32", "names": str({i: f"thing {i}" for i in range(classes)})}
+    return net.save(path, {"output0": ("anchors", 5 + classes)}, metadata=names)
+
+
+def _yolov5_level_of_any_size(net: Net, feature: str, level: int, rows: int) -> str:
+    x = net.conv(feature, CHANNELS, 3 * rows, bias=-1.0)
+    shape = net.op("Shape", x)
+    batch, height, width = (net.op("Slice", shape, net.ints(i), net.ints(i + 1)) for i in (0, 2, 3))
+    x = net.op("Reshape", x, net.op("Concat", batch, net.ints(3, rows), height, width, axis=0))
+    x = net.op("Sigmoid", net.op("Transpose", x, perm=[0, 1, 3, 4, 2]))
+    cells = [
+        net.op("Range", net.const(0, np.int64), net.op("Squeeze", n), net.const(1, np.int64)) for n in (height, width)
+    ]
+    yx = [net.op("Reshape", one, net.ints(*dims)) for one, dims in zip(cells, ((-1, 1), (1, -1)), strict=True)]
+    y, x_of_cell = (net.op("Expand", one, net.op("Concat", height, width, axis=0)) for one in yx)
+    grid = net.op("Concat", *(net.op("Unsqueeze", one, net.ints(2)) for one in (x_of_cell, y)), axis=2)
+    of_all = net.op("Concat", net.ints(1, 3), height, width, net.ints(2), axis=0)
+    grid = net.op("Sub", net.op("Expand", net.op("Cast", grid, to=TensorProto.FLOAT), of_all), net.const(0.5))
+    anchors = net.op("Expand", net.const(np.reshape(ANCHORS[level], (1, 3, 1, 1, 2))), of_all)
+    centre, extent, scores = net.ops("Split", x, net.ints(2, 2, rows - 4), count=3, axis=4)
+    centre = net.op("Add", net.op("Mul", centre, net.const(2.0)), grid)
+    centre = net.op("Mul", centre, net.const(float(STRIDES[level])))
+    squared = net.op("Pow", net.op("Mul", extent, net.const(2.0)), net.const(2.0))
+    joined = net.op("Concat", centre, net.op("Mul", squared, anchors), scores, axis=4)
+    return net.op("Reshape", joined, net.op("Concat", batch, net.ints(-1, rows), axis=0))
+
+
+def yolov5_segment(path: Path, *, classes: int = 3, metadata: dict | None = None) -> Path:
+    """YOLOv5's segmentation: (B, 3 x cells, 5 + K + 8), and prototypes of 8 channels."""
+    net = Net(96)
+    parts = [yolov5_level(net, feature, i, classes, 8) for i, feature in enumerate(net.levels())]
+    net.op("Concat", *parts, name="output0", axis=1)
+    net.op("Sigmoid", net.conv(net.image, 3, 8, kernel=3, stride=2), name="output1")
+    return net.save(path, {"output0": (3 * net.cells(), 13 + classes), "output1": (8, 48, 48)}, metadata=metadata)
+
+
+def yolov5_lite(path: Path, *, classes: int = 3, seed: int = 0) -> Path:
+    """YOLOv5-Lite with --grid, YOLOv5 before 6.1: boxes written in place, and beside them the maps that they are of."""
+    net = Net(96, batch=1, seed=seed)
+    rows, parts, outputs = 5 + classes, [], {}
+    for level, (feature, side) in enumerate(zip(net.levels(), net.sides(), strict=True)):
+        x = yolov5_map(net, feature, level, rows, name=f"map{level}")
+        y = net.op("Sigmoid", x)
+        grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1)[None, None]
+        centre = net.op("Sub", net.op("Mul", _columns(net, y, 0), net.const(2.0)), net.const(0.5))
+        centre = net.op("Mul", net.op("Add", centre, net.const(grid)), net.const(float(STRIDES[level])))
+        y = _written(net, y, centre, 0, (1, 3, side, side, 2))
+        extent = net.op("Pow", net.op("Mul", _columns(net, y, 2), net.const(2.0)), net.const(2.0))
+        extent = net.op("Mul", extent, net.const(np.reshape(ANCHORS[level], (1, 3, 1, 1, 2))))
+        parts.append(net.reshape(_written(net, y, extent, 2, (1, 3, side, side, 2)), 3 * side * side, rows))
+        outputs[f"map{level}"] = (3, side, side, rows)
+    net.op("Concat", *parts, name="output0", axis=1)
+    return net.save(path, {"output0": (3 * net.cells(), rows), **outputs})
+
+
+def _columns(net: Net, x: str, first: int) -> str:
+    return net.op("Slice", x, net.ints(first), net.ints(first + 2), net.ints(4))
+
+
+def _written(net: Net, x: str, value: str, first: int, shape: tuple[int, ...]) -> str:
+    """`x[..., first : first + 2] = value`, of that shape."""
+    places = np.moveaxis(np.indices(shape), 0, -1)
+    places[..., 4] += first
+    return net.op("ScatterND", x, net.const(places, np.int64), value)
+
+
 def yolov5_map(net: Net, feature: str, level: int, rows: int, *, name: str | None = None) -> str:
     """One raw level: (B, 3, H, W, 5 + K)."""
     side = net.sides()[level]
@@ -198,16 +284,19 @@ def yolov5_map(net: Net, feature: str, level: int, rows: int, *, name: str | Non
     return net.op("Transpose", x, perm=[0, 1, 3, 4, 2], name=name)
 
 
-def yolov5_level(net: Net, feature: str, level: int, classes: int) -> str:
-    rows, side, stride = 5 + classes, net.sides()[level], STRIDES[level]
-    x = net.op("Sigmoid", yolov5_map(net, feature, level, rows))
-    centre, extent, scores = net.ops("Split", x, net.ints(2, 2, classes + 1), count=3, axis=4)
+def yolov5_level(net: Net, feature: str, level: int, classes: int, masks: int = 0) -> str:
+    rows, side, stride = 5 + classes + masks, net.sides()[level], STRIDES[level]
+    x = yolov5_map(net, feature, level, rows)
+    coefficients = []
+    if masks:
+        x, *coefficients = net.ops("Split", x, net.ints(5 + classes, masks), count=2, axis=4)
+    centre, extent, scores = net.ops("Split", net.op("Sigmoid", x), net.ints(2, 2, classes + 1), count=3, axis=4)
     grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1) - 0.5
     doubled = net.op("Add", net.op("Mul", centre, net.const(2.0)), net.const(grid[None, None]))
     centre = net.op("Mul", doubled, net.const(float(stride)))
     squared = net.op("Pow", net.op("Mul", extent, net.const(2.0)), net.const(2.0))
     extent = net.op("Mul", squared, net.const(np.reshape(ANCHORS[level], (1, 3, 1, 1, 2))))
-    return net.reshape(net.op("Concat", centre, extent, scores, axis=4), 3 * side * side, rows)
+    return net.reshape(net.op("Concat", centre, extent, scores, *coefficients, axis=4), 3 * side * side, rows)
 
 
 def yolox_head(net: Net, classes: int, *, coarsest_first: bool = False) -> str:
@@ -232,7 +321,15 @@ def yolov10(path: Path, *, size: int = 96, classes: int = 3, batch: int | None =
             metadata: dict | None = None, indexed: bool = False) -> Path:  # fmt: skip
     """YOLOv10, 26 end to end: (B, top, 6); `indexed` gathers by [image, row] as `boxes[i, index // nc]` is exported."""
     net = Net(size, batch=batch, seed=seed)
-    boxes, scores = (net.op("Transpose", x, perm=[0, 2, 1]) for x in yolov8_head(net, classes, corners=True))
+    boxes, scores = yolov8_head(net, classes, corners=True)
+    rows = yolov10_rows(net, boxes, scores, classes=classes, top=top, indexed=indexed)
+    return net.save(path, {rows: (top, 6)}, metadata=metadata)
+
+
+def yolov10_rows(net: Net, boxes: str, scores: str, *, classes: int, top: int, indexed: bool = False) -> str:
+    """The best rows of boxes (B, 4, A) and scores (B, K, A): (B, top, 6)."""
+    batch = net.batch
+    boxes, scores = (net.op("Transpose", x, perm=[0, 2, 1]) for x in (boxes, scores))
     best = net.op("ReduceMax", scores, axes=[2], keepdims=0)
     cell = net.op("Unsqueeze", net.ops("TopK", best, net.ints(top), count=2, axis=1)[1], net.ints(2))
     boxes = net.op("GatherElements", boxes, net.op("Tile", cell, net.ints(1, 1, 4)), axis=1)
@@ -246,8 +343,8 @@ def yolov10(path: Path, *, size: int = 96, classes: int = 3, batch: int | None =
     else:
         boxes = net.op("GatherElements", boxes, net.op("Tile", row, net.ints(1, 1, 4)), axis=1)
     label = net.op("Cast", net.op("Unsqueeze", net.op("Mod", index, divisor), net.ints(2)), to=TensorProto.FLOAT)
-    net.op("Concat", boxes, net.op("Unsqueeze", values, net.ints(2)), label, name="output0", axis=2)
-    return net.save(path, {"output0": (top, 6)}, metadata=metadata)
+    values = net.op("Unsqueeze", values, net.ints(2))
+    return net.op("Concat", boxes, values, label, name="output0", axis=2)
 
 
 def yolov8_with_nms(path: Path, *, classes: int = 3, metadata: dict | None = None) -> Path:

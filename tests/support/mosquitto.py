@@ -95,7 +95,7 @@ class Mosquitto:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.send_signal(how)
-            self._process.wait(10)
+            self._process.wait(60)
         self._process = None
 
     def __enter__(self) -> Mosquitto:

@@ -1,12 +1,10 @@
 """Just enough of MQTT's wire format for a proxy and a strict fake broker; written from the standard, not from paho."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from dataclasses import dataclass
 
-CONNECT, CONNACK, PUBLISH, PUBACK, PINGREQ, PINGRESP, DISCONNECT = 1, 2, 3, 4, 12, 13, 14
+CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONNECT = 1, 2, 3, 4, 8, 9, 12, 13, 14
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A real Node-RED with docs/node-red.json, at a broker of this machine: `.ci/setup --require-all` installs it."""
+"""A real Node-RED with docs/node-red.json, at a broker of this machine: `.ci/setup rest` installs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = FOLDER / "node_modules" / "node-red" / "red.js"
 
 def lacking() -> str:
     """Why there is none; empty when there is one."""
-    return "" if (FOLDER / ".ready").exists() else f"Node-RED is not in {FOLDER}; run: bash .ci/setup --require-all"
+    return "" if (FOLDER / ".ready").exists() else f"Node-RED is not in {FOLDER}; run: bash .ci/setup rest"
 
 
 class NodeRed:

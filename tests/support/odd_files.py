@@ -1,7 +1,5 @@
 """What a compromised program can leave where another one expects its small file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -105,7 +105,7 @@ class OddRegistry:
     """Serves `tags` and `blobs`; `asked` is what came. Started by `with`."""
 
     def __init__(self, directory: Path) -> None:
-        certificates = make_certificates(directory / "tls")
+        certificates = make_certificates(directory / "tls", also=("127.0.0.1",))
         self.ca = certificates.ca
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificates.certificate, certificates.key)

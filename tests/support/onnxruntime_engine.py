@@ -99,7 +99,9 @@ class OnnxRuntimeActivations(OnnxRuntimeEngine):
         step = self._spec.batch or 1
         padded = np.concatenate([rows, rows[:1]] if len(rows) % step else [rows])
         parts = [self._infer_all(padded[first : first + step]) for first in range(0, len(rows), step)]
-        return {name: np.concatenate([part[name] for part in parts])[: len(rows)] for name in self._names}
+        whole = {name: np.concatenate([part[name] for part in parts]) for name in self._names}
+        images = len(parts) * step  # attention over areas has several entries for each
+        return {name: values[: len(values) // images * len(rows)] for name, values in whole.items()}
 
     def _infer_all(self, rows):
         values = self._input(rows)

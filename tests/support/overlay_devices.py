@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.manifests import ssh_key
 from tests.support.sshd import Sshd
-
-__all__ = ["OverlayDevices", "needs_root"]
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: needs root")
 
@@ -87,8 +86,7 @@ class OverlayDevices:
     def _write_ssh(self) -> None:
         lines, config = [], ""
         for name in self.names:
-            key = self.directory / name
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+            key = ssh_key(self.directory, name)
             inside = shlex.join(["chroot", str(self.root(name)), "/usr/bin/env", "-i", f"PATH={_PATH}", "HOME=/root"])
             command = f'{inside} sh -c \\"$SSH_ORIGINAL_COMMAND\\"'
             lines.append(f'restrict,command="{command}" {key.with_suffix(".pub").read_text()}')

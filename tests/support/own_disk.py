@@ -1,7 +1,5 @@
 """A real file system of its own, on a loop device: to be filled, frozen, made read-only, without harm to another."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
@@ -13,13 +11,13 @@ import pytest
 class OwnDisk:
     """An ext4 at `folder`, mounted until `remove`; skips the test where nothing can be mounted."""
 
-    def __init__(self, folder: Path, image: Path, *, length_bytes: int = 32 << 20) -> None:
+    def __init__(self, folder: Path, image: Path) -> None:
         if os.geteuid() != 0:
             pytest.skip("needs root to mount a disk")
         self.folder, self._is_frozen = folder, False
         folder.mkdir(parents=True, exist_ok=True)
         with image.open("wb") as file:
-            file.truncate(length_bytes)
+            file.truncate(32 << 20)
         for words in (["mkfs.ext4", "-q", "-m", "0", image], ["mount", "-o", "loop", image, folder]):
             done = subprocess.run(words, capture_output=True, text=True)
             if done.returncode != 0:

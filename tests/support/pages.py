@@ -1,7 +1,5 @@
 """The pages of this project as a reader meets them: headings, links, and the commands that they print."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator
@@ -87,7 +85,9 @@ def read_page(name: str) -> Page:
 
 def pages() -> list[Page]:
     """Return every page that is for readers; the history (CHANGELOG) is as it was."""
-    found = [path for folder in (".", "docs", "calib_cache") for path in sorted((ROOT / folder).glob("*.md"))]
+    found = [
+        path for folder in (".", "docs", "docs/proofs", "calib_cache") for path in sorted((ROOT / folder).glob("*.md"))
+    ]
     found += sorted((ROOT / "edge").rglob("*.md")) + sorted((ROOT / "tools").rglob("*.md"))
     return [read_page(path.relative_to(ROOT).as_posix()) for path in found if path.name != "CHANGELOG.md"]
 

@@ -53,9 +53,11 @@ class People:
     def call(self, user: str, function: Callable[[], Any]) -> Any:
         """Return what `function` returns (plain JSON) in a process of that user, which never was root within it."""
         to_us, from_child = os.pipe()
+        gc.disable()  # before the fork: what is collected may wait for threads that the child does not have
         child = os.fork()
         if child == 0:
             os._exit(self._child(user, function, from_child))
+        gc.enable()
         os.close(from_child)
         with os.fdopen(to_us, "rb") as told:
             content = told.read()
@@ -64,7 +66,6 @@ class People:
         return json.loads(content)
 
     def _child(self, user: str, function: Callable[[], Any], told: int) -> int:
-        gc.disable()  # what is collected may wait for threads that this process does not have
         signal.alarm(_DEADLINE_S)
         try:
             self.become(user)

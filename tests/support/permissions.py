@@ -1,15 +1,11 @@
 """Releases that are signed as permissions to go back."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from edge.bundle.folder import Bundle, open_bundle
 from edge.bundle.sign import DOWNGRADE, sign
 from tests.support.device_root import DeviceRoot
-
-__all__ = ["as_permission", "bounds_from", "permission", "time_text"]
 
 
 def permission(

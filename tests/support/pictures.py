@@ -1,7 +1,5 @@
 """Small images as files: drawn ones that differ, and the rarer kinds that real folders hold."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 
@@ -23,14 +21,14 @@ def draw(folder: Path, count: int, *, seed: int = 0, prefix: str = "") -> list[P
     return paths
 
 
-def cmyk_jpeg(path: Path, cmyk: tuple[int, int, int, int], *, blocks: int = 6) -> Path:
+def cmyk_jpeg(path: Path, cmyk: tuple[int, int, int, int]) -> Path:
     """Write a baseline JPEG of one colour in four components as Adobe's programs do, that is inverted.
 
     Source: ITU-T T.81, annexes B and F; only DC coefficients, all in codes of four bits.
     """
-    side = 8 * blocks
+    side, blocks = 8 * 6, 6 * 6
     parts = b"".join(bytes((number, 0x11, 0)) for number in range(1, 5))
-    bits = "".join(_first_block(8 * (255 - value - 128)) for value in cmyk) + "00000" * 4 * (blocks * blocks - 1)
+    bits = "".join(_first_block(8 * (255 - value - 128)) for value in cmyk) + "00000" * 4 * (blocks - 1)
     bits += "1" * (-len(bits) % 8)
     data = int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\x00")
     path.write_bytes(

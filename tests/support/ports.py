@@ -5,12 +5,13 @@ whoever dials a port of that range again and again while nothing listens there i
 and holds the port; so may any other connection of this machine.
 """
 
-from __future__ import annotations
-
+import os
 import random
 import socket
 
-_PORTS = range(20_000, 32_000)
+# Each of eight pytest workers has its own part: between the choice of a port and its use, no other can take it.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
+_PORTS = range(20_000 + 1_500 * _WORKER, 21_500 + 1_500 * _WORKER)
 _given: set[int] = set()
 
 

@@ -4,8 +4,6 @@
 `build_s`, `trial_s`, `restart_s`, and the state of each of the `streams`. Run as a program, it is one of the processes.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import subprocess
@@ -19,13 +17,14 @@ if __name__ == "__main__":
     sys.path.insert(0, str(REPOSITORY))
 
 from edge.device.device import Device  # noqa: E402
-from edge.device.health import Health, StreamHealth, write_health  # noqa: E402
+from edge.device.facts import this_moment  # noqa: E402
+from edge.device.health import write_health  # noqa: E402
 from edge.device.layout import Layout  # noqa: E402
-from edge.device.moment import this_moment  # noqa: E402
 from edge.device.switch import commit, refuse, roll_back  # noqa: E402
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  # noqa: E402
 from edge.errors import DeployError  # noqa: E402
 from edge.runtime.build.handover import ANSWER  # noqa: E402
+from tests.support.values import health  # noqa: E402
 from tests.support.workshop import leave_answer, leave_engine, request_of  # noqa: E402
 
 SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}
@@ -40,9 +39,6 @@ class ServingUnits:
 
     def state(self, unit: str) -> UnitState:
         return UnitState(active="active" if unit == RUNTIME_UNIT else "inactive")
-
-    def is_active(self, unit: str) -> bool:
-        return self.state(unit).active == "active"
 
     def is_failed(self, unit: str) -> bool:
         return False
@@ -84,23 +80,12 @@ def script(root: Path) -> dict:
 
 
 def serve_now(device: Device) -> None:
-    health = Health(
-        release=device.releases.current() or "",
-        invocation="1",
-        at_boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME) - 60_000_000_000,  # too old to measure a rate by
-        is_ready=True,
-        batches=10,
-        infer_p95_ms=5.0,
-        age_p95_ms=50.0,
-        mqtt_connected=True,
-        mqtt_acknowledged=10,
-        streams={
-            name: StreamHealth(state=state, decoded=10 * (state == "up"), inferred=10 * (state == "up"))
-            for name, state in script(device.layout.root)["streams"].items()
-        },
-    )
+    # Too old to measure a rate by.
+    at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - 60_000_000_000
+    streams = {name: (state, 10 * (state == "up")) for name, state in script(device.layout.root)["streams"].items()}
+    told = health(streams, release=device.releases.current() or "", at_boottime_ns=at_ns, mqtt_acknowledged=10)
     device.layout.health.parent.mkdir(parents=True, exist_ok=True)
-    write_health(device.layout.health, health)
+    write_health(device.layout.health, told)
 
 
 def _build(device: Device, plan: dict) -> int:
@@ -124,7 +109,7 @@ def _build_alone(device: Device, plan: dict) -> int:
         leave_engine(device, plan=b"engine of " + request.release.encode())
         return 0
     problem = {"code": "smoke.recall", "problem": "recall 0.4 of at least 0.9", "evidence": {"recall": 0.4}}
-    leave_answer(device.layout, request, ok=False, **problem)
+    leave_answer(device.layout, request, problem=problem)
     return 1
 
 

@@ -1,10 +1,9 @@
 """Proves the promise of docs/mqtt.md from what a subscriber received. Written from that page, without code of ours.
 
 Of all that came, in its order: each number of a stream and epoch was received or named by a gap record; an exact record
-names nothing that came; duplicates are the same message; first deliveries are in order on each topic.
+names nothing that came; duplicates are the same message; first deliveries are in order on each topic. Those that are
+`recovered` are of a start that is over, and in an order of their own; all others stay in the common one.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -26,6 +25,7 @@ class Findings:
     declared: dict[Account, set[int]] = field(default_factory=lambda: defaultdict(set))
     exactly: dict[Account, set[int]] = field(default_factory=lambda: defaultdict(set))
     open_from: dict[Account, int] = field(default_factory=dict)
+    recovered: dict[Account, set[int]] = field(default_factory=lambda: defaultdict(set))
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -58,6 +58,9 @@ class Findings:
                 broken.append(f"{account}: never published {beyond[:20]}")
             if both := self.exactly[account] & self.received[account].keys():
                 broken.append(f"{account}: exactly lost, and received {sorted(both)[:20]}")
+        newest = max((epoch for _, epoch in published), default=0)
+        if own := [account for account in self.recovered if account[1] >= newest]:
+            broken.append(f"recovered, and no later start is there that could have found them: {own}")
         if strangers := ({*self.received, *self.declared, *self.open_from}) - published.keys():
             broken.append(f"accounts that nobody opened: {strangers}")
         if self.duplicates > most_duplicates:
@@ -77,7 +80,7 @@ class Reading:
         self._kinds = ("detections", "replay", "events") if has_events else ("detections", "replay")
         self.found = Findings()
         self._wording: dict[tuple[Account, int], bytes] = {}
-        self._highest: dict[tuple[str, int], int] = defaultdict(int)
+        self._highest: dict[tuple[str, int, bool], int] = defaultdict(int)
 
     def enter(self, topic: str, payload: bytes) -> dict[str, Any] | None:
         """Return the message if it is one with a number, or None."""
@@ -91,14 +94,17 @@ class Reading:
         account, seq = (name, one["epoch"]), one["seq"]
         if one.pop("replayed", False) != (kind == "replay"):
             self.found.broken.append(f"{topic} {seq}: `replayed` does not fit the topic")
+        is_recovered = one.pop("recovered", False)
         wording = hashlib.blake2b(json.dumps(one, sort_keys=True).encode(), digest_size=16).digest()
         if self._wording.setdefault((account, seq), wording) != wording:
             self.found.broken.append(f"{account} {seq}: came in two wordings")
         if not self.found.received[account][seq]:
-            last = self._highest[topic, one["epoch"]]
+            last = self._highest[topic, one["epoch"], is_recovered]
             if seq < last:
                 self.found.broken.append(f"{topic} {seq}: first came after {last}")
-            self._highest[topic, one["epoch"]] = max(seq, last)
+            self._highest[topic, one["epoch"], is_recovered] = max(seq, last)
+        if is_recovered:
+            self.found.recovered[account].add(seq)
         self.found.received[account][seq] += 1
         return one
 

@@ -1,6 +1,4 @@
-"""YOLOv5 (6.1), YOLOv7, YOLOv8n and YOLO11 as their authors publish them, with weights of zeros: for counting only."""
-
-from __future__ import annotations
+"""YOLOv5 (6.1), YOLOv7 and YOLO11 as their authors publish them, with weights of zeros: for counting only."""
 
 from pathlib import Path
 
@@ -30,13 +28,6 @@ class _Body:
     def bottleneck(self, x: str, channels: int, *, first: int, is_residual: bool) -> str:
         inner = self.conv(self.conv(x, channels, channels, kernel=first), channels, channels, kernel=3)
         return self.net.op("Add", x, inner) if is_residual else inner
-
-    def c2f(self, x: str, into: int, out: int, *, count: int = 1, is_residual: bool = False) -> str:
-        half = out // 2
-        parts = self.net.ops("Split", self.conv(x, into, out), self.net.ints(half, half), count=2, axis=1)
-        for _ in range(count):
-            parts.append(self.bottleneck(parts[-1], half, first=3, is_residual=is_residual))
-        return self.conv(self.net.op("Concat", *parts, axis=1), (2 + count) * half, out)
 
     def c3(self, x: str, into: int, out: int, *, count: int = 1, is_residual: bool = False, first: int = 1) -> str:
         half = out // 2
@@ -121,26 +112,8 @@ class _Body:
         return self.net.op("Concat", *parts, axis=1)
 
 
-def yolov8n(path: Path) -> Path:
-    """3.2 M parameters, 8.7 GFLOPs at 640 as published."""
-    net = Net(640)
-    body = _Body(net)
-    x = body.conv(body.conv(net.image, 3, 16, kernel=3, stride=2), 16, 32, kernel=3, stride=2)
-    x = body.c2f(x, 32, 32, is_residual=True)
-    p3 = body.c2f(body.conv(x, 32, 64, kernel=3, stride=2), 64, 64, count=2, is_residual=True)
-    p4 = body.c2f(body.conv(p3, 64, 128, kernel=3, stride=2), 128, 128, count=2, is_residual=True)
-    x = body.c2f(body.conv(p4, 128, 256, kernel=3, stride=2), 256, 256, is_residual=True)
-    p5 = body.sppf(x, 256)
-    n4 = body.c2f(body.join(body.larger(p5), p4), 384, 128)
-    n3 = body.c2f(body.join(body.larger(n4), p3), 192, 64)
-    n4 = body.c2f(body.join(body.conv(n3, 64, 64, kernel=3, stride=2), n4), 192, 128)
-    n5 = body.c2f(body.join(body.conv(n4, 128, 128, kernel=3, stride=2), p5), 384, 256)
-    levels = [_level8(body, x, channels, side) for x, channels, side in ((n3, 64, 80), (n4, 128, 40), (n5, 256, 20))]
-    return _save_with_bins(body, levels, path)
-
-
 def _save_with_bins(body: _Body, levels: list[str], path: Path) -> Path:
-    """Distances by their bins, scores by their logits, as YOLOv8 and YOLO11 end."""
+    """Distances by their bins, scores by their logits, as YOLO11 ends."""
     net, cells = body.net, body.net.cells()
     both = net.op("Concat", *levels, axis=2)
     distances, logits = net.ops("Split", both, net.ints(4 * _BINS, _CLASSES), count=2, axis=1)
@@ -149,14 +122,6 @@ def _save_with_bins(body: _Body, levels: list[str], path: Path) -> Path:
     boxes = net.reshape(net.op("Conv", net.op("Softmax", bins, axis=1), weight), 4, cells)
     net.op("Concat", boxes, net.op("Sigmoid", logits), name="output0", axis=1)
     return net.save(path, {"output0": (4 + _CLASSES, cells)})
-
-
-def _level8(body: _Body, x: str, channels: int, side: int) -> str:
-    parts = []
-    for width, out in ((64, 4 * _BINS), (80, _CLASSES)):
-        inner = body.conv(body.conv(x, channels, width, kernel=3), width, width, kernel=3)
-        parts.append(body.plain(inner, width, out))
-    return body.net.reshape(body.join(*parts), 4 * _BINS + _CLASSES, side * side)
 
 
 def yolov5(path: Path, *, width: int = 1, size: int = 640) -> Path:

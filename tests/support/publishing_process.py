@@ -1,9 +1,7 @@
-"""A process that publishes until it is killed: `... publishing_process PORT RING EPOCH FILE BYTES [SPOOL]`.
+"""A process that publishes until it is killed: `... publishing_process PORT RUN EPOCH FILE BYTES [SPOOL]`.
 
 It writes the last number for which `publish` has returned into FILE, which is mapped into memory.
 """
-
-from __future__ import annotations
 
 import mmap
 import os
@@ -16,20 +14,20 @@ import msgspec
 
 from edge.config.schema import MqttConfig
 from edge.protocols import TopicMessage
-from edge.publish.frame import FrameMessage
+from edge.publish.frames import FrameMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.mqtt.trouble import BrokerBackoff
-from edge.publish.outbox.keeper import Bounds
-from edge.publish.outbox.opening import SpoolPlace
+from edge.publish.outbox.bounds import Bounds
+from edge.publish.outbox.recovery import SpoolPlace
 from tests.support.wire_messages import birth, detections, found, frame_result
 
 
-def main(port: str, ring: str, epoch: str, numbers: str, max_bytes: str, spool: str = "") -> None:
+def main(port: str, run: str, epoch: str, numbers: str, max_bytes: str, spool: str = "") -> None:
     last = mmap.mmap(os.open(numbers, os.O_RDWR), 8)
     publisher = MqttPublisher(
         MqttConfig(host="127.0.0.1", port=int(port), site="north", tls=False),
         info=msgspec.structs.replace(birth(), epoch=int(epoch)),
-        ring_path=Path(ring),
+        run_path=Path(run),
         spool=SpoolPlace(Path(spool), Bounds(free_bytes=0)) if spool else None,
         max_bytes=int(max_bytes),
         backoff=BrokerBackoff(min_s=0.02, max_s=0.1),

@@ -7,13 +7,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from edge.runtime.entry import main
 from edge.runtime.pull import entry
-from edge.transport.local import LocalChannel
+from edge.transport.pipe import LocalChannel
 
 AGENT = Path(__file__).with_name("agent_process.py")
 
 
 def _connector_of(root: Path):
-    return lambda: LocalChannel([sys.executable, str(AGENT), str(root)])
+    return lambda: LocalChannel([sys.executable, str(AGENT), str(root), "for-pull"])
 
 
 if __name__ == "__main__":

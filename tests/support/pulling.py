@@ -1,18 +1,22 @@
 """A device that is a folder, and pulls."""
 
-from __future__ import annotations
-
 import threading
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge.delivery.event import Event
-from edge.delivery.options import DeliveryOptions
+from edge.delivery.deliverable import DeliveryOptions
+from edge.delivery.link import Link
+from edge.delivery.outcome import Event
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import Pulled, pull
 from edge.runtime.pull.record import PullRecord
+from edge.transport.pipe import LocalChannel
+from edge.wire.peer import Nothing
+from edge.wire.status import StatusAnswer
+from edge.wire.verbs import STATUS
 from tests.support.device_root import DeviceRoot
 
 
@@ -27,7 +31,6 @@ class PullingDevice:
     record: PullRecord | None = None
     within_s: float = 60.0
     events: list[Event] = field(default_factory=list)
-    remembered: list[PullRecord] = field(default_factory=list)
 
     def pull(self, *, is_forced: bool = False, stop: threading.Event | None = None, **options: object) -> Pulled:
         is_basic = self.record is not None and self.record.is_basic
@@ -35,18 +38,23 @@ class PullingDevice:
         try:
             pulled = pull(
                 client,
-                self.root.connect,
+                lambda: LocalChannel([*self.root.command, "for-pull"]),
                 last=self.record,
                 options=DeliveryOptions(who="pull", **options),
                 on_event=self.events.append,
                 stop=stop or threading.Event(),
-                remember=self.remembered.append,
                 is_forced=is_forced,
+                has_root=self.root.layout.trust_root.exists(),
             )
         finally:
             client.close()
         self.record = pulled.record
         return pulled
+
+    def status(self) -> StatusAnswer:
+        """Return what it says to a person."""
+        with closing(Link(self.root.connect(), threading.Event())) as link:
+            return link.ask(STATUS, Nothing())
 
     @property
     def current(self) -> str | None:

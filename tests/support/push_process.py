@@ -15,10 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from edge.bundle.folder import open_bundle
 from edge.delivery.deliver import deliver
-from edge.delivery.options import DeliveryOptions
-from edge.transport.local import LocalChannel
-from edge.transport.ssh import SshChannel
-from edge.transport.ssh_command import SshAddress
+from edge.delivery.deliverable import DeliveryOptions
+from edge.transport.pipe import LocalChannel
+from edge.transport.ssh import SshAddress, SshChannel
 
 if __name__ == "__main__":
     spec = json.loads(sys.argv[1])

@@ -1,7 +1,5 @@
 """A push as the agent does it, step by step and in its order, over any `Files`."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -9,16 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge.device.counters import Counters
-from edge.device.device import Device
-from edge.device.disk import typed
-from edge.device.durable import Durable
+from edge.device.device import Device, collect
+from edge.device.durable import Durable, typed
 from edge.device.files import Files
-from edge.device.garbage import collect
 from edge.device.layout import Layout
-from edge.device.moment import Moment
+from edge.device.state import Counters
 from edge.device.switch import arm, commit, refuse, roll_back, switch_to
 from edge.errors import DeployError
+from edge.reports import Moment
 
 CHUNK_BYTES = 6  # so that a blob comes in more than one piece
 
@@ -120,12 +116,7 @@ def switch(device: Device, release: Release, *, now: Moment) -> None:
 
 
 def push(
-    device: Device,
-    release: Release,
-    *,
-    now: Moment,
-    is_healthy: bool = True,
-    report: Callable[[], None] = lambda: None,
+    device: Device, release: Release, *, now: Moment, is_healthy: bool = True, report: Callable[[], None] = lambda: None
 ) -> None:
     prepare(device, release)
     switch(device, release, now=now)

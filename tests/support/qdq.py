@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from edge.model.graph import graph_from_bytes
 from tests.support.models import Net
@@ -126,3 +126,59 @@ def one_operator(path, kind, *, weight=None, shape=(1, 4, 6, 6), opset=17, store
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def stored(model):
+    """Return what a model stores, by name."""
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+
+
+def store(model, name, value):
+    """Put `value` in the place of what a model stores under `name`, or beside the rest."""
+    found = next((one for one in model.graph.initializer if one.name == name), None) or model.graph.initializer.add()
+    found.CopyFrom(numpy_helper.from_array(np.asarray(value), name))
+
+
+def pair_of(model, tensor):
+    """Return the two nodes of the pair on an activation."""
+    quantize = next(n for n in model.graph.node if n.op_type == "QuantizeLinear" and n.input[0] == tensor)
+    return quantize, next(n for n in model.graph.node if n.input and n.input[0] == quantize.output[0])
+
+
+def square_weight(model):
+    """Return the DequantizeLinear of a weight with as many input as output channels, and what it restores."""
+    values = stored(model)
+    for node in model.graph.node:
+        shape = np.shape(values.get(node.input[0])) if node.op_type == "DequantizeLinear" else ()
+        if len(shape) == 4 and shape[0] == shape[1]:
+            return node, values[node.input[0]]
+    raise AssertionError("no square weight")
+
+
+def set_axis(node, axis):
+    del node.attribute[:]
+    node.attribute.append(helper.make_attribute("axis", axis))
+
+
+def with_joint_scale(model, *, level=5.0):
+    """Quantize the output, boxes and scores, by one scale, as quantizers do that know nothing of detectors."""
+    (output,) = (value.name for value in model.graph.output)
+    last = next(node for node in model.graph.node if output in node.output)
+    last.output[list(last.output).index(output)] = "joined"
+    store(model, "joint_scale", np.float32(level))
+    store(model, "joint_zero", np.int8(0))
+    operands = ["joint_scale", "joint_zero"]
+    model.graph.node.extend(
+        [
+            helper.make_node("QuantizeLinear", ["joined", *operands], ["joint_levels"], "joint_quantize"),
+            helper.make_node("DequantizeLinear", ["joint_levels", *operands], [output], "joint_dequantize"),
+        ]
+    )
+
+
+def with_activation_scales(model, factor):
+    """Multiply the scales of all activations."""
+    graph, values = graph_from_bytes(model.SerializeToString(), "test"), stored(model)
+    kinds = ("QuantizeLinear", "DequantizeLinear")
+    for name in {n.inputs[1] for n in graph.nodes if n.op_type in kinds and graph.is_varying(n.inputs[0])}:
+        store(model, name, values[name] * np.float32(factor))

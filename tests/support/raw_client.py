@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edge.errors import DeployError
-from edge.transport.channel import Channel
-from edge.transport.frames import Message
+from edge.transport.channel import Channel, Message
 
 
 def framed(body: bytes) -> bytes:

@@ -3,8 +3,6 @@
 `real_units.py ROOT` judges the release on trial and, as OnFailure= says, goes back when it is refused.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -83,9 +81,6 @@ class RealUnits:
         is_alive = Path(f"/proc/{note['pid']}").exists() and "Z" not in _stat(note["pid"])
         return UnitState(active="active" if is_alive else "failed", sub="running", invocation=note["invocation"])
 
-    def is_active(self, unit: str) -> bool:
-        return self.state(unit).active == "active"
-
     def is_failed(self, unit: str) -> bool:
         return self.state(unit).active == "failed"
 
@@ -101,7 +96,7 @@ class RealUnits:
             except ProcessLookupError:
                 pass
         if self._service is not None:  # a child of this process
-            self._service.wait(20)
+            self._service.wait(60)
 
     def _spawn(self, command: list[str], log: str, **environment: str) -> subprocess.Popen:
         (self._root / "state").mkdir(exist_ok=True)
@@ -109,12 +104,7 @@ class RealUnits:
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **environment}
         with (self._root / log).open("ab") as file:
             return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-                env=environment,
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
             )
 
 

@@ -1,7 +1,5 @@
 """A source of frames that are given beforehand, with stalls and failures on demand."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -13,8 +11,6 @@ from numpy.typing import NDArray
 from edge.errors import EndOfStream, SourceError
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
-
-__all__ = ["Breakage", "RecordedSource", "Stall"]
 
 
 @dataclass(frozen=True, slots=True)

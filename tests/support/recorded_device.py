@@ -1,7 +1,5 @@
 """A device that answers as the recorded one did (`tests.support.transcript`), save what a test puts in its place."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

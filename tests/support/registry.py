@@ -16,7 +16,25 @@ LOGIN = Login("edge", "secret-of-the-lab")
 _HASH = "$2y$05$9GWRuRDFgGQQorkzWV1RKOu3CbLYKURixb2vXaImcON88BT2gYu0."  # of its password
 
 
-class Registry:
+class Reachable:
+    """A registry on a port of this machine, with a log."""
+
+    port: int
+    _log_path: Path
+
+    @property
+    def host(self) -> str:
+        return f"localhost:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return self._log_path.read_text()
+
+    def reference(self, tag: str | None = None, repository: str = "farms/gates") -> Reference:
+        return Reference(self.host, repository, tag)
+
+
+class Registry(Reachable):
     """Started by `with`; `log` is what it wrote, `folder` where its blobs lie; `also`: other names of this machine."""
 
     login = LOGIN
@@ -41,17 +59,6 @@ class Registry:
                 }
             )
         )
-
-    @property
-    def host(self) -> str:
-        return f"localhost:{self.port}"
-
-    @property
-    def log(self) -> str:
-        return self._log_path.read_text()
-
-    def reference(self, tag: str | None = None, repository: str = "farms/gates") -> Reference:
-        return Reference(self.host, repository, tag)
 
     def __enter__(self) -> Registry:
         with self._log_path.open("ab") as log:

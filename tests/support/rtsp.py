@@ -11,8 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,6 +25,16 @@ _ELEMENTARY = (
     "appsrc name=file is-live=true format=time caps=video/x-{codec},stream-format=byte-stream,alignment=au "
     "! {codec}parse ! rtp{codec}pay name=pay0 pt=96 config-interval=1"
 )
+# The end of a track that nobody may set up. Without it the server's media is in error as soon as one leaves it out, and
+# refuses the next reader; no camera that people own does so.
+UNHEARD = "errorignore ignore-notlinked=true convert-to=ok"
+_SOUNDS = {
+    "aac": "audio/x-raw,rate=16000,channels=1 ! avenc_aac ! rtpmp4gpay pt=97",
+    "pcmu": "audio/x-raw,rate=8000,channels=1 ! mulawenc ! rtppcmupay pt=0",
+    "pcma": "audio/x-raw,rate=8000,channels=1 ! alawenc ! rtppcmapay pt=8",
+    "opus": "audio/x-raw,rate=48000,channels=1 ! opusenc ! rtpopuspay pt=97",
+}
+_ANYBODY = "anybody"
 _CHAINS = {
     "h264": _ELEMENTARY.format(codec="h264"),
     "h265": _ELEMENTARY.format(codec="h265"),
@@ -37,21 +45,40 @@ _CHAINS = {
 
 @dataclass(frozen=True, slots=True)
 class RtspMount:
-    """What is served at a path: an elementary stream for h264 and h265, nothing for jpeg; losses are each time."""
+    """What is served at a path: an elementary stream for h264 and h265, nothing for jpeg; losses are each time.
 
-    clip: str
-    codec: str
+    With `launch` that is served, and repeats the clip where it has an appsrc named `file`.
+    """
+
+    clip: str = ""
+    codec: str = ""
     login: tuple[str, str] | None = None
+    is_digest: bool = False
+    launch: str = ""
     loses: tuple[int, ...] = ()  # pictures whose packets never leave
     tears: tuple[int, ...] = ()  # pictures whose last packet never leaves
     fps: int = 30
+    refuses: tuple[int, ...] = ()  # tracks that nobody may set up
+    is_shared: bool = True  # a shared one is refused to who comes while the last one goes
+
+
+def with_sound(codec: str, sound: str, *, is_first: bool = False, video: str = "") -> str:
+    """Return what to launch for a camera that has sound, before its video or behind it."""
+    audio = f"audiotestsrc is-live=true wave=silence ! {_SOUNDS[sound]} ! {UNHEARD} name=pay{int(not is_first)}"
+    video = video or _CHAINS[codec].replace("name=pay0", f"name=pay{int(is_first)}")
+    return f"{audio} {video}" if is_first else f"{video} {audio}"
 
 
 class RtspServer:
-    """A server on a free port, of the loopback unless told otherwise; it keeps its port over kill and start."""
+    """A server on a free port, of the loopback unless told otherwise; it keeps its port over kill and start.
 
-    def __init__(self, mounts: dict[str, RtspMount], *, host: str = "127.0.0.1") -> None:
-        self._mounts, self._host = mounts, host
+    With `tls`, the files of a certificate and its key, it speaks nothing else.
+    """
+
+    def __init__(
+        self, mounts: dict[str, RtspMount], *, host: str = "127.0.0.1", tls: tuple[Path, Path] | None = None
+    ) -> None:
+        self._mounts, self._host, self.tls = mounts, host, tls
         self._process: subprocess.Popen[str] | None = None
         self.port = free_port()
 
@@ -63,14 +90,14 @@ class RtspServer:
         self.kill()
 
     def url(self, path: str) -> str:
-        return f"rtsp://{self._host}:{self.port}{path}"
+        return f"rtsp{'s' if self.tls else ''}://{self._host}:{self.port}{path}"
 
     def start(self, others: dict[str, RtspMount] | None = None) -> None:
         """Begin to serve; `others` take the place of what was served before."""
         self._mounts = self._mounts if others is None else others
         mounts = json.dumps({path: asdict(mount) for path, mount in self._mounts.items()})
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__)), self._host, str(self.port), mounts],
+            [sys.executable, str(Path(__file__)), self._host, str(self.port), mounts, *map(str, self.tls or ())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -121,17 +148,7 @@ def require_gstreamer(*factories: str, server: bool = False) -> None:
         pytest.skip(f"needs GStreamer{' with its RTSP server' if server else ''}: {missing}")
 
 
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str) -> float:
-    """Return after how many seconds `condition` became true."""
-    begun = time.monotonic()
-    while not condition():
-        if time.monotonic() - begun > timeout_s:
-            raise AssertionError(f"not within {timeout_s} s: {what}")
-        time.sleep(0.005)
-    return time.monotonic() - begun
-
-
-def _serve(host: str, port: str, mounts: dict[str, dict]) -> None:
+def _serve(host: str, port: str, mounts: dict[str, dict], *tls: str) -> None:
     import gi
 
     gi.require_version("Gst", "1.0")
@@ -142,7 +159,7 @@ def _serve(host: str, port: str, mounts: dict[str, dict]) -> None:
     server = GstRtspServer.RTSPServer()
     server.set_address(host)
     server.set_service(port)
-    _mount_all(GstRtspServer, server, mounts)
+    _mount_all(GstRtspServer, server, mounts, _encrypting(GstRtspServer, *tls, mounts=mounts) if tls else None)
     server.attach(None)
     print("ready", flush=True)
 
@@ -156,19 +173,46 @@ def _serve(host: str, port: str, mounts: dict[str, dict]) -> None:
     GLib.MainLoop().run()
 
 
-def _mount_all(rtsp, server, mounts: dict[str, dict]) -> None:
-    auth = None
+def _encrypting(rtsp, certificate: str, key: str, *, mounts: dict[str, dict]):
+    from gi.repository import Gio
+
+    auth, token = rtsp.RTSPAuth(), rtsp.RTSPToken()
+    token.set_string("media.factory.role", _ANYBODY)
+    auth.set_tls_certificate(Gio.TlsCertificate.new_from_files(certificate, key))
+    if not any(mount["login"] for mount in mounts.values()):
+        auth.set_default_token(token)
+    return auth
+
+
+def _mount_all(rtsp, server, mounts: dict[str, dict], auth=None) -> None:
     for path, mount in mounts.items():
         factory = rtsp.RTSPMediaFactory()
-        factory.set_launch(f"( {_CHAINS[mount['codec']]} )")
-        factory.set_shared(True)
+        factory.set_launch(f"( {mount['launch'] or _CHAINS[mount['codec']]} )")
+        factory.set_latency(50)
+        factory.set_shared(mount["is_shared"])
         factory.connect("media-configure", _feed, mount["clip"], mount["loses"], mount["tears"], mount["fps"])
         if mount["login"]:
             auth = auth or rtsp.RTSPAuth()
-            _protect(rtsp, auth, factory, *mount["login"])
+            _protect(rtsp, auth, factory, *mount["login"], is_digest=mount["is_digest"])
+        elif auth is not None:
+            factory.add_role_from_structure(_role(_ANYBODY))
         server.get_mount_points().add_factory(path, factory)
+        if mount["refuses"]:
+            refused = tuple(f"{path}/stream={track}" for track in mount["refuses"])
+            server.connect("client-connected", _refuse, refused)
     if auth is not None:
         server.set_auth(auth)
+
+
+def _refuse(_server, client, tracks: tuple[str, ...]) -> None:
+    from gi.repository import GstRtsp
+
+    codes = GstRtsp.RTSPStatusCode
+
+    def on_setup(_client, context):
+        return codes.OPTION_NOT_SUPPORTED if context.uri.abspath.endswith(tracks) else codes.OK
+
+    client.connect("pre-setup-request", on_setup)
 
 
 def _feed(_factory, media, clip: str, loses: list[int], tears: list[int], fps: int) -> None:
@@ -213,10 +257,16 @@ def _lose(pad, length: int, loses: list[int], tears: list[int], fps: int) -> Non
     pad.add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST, on_packet)
 
 
-def _protect(server, auth, factory, user: str, password: str) -> None:
+def _protect(server, auth, factory, user: str, password: str, *, is_digest: bool) -> None:
+    from gi.repository import GstRtsp
+
     token = server.RTSPToken()
     token.set_string("media.factory.role", user)
-    auth.add_basic(server.RTSPAuth.make_basic(user, password), token)
+    if is_digest:
+        auth.set_supported_methods(GstRtsp.RTSPAuthMethod.DIGEST)
+        auth.add_digest(user, password, token)
+    else:
+        auth.add_basic(server.RTSPAuth.make_basic(user, password), token)
     factory.add_role_from_structure(_role(user))
 
 
@@ -230,4 +280,4 @@ def _role(user: str):
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    _serve(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), *sys.argv[4:])

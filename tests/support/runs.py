@@ -1,12 +1,8 @@
 """`edge-runtime run` in a process of its own, on a pipeline file that a test writes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-
-__all__ = ["Run"]
 
 
 class Run:
@@ -50,6 +46,11 @@ class Run:
         assert "Traceback" not in told
         stats = self.folder / "stats.json"
         return (json.loads(stats.read_text()) if stats.exists() else None), told
+
+    def stop(self, process, **more):
+        """Have it end as systemd does, and return what `finish` does."""
+        process.terminate()
+        return self.finish(process, **more)
 
     def complete(self, streams, *options, expected=0, **more):
         return self.finish(self.start(self.write(streams, **more), *options), expected=expected)

@@ -1,15 +1,11 @@
 """What a power cut interrupts in the crash enumeration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
-from edge.device.counters import Counters, raise_counters, reset_counters
-from edge.device.device import Device
-from edge.device.garbage import collect
+from edge.device.device import Device, collect
 from edge.device.recovery import recover
-from edge.device.state import Phase
+from edge.device.state import Counters, Phase, raise_counters, seal
 from edge.device.switch import commit, refuse, roll_back, switch_to
 from tests.support.crash import Report, Scenario
 from tests.support.cut_files import CutFiles, Tree
@@ -20,8 +16,8 @@ OLD = Release("a" * 12, 1, {"model.onnx": MODEL, "model.calib.json": b"old table
 NEW = Release("b" * 12, 2, {"model.onnx": MODEL, "model.calib.json": b"new table"})
 OTHER = Release("c" * 12, 3, {"model.onnx": b"another model"})
 BACK = Release("d" * 12, 1, {"model.onnx": MODEL, "model.calib.json": b"old table"}, spends=2)  # after NEW
-ASTRAY = Counters(sequences={"main": 2**53}, newest_created_at="2099-01-01T00:00:00Z")
-RESET = Counters(sequences={"main": 2}, newest_created_at="2026-02-01T00:00:00Z", reset_at="2026-02-01T00:00:00Z")
+
+STATED = Counters(rings={"stable-canary": (2, "the second statement")})
 
 BARE: Tree = (("/var", None), ("/var/lib", None), ("/var/lib/edge-deploy", None))
 
@@ -101,12 +97,17 @@ def _failed_back(device: Device, report: Report) -> None:
     report()
 
 
-def _led_astray(device: Device) -> None:
-    raise_counters(device.layout, device.durable, ASTRAY)
+def _stated_once(device: Device) -> None:
+    raise_counters(device.layout, device.durable, Counters(rings={"stable-canary": (1, "the first statement")}))
 
 
-def _reset(device: Device, report: Report) -> None:
-    reset_counters(device.layout, device.durable, RESET)
+def _stated(device: Device, report: Report) -> None:
+    raise_counters(device.layout, device.durable, STATED)
+    report()
+
+
+def _trusted(device: Device, report: Report) -> None:
+    device.durable.put(device.layout.trust, seal({"chain": "the second"}))
     report()
 
 
@@ -148,7 +149,7 @@ def scenarios() -> list[Scenario]:
     first = {**common, "kept": (), "proven": ()}
     every = (OLD, NEW, OTHER)
     three = {**proven, "known": every, "kept": (OLD, OTHER), "pushed_again": OTHER}
-    astray = after(pushed(OLD), pushed(NEW), _led_astray)
+    stated_before = after(pushed(OLD), pushed(NEW), _stated_once)
     back = {**proven, "known": (OLD, NEW, BACK), "kept": (NEW,), "pushed_again": BACK}
     return [
         Scenario("push, healthy", old, _push(NEW, is_healthy=True), ends_on=NEW.name, **common),
@@ -165,7 +166,8 @@ def scenarios() -> list[Scenario]:
         Scenario("recovery, state lost", damaged(both, state), _recover, ends_on=NEW.name, is_sound=False, **proven),
         Scenario("recovery, current lost", _without_plan(both), _recover, ends_on=OLD.name, is_sound=False, **common),
         Scenario("downgrade, used once", both, _push(BACK, is_healthy=True), ends_on=BACK.name, **back),
-        Scenario("reset", astray, _reset, ends_on=NEW.name, **proven),
+        Scenario("who counts, a later version", both, _trusted, ends_on=NEW.name, **proven),
+        Scenario("statement of a ring", stated_before, _stated, ends_on=NEW.name, **proven),
         Scenario(
             "push, killed at each step before",
             old,

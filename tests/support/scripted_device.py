@@ -1,7 +1,5 @@
 """A device that says whatever it is told to, as bytes, to a real client: no agent, no process, no clock."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading
@@ -10,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from edge.errors import DeployError
-from edge.transport.frames import Frame, Message, read_frame
+from edge.transport.channel import Frame, Message, read_frame
 
 Answers = Callable[[str, dict[str, Any]], Iterator[str]]
 """Bodies of the frames that answer a request: its verb and its values, among them `id`."""

@@ -1,13 +1,10 @@
 """A push that does as it is told, in this process: succeed, fail, wait for a word, hang until it is stopped."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 
 from edge.config.targets import Target
-from edge.delivery.event import BEGIN, END, Event, OnEvent, now
-from edge.delivery.outcome import Outcome
+from edge.delivery.outcome import BEGIN, END, Event, OnEvent, Outcome, now
 
 _FAILURES = {
     "unreachable": ("unreachable", 3, "transfer.unreachable"),

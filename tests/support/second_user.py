@@ -1,7 +1,5 @@
 """Another local user: a process with another uid, which it cannot give back, and folders that it can reach."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

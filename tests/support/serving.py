@@ -1,8 +1,8 @@
 """A staged release, built and served as a device does it, in this process but for the builder's worker."""
 
-from __future__ import annotations
-
 import json
+import os
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +10,24 @@ from typing import Any
 
 from edge.device.device import Device
 from edge.runtime.build.engine import Builder, Built, build_for_release
-from edge.runtime.pipeline.report import RunReport
+from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.release import open_release
 from edge.runtime.serve.service import Service
 
-__all__ = ["build", "serve"]
-
 _DEADLINE_S = 120.0
+
+
+def builder(
+    device: Device, worker: str | None = None, *, deadline_s: float = _DEADLINE_S, stop: threading.Event | None = None
+) -> Builder:
+    """Return a builder, whose worker is a Python program or the real one."""
+    more = {} if worker is None else {"worker": (sys.executable, "-c", worker)}
+    return Builder(device=device, deadline_s=deadline_s, stop=stop or threading.Event(), **more)
+
+
+def engine_folders(device: Device) -> list[str]:
+    return sorted(os.listdir(device.layout.engines)) if device.layout.engines.exists() else []
 
 
 def build(device: Device, release: str, *, worker: Sequence[str]) -> Built:

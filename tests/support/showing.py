@@ -1,7 +1,5 @@
 """A service in this process that shows itself on a socket file and a port, and a browser that looks at it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil
@@ -58,7 +56,7 @@ def showing(folder: Path, *, streams: list[dict[str, Any]], health: Path, **cont
     thread = threading.Thread(target=serve_pipeline, args=(parts, serving.heartbeat, stop), kwargs={"reload": reload})
     thread.start()
     try:
-        wait_until(lambda: _is_ready(port), what="the service is ready", timeout_s=60)
+        wait_until(lambda: _is_ready(port), what="the service is ready")
         pictures = parts.inference.onlookers[0]
         assert isinstance(pictures, Pictures)
         yield Showing(

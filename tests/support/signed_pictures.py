@@ -6,8 +6,6 @@ number. The model finds each white block, with a box of its size; it has the tai
     write_signed_clip(path, 3, count=60)     reading_model(path)     signature_of(message)  -> (3, 17), or None
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A TCP proxy that can lose what a broker answers, and refuse connections."""
 
-from __future__ import annotations
-
 import socket
 
 from tests.support.tcp_proxy import CHUNK_BYTES, TcpProxy, abort

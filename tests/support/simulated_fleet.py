@@ -1,41 +1,52 @@
 """Thousands of devices that pull, in one process, on a clock that jumps.
 
 Each runs the real pull and the real delivery, against a registry in memory and an agent that keeps the counters of the
-trust model and judges as it was told to. The rollout is the real one. Time passes from event to event: a look at the
-registry, the end of a trial, a device that comes back, a look of the workstation.
+trust model and of statements, and judges as it was told to. Who promotes and waits is the real one; only nobody signs.
+Time passes from event to event: a look at the registry, the end of a trial, a device that comes back, a look of the
+workstation.
 """
 
-from __future__ import annotations
-
+import dataclasses
 import heapq
 import itertools
 import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest, encode_manifest
-from edge.delivery.options import DeliveryOptions
-from edge.deploy.rollout.kept import KeptRollout
-from edge.deploy.rollout.rings import PublishedRelease, RingTags
-from edge.deploy.rollout.rollout import ChannelRollout
+from edge.bundle.ring import RingStatement, decode_statement
+from edge.codec import encode
+from edge.delivery.deliverable import DeliveryOptions
+from edge.deploy.rings.desk import PublishedRelease, RingDesk
+from edge.deploy.rings.promote import Promoter
+from edge.deploy.rings.verdict import Condition, Decision, ReleaseOutcome, RingDevice
+from edge.deploy.rings.wait import RingWatch
+from edge.errors import DeployError
 from edge.registry.artifact import encode_artifact
-from edge.rollout.device import ReleaseOutcome, RolloutDevice
-from edge.rollout.rules import Rules
+from edge.reports import Facts, LastSwitch
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord
-from edge.transport.frames import Blob, Frame, Message
-from edge.wire.codec import encode
-from edge.wire.ending import Nothing, Problem
-from edge.wire.facts import FactsAnswer
-from edge.wire.hello import DeviceHello
-from edge.wire.offering import PlanAnswer, PlannedEngine, PutManifestAnswer
-from edge.wire.release import BuildAnswer, CollectedAnswer, ReleaseAnswer, SwitchAnswer
-from edge.wire.sending import HaveAnswer
-from edge.wire.status import HealthReport, LastSwitch, MomentReport, StateReport, StatusAnswer, UnitReport
+from edge.transport.channel import Blob, Frame, Message
+from edge.wire.peer import DeviceHello, Nothing, Problem
+from edge.wire.release import (
+    BuildAnswer,
+    CollectedAnswer,
+    HaveAnswer,
+    PlanAnswer,
+    PlannedEngine,
+    PutManifestAnswer,
+    ReleaseAnswer,
+    RingAnswer,
+    SwitchAnswer,
+)
+from edge.wire.status import StatusAnswer
+from tests.support.answers import health, last_switch, state, status
 from tests.support.manifests import bundled, manifest
 from tests.support.memory_registry import MemoryRegistry
 
@@ -43,7 +54,6 @@ SHORTEST_S, LONGEST_S = 300.0, 600.0  # between two looks, as edge-pull.timer ha
 TRIAL_S = 60.0
 LOOK_S = 30.0  # of the workstation
 _BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
-_AT = "2026-11-23T12:00:00Z"
 
 
 @dataclass
@@ -53,12 +63,14 @@ class FieldDevice:
     name: str
     ring: str
     registry: MemoryRegistry
+    clock: Callable[[], datetime]
     lie: str | None = None
     is_bad_for: frozenset[str] = frozenset()
     bytes_per_s: float = 2e6
     is_there: bool = True
     current: str | None = None
     sequence: int = 0
+    stated: RingStatement | None = None
     last: LastSwitch | None = None
     store: set[str] = field(default_factory=set)
     manifests: dict[str, Manifest] = field(default_factory=dict)
@@ -76,18 +88,21 @@ class FieldDevice:
             options=DeliveryOptions(who="pull"),
             on_event=lambda event: None,
             stop=threading.Event(),
-            remember=lambda record: None,
         )
         self.record = pulled.record
         is_new = pulled.outcome.result in ("committed", "rolled-back")
         return (self.received_bytes - before) / self.bytes_per_s + (TRIAL_S if is_new else 1.0)
 
-    def words(self) -> RolloutDevice:
+    def words(self) -> RingDevice:
         """Return what the broker keeps of it; a liar says of every switch what it was told to say."""
         last, record = self.last, self.record
-        switched = None if last is None else ReleaseOutcome(last.release, self.lie or last.result, reason=last.reason)
+        switched = (
+            None
+            if last is None
+            else ReleaseOutcome(last.release, self.lie or last.result, reason=last.reason, at=last.at)
+        )
         pulled = None if record is None else ReleaseOutcome(record.release, record.result, record.code, record.problem)
-        return RolloutDevice(name=self.name, ring=self.ring, is_there=self.is_there, switched=switched, pulled=pulled)
+        return RingDevice(name=self.name, ring=self.ring, is_there=self.is_there, switched=switched, pulled=pulled)
 
 
 class _Agent:
@@ -127,6 +142,7 @@ class _Agent:
         self._offered = found
         missing = {one.sha256: one.length_bytes for one in found.files if one.sha256 not in device.store}
         is_older = found.sequence < device.sequence
+        is_other = device.stated is None or device.stated.release != found.release
         return PlanAnswer(
             release=found.release,
             current=device.current,
@@ -136,8 +152,18 @@ class _Agent:
             missing=missing,
             bytes=sum(missing.values()),
             engine=PlannedEngine(key=None, build=True),
-            refusals=(Problem(code="verify.downgrade", problem="older than what was taken"),) if is_older else (),
+            refusals=(Problem(code="verify.downgrade", problem="older than what was taken"),) * is_older
+            + (Problem(code="verify.ring.release", problem="not that of the ring"),) * is_other,
         )
+
+    def _ring(self, values: Mapping[str, Any]) -> RingAnswer:
+        import base64
+
+        told, device = decode_statement(base64.b64decode(values["statement"])), self._device
+        assert told.ring == device.ring
+        if device.stated is None or told.serial >= device.stated.serial:
+            device.stated = told
+        return RingAnswer(is_asked_for=True, release=device.stated.release)
 
     def _lock(self, values: Mapping[str, Any]) -> Nothing:
         return Nothing()
@@ -163,11 +189,11 @@ class _Agent:
         device.tried.append(release)
         device.sequence = max(device.sequence, device.manifests[release].sequence)
         is_bad = release in device.is_bad_for
-        device.last = LastSwitch(
+        device.last = last_switch(
             release=release,
             result="rolled-back" if is_bad else "committed",
             reason="p95 doubled" if is_bad else None,
-            at=_AT,
+            at=device.clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
             before=device.current,
         )
         device.current = device.current if is_bad else release
@@ -175,30 +201,18 @@ class _Agent:
 
     def _status(self, values: Mapping[str, Any]) -> StatusAnswer:
         device = self._device
-        return StatusAnswer(
-            at=MomentReport(at=_AT, boottime_ns=0, boot_id="b"),
+        return status(
             current=device.current,
-            state=StateReport(**{**_IDLE, "last": device.last}),
-            releases=(),
-            health=None if device.current is None else HealthReport(**{**_HEALTHY, "release": device.current}),
-            unit=UnitReport(
-                active="active",
-                sub="running",
-                result="success",
-                invocation="i",
-                restarts=0,
-                exit_status=0,
-                was_stopped=False,
-            ),
-            lock=None,
-            takes=None,
+            state=state(last=device.last),
+            health=None if device.current is None else dataclasses.replace(health(), release=device.current),
+            left=None if device.last is None or device.last.result == "committed" else device.last.release,
         )
 
     def _gc(self, values: Mapping[str, Any]) -> CollectedAnswer:
         return CollectedAnswer(releases=(), engines=(), blobs=(), partials=(), temporaries=())
 
 
-_FACTS = FactsAnswer(
+_FACTS = Facts(
     name="gate",
     compatible=("any",),
     architecture="aarch64",
@@ -214,34 +228,6 @@ _FACTS = FactsAnswer(
     is_one_file_system=True,
     clock_floor=None,
 )
-_IDLE: dict[str, Any] = {
-    "phase": "idle",
-    "target": None,
-    "fallback": None,
-    "boots": 0,
-    "attempts": 0,
-    "attempts_this_boot": 0,
-    "boot_id": "b",
-    "started_at": _AT,
-    "started_boottime_ns": 0,
-    "confirm": False,
-    "baseline": {},
-    "reason": None,
-    "last": None,
-}
-_HEALTHY: dict[str, Any] = {
-    "release": "",
-    "invocation": "i",
-    "at_boottime_ns": 0,
-    "is_ready": True,
-    "batches": 1,
-    "infer_p95_ms": 10.0,
-    "age_p95_ms": 50.0,
-    "mqtt_connected": True,
-    "mqtt_acknowledged": 1,
-    "streams": {},
-    "age_s": 0.5,
-}
 
 
 def _frame(verb: str, values: object, number: object) -> Message:
@@ -250,10 +236,10 @@ def _frame(verb: str, values: object, number: object) -> Message:
 
 
 class SimulatedFleet:
-    """Devices in rings, and a rollout over them.
+    """Devices in rings, and a workstation that promotes from each ring to the next.
 
     Args:
-        rings: how many devices each has, in the order of the rollout.
+        rings: how many devices each has, in the order in which they get a release.
         seed: of all that is left to chance.
         bad: share of the devices whose trial refuses every release but the first.
         off: share that is away at the start; half of them come back within two hours.
@@ -273,30 +259,66 @@ class SimulatedFleet:
         ]
         self._turns: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
-        self._said: dict[str, RolloutDevice] = {}
+        self._said: dict[str, RingDevice] = {}
+        self.desk = self._new_desk()
+        self.promoter = Promoter(self.desk, Path("nobody"), valid_s=90 * 86_400.0, clock=self.clock)
+        self._rings = list(rings)
+        self.watch: RingWatch | None = None
+        self.decisions: list[tuple[str, Decision]] = []
         for ring in rings:
-            self.registry.tag(self.registry.manifests[self.old.digest], f"stable-{ring}")
+            self.promoter.promote(self.old, ring)
         self._settle(off)
+
+    def _new_desk(self) -> RingDesk:
         client: Any = self.registry.client()
         writer: Any = self.registry
-        kept = KeptRollout(client, writer, "stable", pause=lambda seconds: None)
-        self.rollout = ChannelRollout(kept, RingTags(client, writer), who="me@desk", clock=self.clock)
+        return RingDesk(client, writer, "registry.example/farms/gates")
 
     def clock(self) -> datetime:
         return _BEGAN + timedelta(seconds=int(self.now_s))
 
-    def start(self, rules: Rules) -> None:
-        rings = list(dict.fromkeys(device.ring for device in self.devices))
-        self.rollout.start(self.new, rings, rules, self.words())
-        self._after(LOOK_S, self._go_on)
+    def start(self, condition: str) -> None:
+        """Promote to the first ring, then from ring to ring by a condition with `RING` in it; a stop withdraws."""
+        self.promoter.promote(self.new, self._rings[0])
+        self._condition = condition
+        self._watch_ring(0)
+
+    def go_back(self) -> None:
+        """Sign the old release again, and have all rings run it."""
+        again = self._published("old", self.new.manifest.sequence + 1)
+        assert again.manifest.release == self.old.manifest.release
+        for ring in self._rings:
+            self.promoter.promote(again, ring)
+
+    def promote_asleep(self, ring: str, wakes_s: float) -> None:
+        """Have another workstation promote to a ring that reads now, and writes when it wakes."""
+        desk = self._new_desk()
+        sleeper = Promoter(desk, Path("nobody"), valid_s=90 * 86_400.0, clock=self.clock)
+        state, asleep = desk.state, []
+
+        def write_later(stated: Any) -> None:
+            asleep.append(stated)
+            raise _AsleepError
+
+        desk.state = write_later  # type: ignore[method-assign]
+        with suppress(_AsleepError):
+            sleeper.promote(self.new, ring)
+        desk.state = state  # type: ignore[method-assign]
+
+        def wake() -> None:
+            state(asleep[0])
+            with suppress(DeployError):
+                sleeper._settled(f"stable-{ring}", asleep[0], asleep[0].statement.serial - 1)
+
+        self._after(wakes_s - self.now_s, wake)
 
     def run_until(self, end_s: float) -> None:
-        """Let time pass until then, or until a while after the rollout is over."""
+        """Let time pass until then, or until a while after all is over."""
         while self._turns and self._turns[0][0] <= end_s:
             self.now_s, _, turn = heapq.heappop(self._turns)
             turn()
 
-    def words(self) -> list[RolloutDevice]:
+    def words(self) -> list[RingDevice]:
         """Return what the broker keeps of all: what each said when its last look was over."""
         return list(self._said.values())
 
@@ -308,9 +330,8 @@ class SimulatedFleet:
         files = (bundled("model.onnx", Role.MODEL, model), bundled("pipeline.yaml", Role.PIPELINE, pipeline))
         made = manifest(sequence=sequence, files=files)
         contents = {"model.onnx": model, "pipeline.yaml": pipeline}
-        return PublishedRelease(
-            made, self.registry.put_bundle(encode_manifest(made), b"sig", contents, encode_artifact)
-        )
+        digest = self.registry.put_bundle(encode_manifest(made), b"sig", contents, encode_artifact)
+        return PublishedRelease(made, self.registry.manifests[digest])
 
     def _device(self, name: str, ring: str, bad: float, lying: float) -> FieldDevice:
         is_bad, is_lying = self._random.random() < bad, self._random.random() < lying
@@ -318,6 +339,7 @@ class SimulatedFleet:
             name=name,
             ring=ring,
             registry=self.registry,
+            clock=self.clock,
             lie=("committed" if is_bad else "rolled-back") if is_lying else None,
             is_bad_for=frozenset({self.new.manifest.release}) if is_bad else frozenset(),
         )
@@ -348,19 +370,41 @@ class SimulatedFleet:
     def _say(self, device: FieldDevice) -> None:
         self._said[device.name] = device.words()
 
-    def _go_on(self) -> None:
-        look = self.rollout.look(self.words())
-        if self.rollout.go_on(look).phase == "running":
-            self._after(LOOK_S, self._go_on)
+    def _watch_ring(self, number: int) -> None:
+        ring = self._rings[number]
+        members = {device.name for device in self.devices if device.ring == ring}
+        condition = Condition.parse(self._condition.replace("RING", ring))
+        release = self.new.manifest.release
+        watch = RingWatch(
+            self.desk, "stable", release, condition, members, clock=self.clock, boottime_s=lambda: self.now_s
+        )
+
+        def look() -> None:
+            _, decision = watch.look(self.words())
+            if decision.what == "wait":
+                self._after(LOOK_S, look)
+                return
+            self.decisions.append((ring, decision))
+            if decision.what == "stop":
+                self.promoter.withdraw(release, "stable", decision.why)
+            elif number + 1 < len(self._rings):
+                self.promoter.promote(self.new, self._rings[number + 1])
+                self._watch_ring(number + 1)
+
+        self._after(LOOK_S, look)
 
     def _after(self, seconds: float, turn: Callable[[], None]) -> None:
         heapq.heappush(self._turns, (self.now_s + seconds, next(self._number), turn))
 
 
-def busiest_per_s(registry: MemoryRegistry, *, over_s: int = 10) -> float:
+class _AsleepError(Exception):
+    """A workstation was stopped between reading and writing."""
+
+
+def busiest_per_s(registry: MemoryRegistry) -> float:
     """Return the most requests a second, averaged over ten of them."""
     seconds: Sequence[int] = sorted(registry.asked)
     best = 0
     for begin in range(seconds[0], seconds[-1] + 1):
-        best = max(best, sum(registry.asked[second] for second in range(begin, begin + over_s)))
-    return best / over_s
+        best = max(best, sum(registry.asked[second] for second in range(begin, begin + 10)))
+    return best / 10

@@ -21,8 +21,6 @@ from edge.runtime.pipeline.rows import Batch, Turn
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
 from edge.vision.letterbox import fit
 
-__all__ = ["Camera", "File", "Simulation"]
-
 PREPROCESS = Preprocess(size=ImageSize(width=4, height=4))
 LETTERBOX = fit(ImageSize(width=4, height=4), PREPROCESS)
 PICTURE = np.zeros((4, 4, 3), np.uint8)
@@ -44,7 +42,6 @@ class Camera:
     hangs_at_s: float | None = None
     torn_frames: frozenset[int] = frozenset()
     seed: int = 0
-    references: int = 1  # each so-manieth picture is one that others refer to
 
     def times_ns(self, end_s: float) -> Iterator[int]:
         """When its frames are decoded."""
@@ -68,7 +65,6 @@ class Told:
     """What became of the frames of one stream; times in nanoseconds of the simulation."""
 
     decoded: int = 0
-    skipped: int = 0
     inferred: list[int] = field(default_factory=list)  # numbers of frames
     ages_ns: list[int] = field(default_factory=list)  # of the inferred, when their batch was closed
     closed_at_ns: list[int] = field(default_factory=list)
@@ -125,9 +121,6 @@ class _Stream:
 
     def _decode(self) -> None:
         assert isinstance(self.kind, Camera)
-        if self.order.now.skips and (self.told.decoded + self.told.skipped) % self.kind.references:
-            self.told.skipped += 1
-            return
         if not self._admits():
             self.told.decoded += 1
             self.told.dropped[DropReason.CAPPED] += 1

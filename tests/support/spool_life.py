@@ -1,34 +1,38 @@
 """Starts of the service over one disk and one /run, without a broker: what a spool keeps, and what is declared."""
 
-from __future__ import annotations
-
 import json
 import shutil
+import time
 
 import msgspec
 
-from edge.publish.outbox.entry import entry_from_message
-from edge.publish.outbox.keeper import Bounds
-from edge.publish.outbox.opening import SpoolPlace, open_outbox
+from edge.publish.outbox.bounds import Bounds
+from edge.publish.outbox.files import PlaceUnusableError
+from edge.publish.outbox.message import entry_from_message
+from edge.publish.outbox.recovery import SpoolPlace, open_outbox
+from edge.publish.outbox.store import Place
 from tests.support.event_messages import event
 from tests.support.promise import findings
+from tests.support.spooling_process import is_on_disk
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections
 
+FULL = "database or disk is full"
 ROOMY = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
 
 
 class Life:
     """One start of the service after another over one disk; the thread of the spool is driven by hand."""
 
-    def __init__(self, folder, *, has_ring=True, max_bytes=200_000, bounds=ROOMY):
+    def __init__(self, folder, *, has_run=True, max_bytes=200_000, bounds=ROOMY):
         self.disk, self.run = folder / "disk", folder / "run"
         self.disk.mkdir()
         self.run.mkdir()
-        self.has_ring, self.max_bytes, self.bounds = has_ring, max_bytes, bounds
+        self.has_run, self.max_bytes, self.bounds = has_run, max_bytes, bounds
         self.epoch = 40
         self.received, self.published = [], {}
         self.outbox = self.keeper = None
+        self.skipped_s = 0.0  # how far the clock of the spool's thread was put forward, instead of waiting
 
     @property
     def path(self):
@@ -36,14 +40,14 @@ class Life:
 
     def begin(self):
         self.epoch += 1
-        opened = open_outbox(
+        self.outbox, self.keeper = open_outbox(
             msgspec.structs.replace(birth(), epoch=self.epoch),
             max_bytes=self.max_bytes,
             live_s=0.0,
-            ring_path=self.run / "ring" if self.has_ring else None,
+            run_path=self.run / "outbox.db" if self.has_run else None,
             spool=SpoolPlace(self.path, self.bounds),
+            now_s=lambda: time.monotonic() + self.skipped_s,
         )
-        self.outbox, self.keeper = opened.outbox, opened.keeper
         return self
 
     def frames(self, count, *, settled=True):
@@ -64,19 +68,31 @@ class Life:
 
     def settle(self):
         """Let all that is due be written."""
-        wait_until(lambda: self.keeper.tick() or not self.keeper._spool._unwritten, what="all is written")
+        wait_until(lambda: self.tick() or is_on_disk(self.keeper), what="all is written")
+
+    def tick(self):
+        """Let the spool's thread do what is due a fifth of a second later: more than a message waits for."""
+        self.skipped_s += 0.2
+        self.keeper.tick()
 
     def kill(self):
         """The process ends; the machine runs on."""
-        self.keeper._standing.close()
-        if self.outbox._kept is not None:
-            self.outbox._kept.close()
+        self.keeper.places.close()
 
     def cut(self):
         """The power goes after all that was written has reached the disk."""
         self.kill()
+        self.boot()
+
+    def boot(self):
+        """What was in /run is gone."""
         shutil.rmtree(self.run)
         self.run.mkdir()
+
+    def look(self):
+        """Let the disk be tried, and its file be looked for, now and not some seconds later."""
+        self.keeper._retry_s = self.keeper._looked_s = -1e9
+        self.keeper.tick()
 
     def stop(self):
         self.keeper.close()
@@ -89,7 +105,7 @@ class Life:
             while (entry := self.outbox.take()) is not None:
                 self.received.append((f"edge/{entry.topic}", entry.encode()))
                 self.outbox.acknowledge(entry)
-            self.keeper.tick()
+            self.tick()
             return not self.outbox.counts()["waiting"]
 
         wait_until(take, what=lambda: f"all is delivered: {self.outbox.counts()}")
@@ -107,9 +123,54 @@ class Life:
         assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
         return counts
 
+    def declared(self):
+        """What this start has declared lost, by reason."""
+        counts = self.outbox.counts().items()
+        return {name.removeprefix("declared_"): count for name, count in counts if name.startswith("declared_")}
+
     def prove(self, *, most_duplicates=0):
         found = findings(self.received, may_be_open=True, has_events=True)
         streams = {name for name, _ in self.published} | {"east", "east events"}
         accounts = {(name, epoch): 0 for name in streams for epoch in range(41, self.epoch + 1)}
         found.prove(accounts | self.published, most_duplicates=most_duplicates)
         return found
+
+
+class Absent:
+    """Takes the folder of a disk away, and gives it back."""
+
+    def __init__(self, life):
+        self.life, self.elsewhere = life, life.disk.with_name("elsewhere")
+        life.disk.rename(self.elsewhere)
+
+    def mend(self):
+        self.elsewhere.rename(self.life.disk)
+        works(self.life)
+
+
+def works(life):
+    """Let the disk be tried again now, and not some seconds later, until it takes messages."""
+
+    def tries():
+        life.look()
+        return life.keeper.trouble.now is None
+
+    wait_until(tries, what="the disk works")
+
+
+def try_in_vain(life):
+    """Let a disk be tried as often as it takes until what may lie there is declared."""
+    for _ in range(6):
+        life.look()
+
+
+def full(name, method="commit"):
+    """Return what a method of `Place` is where the file of this name takes nothing."""
+    real = getattr(Place, method)
+
+    def fails(place, *others, **parts):
+        if place.path is not None and place.path.name == name:
+            raise PlaceUnusableError(FULL, place)
+        real(place, *others, **parts)
+
+    return fails

@@ -1,10 +1,8 @@
-"""A start of the service that spools: `python -m tests.support.spooling_process FOLDER`, to be recorded and cut.
+"""A start of the service that spools: `python -m tests.support.spooling_process FOLDER [RUN]`, to be recorded and cut.
 
 It says on its standard output what it has done: `put KIND SEQ` accepted, `written KIND SEQ` on the disk as far as it
 knows, `taken KIND SEQ` sent, `acked KIND SEQ` the broker has it, or a gap record that names it.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -13,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from edge.publish.outbox.entry import Entry, entry_from_message
-from edge.publish.outbox.keeper import Bounds
-from edge.publish.outbox.opening import SpoolPlace, open_outbox
+from edge.publish.outbox.bounds import Bounds
+from edge.publish.outbox.message import Entry, entry_from_message
+from edge.publish.outbox.recovery import SpoolPlace, open_outbox
+from edge.publish.outbox.writer import Writer
 from tests.support.event_messages import event
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections
@@ -24,20 +23,34 @@ EPOCH = 41
 BOUNDS = Bounds(max_bytes=300_000, max_age_s=3600.0, free_bytes=0)
 
 
+def is_on_disk(keeper: Writer) -> bool:
+    """Return whether all that was accepted and is not settled is on the disk."""
+    return is_stored(keeper) and keeper.places.run.at_s() is None
+
+
+def is_stored(keeper: Writer) -> bool:
+    """Return whether the store has all that was accepted; beside a filled /run memory holds a quarter of its bound."""
+    keeper._outbox.admit()
+    stored = keeper._stored
+    with stored._lock:  # what a transaction is about to take is nowhere yet
+        return not stored._new and not stored._writing
+
+
 def say(what: str, kind: str, seq: int) -> None:
     os.write(1, f"{what} {kind} {seq}\n".encode())
 
 
 class Start:
-    def __init__(self, folder: Path) -> None:
-        opened = open_outbox(
+    def __init__(self, folder: Path, run: str = "") -> None:
+        self.outbox, keeper = open_outbox(
             msgspec.structs.replace(birth(), epoch=EPOCH),
             max_bytes=60_000,
             live_s=0.0,
+            run_path=folder / run if run else None,
             spool=SpoolPlace(folder / "spool.db", BOUNDS),
         )
-        assert opened.keeper is not None
-        self.outbox, self.keeper = opened.outbox, opened.keeper
+        assert keeper is not None
+        self.keeper = keeper
         self.last = {"detections": 0, "events": 0}
 
     def put(self, kind: str, count: int) -> None:
@@ -49,8 +62,7 @@ class Start:
             say("put", kind, seq)
 
     def settle(self) -> None:
-        spool = self.keeper._spool
-        wait_until(lambda: self.keeper.tick() or not spool._unwritten, what="all is written")
+        wait_until(lambda: self.keeper.tick() or is_on_disk(self.keeper), what="all is written")
         for kind, seq in self.last.items():
             say("written", kind, seq)
 
@@ -73,8 +85,8 @@ class Start:
             self.outbox.acknowledge(entry)
 
 
-def main(folder: Path) -> None:
-    start = Start(folder)
+def main(folder: Path, run: str = "") -> None:
+    start = Start(folder, run)
     for _ in range(4):  # an outage: more than memory holds, and events
         start.put("detections", 15)
         start.put("events", 2)
@@ -98,4 +110,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

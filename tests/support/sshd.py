@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge.transport.ssh_command import SshAddress
+from edge.transport.ssh import SshAddress
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
@@ -87,4 +87,4 @@ class Sshd:
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(10)
+        self._process.wait(60)

@@ -1,13 +1,12 @@
 """The demo's street with known identities, as a detector of some quality would see it. Nothing is painted."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
 
-from edge.demo.street.scene import Scene
-from edge.types import Detections, ImageSize
+from edge.types import ImageSize
+from tests.support.values import detections
+from tools.street.scene import Scene
 
 SIZE = ImageSize(width=640, height=360)
 FRAME_NS = 1_000_000_000 // 15
@@ -20,23 +19,26 @@ def truths(seed, frames=360):
     return tuple(scene.truth(index) for index in range(frames))
 
 
-def as_detected(truth, rng, *, jitter=0.03, missed=0.1):
-    """Return what a detector sees and, for each detection, the object that it shows.
+def as_detected(truth, rng, *, jitter=0.03, missed=0.1, ghosts=0.0):
+    """Return what a detector sees and, for each detection, the object that it shows, -1 for none.
 
     Boxes are off by `jitter` of their size (one sigma, each number), some are missed, scores vary from 0.3 to 0.95.
+    In a frame there are `ghosts` (their mean) where nothing is, most of them unsure.
     """
     seen = rng.random(len(truth.xyxy)) >= missed
     xyxy, object_id = truth.xyxy[seen].astype(np.float64), truth.object_id[seen]
     side = np.tile(xyxy[:, 2:] - xyxy[:, :2], 2)
     xyxy = xyxy + rng.normal(0, jitter, xyxy.shape) * side
-    score = rng.uniform(0.3, 0.95, len(xyxy))
+    score, class_id = rng.uniform(0.3, 0.95, len(xyxy)), truth.class_id[seen]
+    if ghosts:
+        count = rng.poisson(ghosts)
+        corner, sides = rng.uniform([0, 60], [600, 320], (count, 2)), rng.uniform([10, 20], [90, 60], (count, 2))
+        xyxy = np.concatenate([xyxy, np.concatenate([corner, corner + sides], axis=1)])
+        score = np.concatenate([score, rng.uniform(0.25, 0.55, count)])
+        class_id = np.concatenate([class_id, rng.integers(0, 4, count, dtype=np.int32)])
+        object_id = np.concatenate([object_id, np.full(count, -1)])
     order = np.argsort(-score)
-    found = Detections(
-        xyxy=xyxy[order].astype(np.float32),
-        score=score[order].astype(np.float32),
-        class_id=truth.class_id[seen][order],
-    )
-    return found, object_id[order]
+    return detections(xyxy[order], score=score[order], class_id=class_id[order]), object_id[order]
 
 
 def identity_scores(tracker, seed, *, jitter=0.03, missed=0.1):

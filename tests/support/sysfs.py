@@ -4,8 +4,6 @@ The Jetson is put together from what owners of Orin modules and NVIDIA's develop
 cooling devices, names and units of files, over-current counters); it was not recorded on a board of ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -27,7 +27,7 @@ class NotifySocket:
 
     def close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(5)
+        self._thread.join(60)
         self._socket.close()
 
     def __enter__(self) -> NotifySocket:

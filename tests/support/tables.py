@@ -7,11 +7,11 @@ import cv2
 import msgspec
 import numpy as np
 
-from edge.calibrate.table import CalibrationTable, DatasetId, MadeBy, ModelId, TensorRange
-from edge.calibrate.table_file import write_table
+from edge.calibrate.table import CalibrationTable, DatasetId, ModelId, TensorRange, write_table
 from edge.model.inspect import inspect_model
 from edge.types import ColourOrder, ModelSpec
 from tests.support.qdq import all_tensors, minmax
+from tests.support.values import calibration_table
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,11 @@ def calibrated(folder: Path, model: Path, *, count: int = 3) -> Calibrated:
     planes = np.stack(pictures).transpose(0, 3, 1, 2).astype(np.float32) * np.float32(spec.preprocess.scale)
     runs = [all_tensors(model, {spec.input_name: plane[None]}) for plane in planes]
     tensors = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
-    table = CalibrationTable(
+    table = calibration_table(
+        {name: float(np.abs(values).max()) for name, values in tensors.items()},
+        preprocess=spec.preprocess,
         model=ModelId(name=spec.name, sha256=spec.sha256),
-        preprocess=spec.preprocess.as_json(),
-        preprocess_sha256=spec.preprocess.sha256,
         dataset=DatasetId(images=count, sha256="0" * 64),
-        method="minmax",
-        made_by=MadeBy(engine="test"),
-        tensors={n: TensorRange(amax=float(np.abs(x).max()), method="minmax") for n, x in tensors.items()},
     )
     return Calibrated(
         spec=spec, images=folder / "images", feed={spec.input_name: planes}, tensors=tensors, table=table, folder=folder
@@ -70,16 +67,9 @@ def table_of(model: Path, /, *, overrides=None, **changes) -> CalibrationTable:
     size = spec.preprocess.size
     pixels = np.random.default_rng(3).integers(0, 256, (spec.batch or 1, 3, size.height, size.width))
     feed = {spec.input_name: (pixels * spec.preprocess.scale).astype(np.float32)}
-    content = {
-        "model": ModelId(name=spec.name, sha256=spec.sha256),
-        "preprocess": spec.preprocess.as_json(),
-        "preprocess_sha256": spec.preprocess.sha256,
-        "dataset": None,
-        "method": "minmax",
-        "made_by": MadeBy(engine="a test"),
-        "tensors": {n: TensorRange(amax=amax, method="minmax") for n, amax in minmax(model, feed).items() if amax > 0},
-    }
-    return CalibrationTable(**{**content, **changes})
+    ranges = {name: amax for name, amax in minmax(model, feed).items() if amax > 0}
+    model_id = ModelId(name=spec.name, sha256=spec.sha256)
+    return calibration_table(ranges, preprocess=spec.preprocess, **{"model": model_id, **changes})
 
 
 def write_table_of(path: Path, model: Path, /, **changes) -> Path:

@@ -6,8 +6,6 @@ prints the calls of `Files` that changed something below FOLDER/disk as JSON. WI
 folders, or both, as if somebody had deleted the line: what listens has to notice.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -16,10 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from edge.device.device import Device
+from edge.device.device import Device, collect
 from edge.device.durable import Durable
-from edge.device.files import RealFiles
-from edge.device.garbage import collect
+from edge.device.files import Files
 from edge.device.recovery import recover
 from edge.device.switch import roll_back
 from tests.support.agent_push import AgentPush
@@ -36,7 +33,7 @@ class ToldFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._files = RealFiles()
+        self._files = Files()
         self.steps: list[tuple[str, ...]] = []
 
     def __getattr__(self, name: str) -> Any:

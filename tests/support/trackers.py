@@ -1,10 +1,8 @@
 """Detections of objects that move as told, for trackers."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from edge.types import Detections
+from tests.support import values
 
 FRAME_NS = 40_000_000
 
@@ -14,11 +12,8 @@ def detections(*objects):
     rows = [(*one, *(0.9, 0)[len(one) - 4 :]) for one in objects]
     table = np.array(rows, np.float64).reshape(-1, 6)
     half = table[:, 2:4] / 2
-    return Detections(
-        xyxy=np.concatenate([table[:, :2] - half, table[:, :2] + half], axis=1).astype(np.float32),
-        score=table[:, 4].astype(np.float32),
-        class_id=table[:, 5].astype(np.int32),
-    )
+    boxes = np.concatenate([table[:, :2] - half, table[:, :2] + half], axis=1)
+    return values.detections(boxes, table[:, 4], table[:, 5])
 
 
 def follow(tracker, frames, *, first_ns=0, step_ns=FRAME_NS):

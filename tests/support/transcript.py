@@ -4,8 +4,6 @@
 code under test has made it: a line a frame, the JSON as it went over the wire, blobs in base64.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from dataclasses import dataclass

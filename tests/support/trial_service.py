@@ -1,15 +1,14 @@
 """A service as a trial sees it, in its own time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from edge.bundle.manifest import HealthLimits
 from edge.device.device import Device
-from edge.device.health import Health, StreamHealth, read_health, write_health
-from edge.device.units import Units, UnitState
-from edge.runtime.trial.judge import Observation
-from edge.runtime.trial.trial import Trial
+from edge.device.health import Health, read_health, write_health
+from edge.device.units import Units
+from edge.reports import UnitState
+from edge.runtime.trial.trial import Observation, Trial
+from tests.support.values import health
 
 S = 1_000_000_000
 LIMITS = HealthLimits(hold_s=20, deadline_s=60)
@@ -34,10 +33,7 @@ class Service:
         if not self.is_silent:
             write_health(self.device.layout.health, self._health())
         return Observation(
-            at_ns=self.now_ns,
-            unit=self.unit,
-            health=read_health(self.device.layout.health),
-            available_bytes=self.free,
+            at_ns=self.now_ns, unit=self.unit, health=read_health(self.device.layout.health), available_bytes=self.free
         )
 
     def wait(self, seconds: float) -> None:
@@ -50,15 +46,13 @@ class Service:
 
     def _health(self) -> Health:
         inferred = int(self.fps * self.second)
-        return Health(
+        return health(
+            {"east": ("up" if self.fps else "down", inferred)},
             release=self.release,
             invocation=self.unit.invocation,
             at_boottime_ns=self.now_ns,
-            is_ready=True,
             batches=inferred,
             infer_p95_ms=self.p95,
-            age_p95_ms=50.0,
             mqtt_connected=self.mqtt,
             mqtt_acknowledged=inferred + 1 if self.mqtt else 0,
-            streams={"east": StreamHealth(state="up" if self.fps else "down", decoded=inferred, inferred=inferred)},
         )

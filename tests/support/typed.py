@@ -1,7 +1,5 @@
 """Whether a command line of ours can be typed: by the real parsers, and without running anything."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import re
@@ -54,10 +52,13 @@ def options_of(command: click.Command) -> Iterator[str]:
         yield from (name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("--"))
 
 
+def all_commands() -> list[click.Command]:
+    return [command for program in _PROGRAMS.values() for command in (program, *_commands(program))]
+
+
 def all_options() -> set[str]:
     """Return the long options of all commands."""
-    commands = [command for program in _PROGRAMS.values() for command in (program, *_commands(program))]
-    return {"--help", *(option for command in commands for option in options_of(command))}
+    return {"--help", *(option for command in all_commands() for option in options_of(command))}
 
 
 def _commands(group: click.Group) -> Iterator[click.Command]:

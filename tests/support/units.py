@@ -1,14 +1,13 @@
 """Units without systemd: a fake of the protocol, and a `systemctl` that is a program of its own, over the same file."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from edge.device.units import UnitState
+from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
+from edge.reports import UnitState
 
 PROGRAM = """\
 #!{python}
@@ -83,9 +82,6 @@ class FakeUnits:
     def state(self, unit: str) -> UnitState:
         return self.states.get(unit, UnitState())
 
-    def is_active(self, unit: str) -> bool:
-        return self.state(unit).active == "active"
-
     def is_failed(self, unit: str) -> bool:
         return self.state(unit).has_failed
 
@@ -103,3 +99,10 @@ class FakeUnits:
     def _known(self, unit: str) -> None:
         if unit not in self.states:
             raise DeployError("device.systemd", f"{unit} not found")
+
+
+def failed_units(exit_status: int = 1) -> FakeUnits:
+    """Return units whose runtime has ended with this status."""
+    units = FakeUnits(RUNTIME_UNIT)
+    units.states[RUNTIME_UNIT] = UnitState(active="failed", sub="failed", result="exit-code", exit_status=exit_status)
+    return units

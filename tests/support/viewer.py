@@ -11,9 +11,7 @@ from edge.media.camera import StreamStatus
 from edge.media.select import make_source
 from edge.types import StreamState
 from tests.support.clips import CANVAS, number_of
-from tests.support.rtsp import wait_until
-
-__all__ = ["Viewer", "assert_balances"]
+from tests.support.wait import wait_until
 
 
 class Viewer:
@@ -62,9 +60,9 @@ class Viewer:
     def reason(self) -> str:
         return self.statuses[-1].reason if self.statuses else ""
 
-    def await_frames(self, count: int, timeout_s: float = 10.0) -> float:
+    def await_frames(self, count: int) -> float:
         goal = len(self.arrivals) + count
-        return wait_until(lambda: len(self.arrivals) >= goal, timeout_s=timeout_s, what=f"{count} frames")
+        return wait_until(lambda: len(self.arrivals) >= goal, what=f"{count} frames")
 
     def await_unbroken(self, count: int, length: int) -> None:
         """Wait until the last `count` frames are consecutive; a loaded machine may skip (and count) some before."""
@@ -73,10 +71,10 @@ class Viewer:
             last = self.codes[-count:]
             return last == [(last[0] + i) % length for i in range(count)]
 
-        wait_until(consecutive, timeout_s=10.0, what=f"{count} consecutive frames")
+        wait_until(consecutive, what=f"{count} consecutive frames")
 
-    def await_state(self, state: StreamState, timeout_s: float = 10.0) -> float:
-        return wait_until(lambda: self.states[-1:] == [state], timeout_s=timeout_s, what=f"state {state}")
+    def await_state(self, state: StreamState) -> float:
+        return wait_until(lambda: self.states[-1:] == [state], what=f"state {state}")
 
     def wrong_codes(self, length: int) -> list[tuple[int, int]]:
         """Return the pairs of pictures whose numbers do not go up: a smeared one shows another number than its own."""

@@ -1,28 +1,20 @@
 """One object on a way, seen by a `Watch`, frame by frame."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from edge.track.watch import Seen, Watch
-from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, StageTimes, StreamId
+from edge.track.follow import Seen, Watch
+from edge.types import ClockSource, ImageSize
+from tests.support import values
 
 FRAME_NS = 100_000_000  # ten frames a second
 SIZE = ImageSize(width=1000, height=500)
-TIMES = StageTimes(decode_ns=0, batch_wait_ns=0, infer_ns=0, post_ns=0)
 
 
 def header(frame, *, pts_ns=None, size=SIZE, captured_at_ns=None):
     pts_ns = frame * FRAME_NS if pts_ns is None else pts_ns
-    return FrameHeader(
-        stream=StreamId("east"),
-        frame=frame,
-        pts_ns=pts_ns,
-        captured_at_ns=pts_ns if captured_at_ns is None else captured_at_ns,
-        clock=ClockSource.ARRIVAL,
-        source_size=size,
-        read_at_ns=pts_ns,
-    )
+    captured_at_ns = pts_ns if captured_at_ns is None else captured_at_ns
+    times = {"pts_ns": pts_ns, "captured_at_ns": captured_at_ns, "read_at_ns": pts_ns}
+    return values.header(frame=frame, size=size, clock=ClockSource.ARRIVAL, **times)
 
 
 def seen(frame, points, *, class_id=0):
@@ -54,12 +46,4 @@ def told(events):
 
 def result(frame, *boxes, **about):
     """A frame with boxes (left, top, right, bottom) in pixels, all of class 0 and sure."""
-    return FrameResult(
-        header=header(frame, **about),
-        detections=Detections(
-            xyxy=np.array(boxes, np.float32).reshape(-1, 4),
-            score=np.full(len(boxes), 0.9, np.float32),
-            class_id=np.zeros(len(boxes), np.int32),
-        ),
-        times=TIMES,
-    )
+    return values.result(header(frame, **about), values.detections(boxes))

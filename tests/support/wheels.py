@@ -1,7 +1,5 @@
 """Wheels for tests: the device's own with changes, and made up ones."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import zipfile
@@ -23,12 +21,11 @@ def wheel(files: Mapping[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def own_with(changes: Mapping[str, bytes], *, without: tuple[str, ...] = ()) -> bytes:
-    """Return the device's own wheel in which some files are others, or are not there."""
+def own_with(changes: Mapping[str, bytes]) -> bytes:
+    """Return the device's own wheel in which some files are others."""
     with zipfile.ZipFile(io.BytesIO(own_wheel())) as archive:
         files = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    assert set(without) <= set(files)
-    return wheel({name: content for name, content in {**files, **changes}.items() if name not in without})
+    return wheel({**files, **changes})
 
 
 def tiny(mark: bytes = b"1", *, requires: tuple[str, ...] = ()) -> bytes:
@@ -46,7 +43,7 @@ def software_files(own: bytes, **others: bytes) -> dict[str, tuple[Role, bytes]]
 
 
 def key_of(files: Mapping[str, tuple[Role, bytes]]) -> str:
-    """Return the key that software has by ADR 45: SHA-256 over name and digest of each wheel, a line each, sorted."""
+    """Return the key that software has by ADR 20: SHA-256 over name and digest of each wheel, a line each, sorted."""
     wheels = {path: content for path, (role, content) in files.items() if role is Role.SOFTWARE}
     lines = sorted(
         f"{path.rpartition('/')[2]} {hashlib.sha256(content).hexdigest()}\n" for path, content in wheels.items()

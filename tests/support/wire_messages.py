@@ -1,12 +1,12 @@
 """Wire messages and frame results for tests."""
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-import numpy as np
-
+from edge.protocols import Publisher
 from edge.publish.message import ModelInfo
 from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage, InfoMessage
-from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, StageTimes, StreamId
+from edge.types import ClockSource, Detections, FrameResult, StageTimes
+from tests.support import values
 
 MODEL = ModelInfo(name="yolo11s-gates", precision="int8")
 
@@ -30,6 +30,11 @@ def detections(seq: int, *, stream: str = "east", count: int = 1, epoch: int = 4
     )
 
 
+def publish_frames(publisher: Publisher, numbers: Iterable[int], *, stream: str = "east", count: int = 1) -> None:
+    for seq in numbers:
+        publisher.publish(detections(seq, stream=stream, count=count))
+
+
 def birth(*streams: str) -> InfoMessage:
     """Return a birth message of device `gate-01`."""
     return InfoMessage(
@@ -45,24 +50,17 @@ def birth(*streams: str) -> InfoMessage:
 
 def found(*boxes: tuple[float, float, float, float], class_id: int = 2) -> Detections:
     """Return detections of one class at these xyxy."""
-    count = len(boxes)
-    return Detections(
-        xyxy=np.array(boxes, np.float32).reshape(count, 4),
-        score=np.full(count, 0.8125, np.float32),
-        class_id=np.full(count, class_id, np.int32),
-    )
+    return values.detections(boxes, score=0.8125, class_id=class_id)
 
 
-def frame_result(result: Detections, *, stream: str = "east", captured_at_ns: int = 0) -> FrameResult:
+def frame_result(result: Detections, *, captured_at_ns: int = 0) -> FrameResult:
     """Return a frame result with round times."""
-    header = FrameHeader(
-        stream=StreamId(stream),
+    header = values.header(
         frame=18_302,
+        size=(1920, 1080),
         pts_ns=608_133_333_999,
         captured_at_ns=captured_at_ns,
         clock=ClockSource.ARRIVAL,
-        source_size=ImageSize(width=1920, height=1080),
-        read_at_ns=0,
     )
     times = StageTimes(decode_ns=9_000_000, batch_wait_ns=6_049_999, infer_ns=11_000_000, post_ns=2_000_000)
-    return FrameResult(header=header, detections=result, times=times)
+    return values.result(header, result, times)

@@ -1,7 +1,5 @@
 """What a builder leaves for edge-deploy, of bytes that nobody can run: files and an answer in the builder's folder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -9,36 +7,34 @@ from typing import Any
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.device.device import Device
-from edge.device.engine_record import BUILD, GOLDEN, PLAN, EngineInputs, EngineRecord
+from edge.device.engines import BUILD, GOLDEN, PLAN, EngineRecord
 from edge.device.layout import Layout
 from edge.engine.kinds import AUTO, choose_kind
 from edge.runtime.build.handover import ANSWER, MADE
 from edge.runtime.build.request import PendingBuild, decode_request
+from tests.support.values import engine_inputs, engine_record
 
 NUMBERS = json.dumps({"passed": True, "images": 1, "expected": 1, "found": 1, "extra": 0, "score_error": 0.0}).encode()
 
 
 def record_of(manifest: Manifest, plan: bytes, **inputs: Any) -> EngineRecord:
     """Return what an honest builder writes of a plan of the release; `inputs` are those that are to be otherwise."""
-    facts = choose_kind(AUTO).facts
     tables = [one.sha256 for one in manifest.files_of(Role.CALIBRATION)]
     known = {
         "onnx_sha256": manifest.files_of(Role.MODEL)[0].sha256,
         "calibration_sha256": tables[0] if tables else None,
-        "kind": facts.name,
-        "precision": "fp32",
-        "max_batch": 1,
-        "input_size": (96, 96),
-        "preprocess_sha256": "0" * 64,
         "options": {"release": manifest.release},  # so that each release has an engine of its own
-        "versions": facts.versions(),
     }
-    return EngineRecord(
-        inputs=EngineInputs(**{**known, **inputs}),
-        plan_sha256=hashlib.sha256(plan).hexdigest(),
-        plan_bytes=len(plan),
-        seconds=1.0,
-        precision="fp32",
+    return record_of_plan(plan, **{**known, **inputs})
+
+
+def record_of_plan(plan: bytes, **inputs: Any) -> EngineRecord:
+    """Return the record of a plan in fp32 of the kind that this machine builds; nothing of it can be run."""
+    facts = choose_kind(AUTO).facts
+    known = {"kind": facts.name, "precision": "fp32", "versions": facts.versions()}
+    sha256 = hashlib.sha256(plan).hexdigest()
+    return engine_record(
+        engine_inputs(**{**known, **inputs}), plan_sha256=sha256, plan_bytes=len(plan), precision="fp32"
     )
 
 
@@ -52,7 +48,7 @@ def leave_engine(device: Device, *, plan: bytes, **inputs: Any) -> EngineRecord:
     request = request_of(device)
     record = record_of(decode_manifest(device.releases.manifest(request.release)), plan, **inputs)
     leave_files(device.layout, {PLAN: plan, BUILD: record.encode(), GOLDEN: NUMBERS})
-    leave_answer(device.layout, request, ok=True, key=record.inputs.key, reused=False, seconds=1.0)
+    leave_answer(device.layout, request, key=record.inputs.key, reused=False, seconds=1.0)
     return record
 
 

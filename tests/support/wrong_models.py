@@ -1,7 +1,5 @@
 """Models that are no detector of ours, though many of them have the same shapes: each must be refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -45,15 +43,6 @@ def yolov8_masks(path: Path) -> Path:
     boxes, scores = yolov8_head(net, CLASSES)
     net.op("Concat", boxes, scores, _per_cell(net, 32), name="output0", axis=1)
     return net.save(path, {"output0": (4 + CLASSES + 32, net.cells())})
-
-
-def yolov8_segment(path: Path) -> Path:
-    """Two outputs: detections with coefficients, and mask prototypes."""
-    net = Net(SIZE)
-    boxes, scores = yolov8_head(net, CLASSES)
-    net.op("Concat", boxes, scores, _per_cell(net, 32), name="output0", axis=1)
-    net.op("Sigmoid", net.conv(net.image, 3, 32, kernel=3, stride=2), name="output1")
-    return net.save(path, {"output0": (4 + CLASSES + 32, net.cells()), "output1": (32, SIZE // 2, SIZE // 2)})
 
 
 def yolov8_obb(path: Path) -> Path:

@@ -33,7 +33,10 @@ def test_what_the_product_writes_is_read(name):
         TARGETS[name].run(seed)
 
 
-@pytest.mark.parametrize("name", TARGETS)
+_LONG = pytest.mark.slow(reason="hundreds of pipeline files")
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=_LONG) if one == "pipeline" else one for one in TARGETS])
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_what_is_spoiled_is_read_or_refused_in_words(name, data):

@@ -1,10 +1,9 @@
 """Every code of a push is explained in docs/push-codes.md, which names no other; each means an exit code."""
 
 import ast
+import functools
 import re
 from pathlib import Path
-
-import pytest
 
 from edge.errors import EXIT_CODE_OF
 
@@ -13,10 +12,16 @@ CODE = re.compile(rf"(?:{'|'.join(EXIT_CODE_OF)})(?:\.[a-z0-9-]+)+")
 FILES = {"build.json", "device.toml", "lock.json"}  # written like codes
 
 
+@functools.cache
 def _nodes():
+    return list(_found_nodes())
+
+
+def _found_nodes():
     for path in sorted((ROOT / "edge").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield path.relative_to(ROOT), node
+        text = path.read_text(encoding="utf-8")
+        if "DeployError" in text or CODE.search(text):
+            yield from ((path.relative_to(ROOT), node) for node in ast.walk(ast.parse(text)))
 
 
 def _written():
@@ -45,7 +50,8 @@ def _documented():
 
 
 def test_every_code_is_documented():
-    missing = {f"{code} ({path})" for code, path in _written() if code not in {*_documented(), *FILES}}
+    known = {*_documented(), *FILES}
+    missing = {f"{code} ({path})" for code, path in _written() if code not in known}
     assert not missing, sorted(missing)
 
 
@@ -69,7 +75,6 @@ def test_the_page_is_sorted_and_names_each_code_once():
     assert _documented() == sorted(set(_documented()))
 
 
-@pytest.mark.parametrize("row", _rows(), ids=lambda row: row[0].strip("|` "))
-def test_a_code_says_what_happened_and_what_to_do(row):
-    assert len(row) == 3
-    assert all(len(cell.strip("| ")) > 3 for cell in row)
+def test_a_code_says_what_happened_and_what_to_do():
+    short = [row for row in _rows() if len(row) != 3 or not all(len(cell.strip("| ")) > 3 for cell in row)]
+    assert short == []

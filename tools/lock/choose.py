@@ -14,9 +14,9 @@ from email.utils import getaddresses
 from pathlib import Path
 from typing import Any
 
-from edge.deploy.provision.jetson import EXTRA, PYTHONS
+from edge.deploy.provision.facts import EXTRA, PYTHONS
 from edge.deploy.provision.lock import Environment, LockedWheel, Use
-from edge.deploy.provision.requirements import Needs, Package, needs_of, plain_name
+from edge.deploy.provision.wheels import Needs, Package, needs_of, plain_name
 from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
 
 __all__ = ["LockError", "choose", "license_of", "locked_from", "newest_pip", "supplier_of"]
@@ -40,9 +40,7 @@ def newest_pip(folder: Path) -> Path:
 
 def choose(environment: Environment, pip: Path) -> tuple[LockedWheel, ...]:
     """Return the wheels of an environment, the newest that go together, sorted by name; asked by `pip`.
-
-    Raises:
-        LockError: if the index has none, or states no SHA-256 of one.
+    Raises LockError if the index has none, or states no SHA-256 of one.
     """
     has_gpu = environment.architecture == "aarch64" and environment.python in PYTHONS
     ours = Package(version="0", requires=_our_requirements())
@@ -118,9 +116,7 @@ def _package(item: Mapping[str, Any]) -> Package:
 
 def locked_from(name: str, item: Mapping[str, Any], requires: Sequence[str], use: Use) -> LockedWheel:
     """Return an entry of the lock from an item of pip's report.
-
-    Raises:
-        LockError: if the index states no SHA-256, or the wheel did not come over TLS.
+    Raises LockError if the index states no SHA-256, or the wheel did not come over TLS.
     """
     metadata, url = item["metadata"], item["download_info"]["url"]
     sha256 = item["download_info"]["archive_info"].get("hashes", {}).get("sha256")

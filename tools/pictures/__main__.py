@@ -12,7 +12,6 @@ PICTURES = Path(__file__).parents[2] / "docs/pictures"
 
 
 def main(names: list[str]) -> int:
-    """Write them into docs/pictures."""
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="edge-pictures-") as folder:
         demo = run_demo(Path(folder) / "demo", seconds=20)

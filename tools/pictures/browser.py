@@ -17,11 +17,7 @@ def browser_path() -> str | None:
 
 @contextlib.contextmanager
 def open_browser() -> Iterator[Any]:
-    """Give a browser, of playwright's kind.
-
-    Raises:
-        SystemExit: if none is installed.
-    """
+    """Give a browser, of playwright's kind. Raises SystemExit if none is installed."""
     from playwright.sync_api import sync_playwright
 
     path = browser_path()

@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from edge.http.sockets import bind_port
+from edge.http.server import bind_port
 from tools.pictures.browser import open_browser, shoot
 from tools.pictures.terminal import Session, page_of, run_on_terminal, without_log
 
@@ -36,11 +36,7 @@ class Demo:
 
 
 def run_demo(folder: Path, *, seconds: float) -> Demo:
-    """Run the demo on a terminal.
-
-    Raises:
-        SystemExit: if it fails.
-    """
+    """Run the demo on a terminal. Raises SystemExit if it fails."""
     command = [str(_BIN / "edge-deploy"), "demo", "--seconds", f"{seconds:g}", "--keep", str(folder)]
     session = run_on_terminal(command, folder=folder.parent)
     if session.code != 0:
@@ -146,11 +142,7 @@ def _top_of(page: Path, *, height_px: int) -> bytes:
 
 
 def _product(demo: Demo, typed: str, *words: str) -> None:
-    """Run one of our commands in the demo's folder.
-
-    Raises:
-        SystemExit: if it fails.
-    """
+    """Run one of our commands in the demo's folder. Raises SystemExit if it fails."""
     command = [*typed.split(), *words]
     done = subprocess.run(
         [str(_BIN / command[0]), *command[1:]], cwd=demo.folder, capture_output=True, text=True, check=False

@@ -17,6 +17,7 @@ from pathlib import Path
 
 __all__ = ["Session", "page_of", "run_on_terminal", "screen_at_end", "without_log"]
 
+_COLUMNS = 80
 _CURSOR_IS_BACK = b"\x1b[?25h"
 _LOGGED = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
 _GOES_ON = re.compile(r"\w+=")
@@ -38,13 +39,11 @@ class Session:
     told: str
 
 
-def run_on_terminal(
-    command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None, columns: int = 80
-) -> Session:
+def run_on_terminal(command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None) -> Session:
     """Run `command` with its stderr on a terminal; its stdout is read from a pipe, and so is without colours."""
     ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    whole = {**(environment or os.environ), "TERM": "xterm-256color", "COLUMNS": str(columns)}
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
+    whole = {**(environment or os.environ), "TERM": "xterm-256color", "COLUMNS": str(_COLUMNS)}
     with subprocess.Popen(
         command, cwd=folder, env=whole, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=its
     ) as running:
@@ -103,12 +102,12 @@ def without_log(screen: str) -> str:
     return "\n".join(lines)
 
 
-def page_of(screen: str, *, typed: str, columns: int = 80) -> str:
+def page_of(screen: str, *, typed: str) -> str:
     """Return the HTML of a terminal on which `typed` was typed and `screen` stands."""
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
+    console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(screen))
     inside = console.export_html(code_format="{code}", inline_styles=True)
     return (

@@ -7,14 +7,13 @@ import sys
 import time
 from pathlib import Path
 
-from edge.deploy.provision.jetson import cache, pycuda_folder
+from edge.deploy.provision.facts import cache, pycuda_folder
 from tools.pycuda.make import make_wheel
 from tools.pycuda.recipe import DEBIAN, PYCUDA, PYTHONS
 from tools.pycuda.root import MakeError, Root
 
 
 def main() -> int:
-    """Return the exit code."""
     tags = [python.tag for python in PYTHONS]
     parser = argparse.ArgumentParser(prog="python -m tools.pycuda", description=__doc__)
     parser.add_argument("tags", nargs="*", metavar="TAG", help=f"of {', '.join(tags)}; made anew")

@@ -20,20 +20,12 @@ _TOOLS = ("pip", "setuptools", "wheel", "numpy", "pytools", "platformdirs", "mak
 
 
 def python_source(python: Python, folder: Path) -> Path:
-    """Return CPython's source as a tar file.
-
-    Raises:
-        MakeError: if it cannot be fetched, or is not what the recipe names.
-    """
+    """Return the source as a tar file. Raises MakeError if it cannot be fetched, or is not what the recipe names."""
     return _fetched(python.source, folder)
 
 
 def pycuda_source(folder: Path) -> Path:
-    """Return pycuda's source as a tar file.
-
-    Raises:
-        MakeError: as `python_source`.
-    """
+    """Return the source as a tar file. Raises MakeError as `python_source`."""
     requirement, sha256 = PYCUDA
     _pip(["download", "--no-deps", "--no-binary=pycuda", "--dest", str(folder), requirement])
     return _proven(folder / f"{requirement.replace('==', '-')}.tar.gz", sha256)

@@ -49,12 +49,11 @@ def faults(wheel: Path, source: Path, python: Python) -> list[str]:
 
 
 def driver_functions(wheel: Path) -> set[str]:
-    """Return the functions that a wheel expects of the driver library."""
+    """Return what it expects of the driver library."""
     return {name for library in libraries(wheel) for name in library.undefined if _FUNCTION.fullmatch(name)}
 
 
 def libraries(wheel: Path) -> Iterator[Library]:
-    """Yield the shared objects of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             if ".so" in Path(name).suffixes:

@@ -35,9 +35,7 @@ sys.exit("initialised, without a GPU")
 
 def make_wheel(python: Python, root: Root, downloads: Path, target: Path) -> Path:
     """Build pycuda for `python`, prove the wheel, put it into `target`; return it.
-
-    Raises:
-        MakeError: if a step fails, or the wheel is not what a device can load.
+    Raises MakeError if a step fails, or the wheel is not what a device can load.
     """
     _interpreter(python, root, downloads)
     environment = _environment(python, root, downloads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edge.deploy.provision.jetson import PYCUDA_SOURCE_SHA256, PYCUDA_VERSION
+from edge.deploy.provision.facts import PYCUDA_SOURCE_SHA256, PYCUDA_VERSION
 
 __all__ = ["CUDA_HEADERS", "DEBIAN", "PYCUDA", "PYCUDA_NEEDS", "PYTHONS", "Python", "Source"]
 

@@ -39,11 +39,7 @@ class Root:
             partial.rename(path)
 
     def run(self, command: Sequence[str], *, folder: str = "/", environment: Mapping[str, str] | None = None) -> None:
-        """Run a command inside.
-
-        Raises:
-            MakeError: if it does not end with 0.
-        """
+        """Run a command inside. Raises MakeError if it does not end with 0."""
         self._chroot(self.path, command, folder, environment or {})
 
     def _make(self, root: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from edge.demo.street.scene import CLASSES
+from tools.street.scene import CLASSES
 from tools.train.data import CANVAS_PX, render_pool
 from tools.train.evaluate import evaluate
 from tools.train.export import export_onnx
@@ -44,7 +44,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Run the command line."""
     arguments = _parser().parse_args()
     torch.set_num_threads(arguments.threads)
     seeds = range(TRAIN_SEEDS_FROM, TRAIN_SEEDS_FROM + arguments.scenes)
@@ -62,7 +61,6 @@ def main() -> None:
 
 
 def _record(arguments: argparse.Namespace, fitted: Fitted, render_minutes: float) -> dict[str, Any]:
-    """Return how the model came about."""
     images = arguments.scenes * arguments.frames
     return {
         "classes": list(CLASSES),

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from edge.demo.street.scene import Scene
 from edge.types import ImageSize
+from tools.street.scene import Scene
 
 __all__ = [
     "CANVAS_PX",
@@ -133,9 +133,7 @@ def _varied(images: Tensor, truth: Tensor, dice: torch.Generator) -> Batch:
 def degrade(images: Tensor, dice: torch.Generator) -> Tensor:
     """Blur, add noise and quantise as a camera's lens, sensor and encoder do, each on a random part of the batch.
 
-    Args:
-        images: float32 `(B, 3, H, W)`, 0 to 255; H and W are multiples of 4.
-        dice: Decides which picture gets what.
+    `images`: float32 `(B, 3, H, W)`, 0 to 255; H and W are multiples of 4.
     """
     pick = torch.rand(3, len(images), 1, 1, 1, generator=dice)
     blurred = functional.avg_pool2d(functional.pad(images, (1, 1, 1, 1), mode="replicate"), 3, 1)
@@ -149,9 +147,7 @@ def degrade(images: Tensor, dice: torch.Generator) -> Tensor:
 def _quantised(images: Tensor, step: Tensor) -> Tensor:
     """Return the pictures after the loss of a block encoder: rounded cosine coefficients, chroma twice as coarse.
 
-    Args:
-        images: float32 `(B, 3, H, W)`, 0 to 255.
-        step: float32 `(B, 1, 1, 1)`, quantiser step of the lowest luma frequency.
+    `images`: float32 `(B, 3, H, W)`, 0 to 255. `step`: float32 `(B, 1, 1, 1)`, of the lowest luma frequency.
     """
     to_luma = torch.tensor([[0.299, 0.587, 0.114], [-0.169, -0.331, 0.5], [0.5, -0.419, -0.081]])
     rows, columns = (-side % _BLOCK for side in images.shape[2:])

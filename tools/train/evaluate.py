@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.demo.street.scene import CLASSES, Scene, Truth
+from edge.demo.cameras import Truth
 from edge.vision.nms import kept_by_nms
+from tools.street.scene import CLASSES, Scene
 from tools.train.data import CANVAS_PX, PAD_TOP_PX, SCENE_SIZE, halved
 
 __all__ = ["Figures", "encoded", "evaluate"]
@@ -36,12 +37,9 @@ class Figures:
 def evaluate(model_path: Path, *, seeds: Sequence[int], clip_frames: int, keep_every: int, crf: int) -> Figures:
     """Run the model over the decoded clip of every scene and compare with the truth.
 
-    Args:
-        model_path: The ONNX file.
-        seeds: Scenes, none of them trained on.
-        clip_frames: Length of each clip; it is encoded as a whole, so that frames depend on one another.
-        keep_every: Of these frames, every how many is judged.
-        crf: Quality of the encoder (x264): 23 is its default, higher is worse.
+    `seeds`: scenes, none of them trained on. `clip_frames`: length of each clip; it is encoded as a whole, so that
+    frames depend on one another. `keep_every`: of these frames, every how many is judged. `crf`: quality of the encoder
+    (x264): 23 is its default, higher is worse.
     """
     import onnxruntime
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from edge.demo.street.scene import CLASSES
+from tools.street.scene import CLASSES
 from tools.train.data import CANVAS_PX
 from tools.train.network import Conv, Detector, Exported
 
@@ -34,7 +34,7 @@ def fold_batch_norms(detector: Detector) -> Detector:
 def metadata() -> Mapping[str, str]:
     """Return what a reader of the file needs to know, under the keys that Ultralytics writes."""
     return {
-        "description": "Small traffic detector, trained on the synthetic scenes of edge.demo.street.scene",
+        "description": "Small traffic detector, trained on the synthetic scenes of tools.street.scene",
         "author": "edge-deploy",
         "version": "1",
         "license": "Apache-2.0",
@@ -48,9 +48,7 @@ def metadata() -> Mapping[str, str]:
 
 def export_onnx(detector: Detector, path: Path) -> None:
     """Write `path`: input `images` float32 `(batch, 3, 320, 320)`, output `output0` float32 `(batch, 4 + K, 2100)`.
-
-    Raises:
-        onnx.checker.ValidationError: if the written graph is not valid.
+    Raises onnx.checker.ValidationError if the written graph is not valid.
     """
     import onnx
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from edge.demo.street.scene import CLASSES
+from tools.street.scene import CLASSES
 from tools.train.data import CANVAS_PX, Batch, Pool, batches, on_canvas
 from tools.train.loss import detection_loss
 from tools.train.network import Detector, anchors_for

@@ -64,11 +64,8 @@ def complete_iou(first: Tensor, second: Tensor) -> Tensor:
 def assign(score: Tensor, xyxy: Tensor, truth: Tensor, anchors: Anchors) -> Assignment:
     """Choose for each object the anchors inside it that predict it best already.
 
-    Args:
-        score: float32 `(B, A, K)`, predicted scores 0 to 1.
-        xyxy: float32 `(B, A, 4)`, predicted boxes, pixels.
-        truth: float32 `(B, M, 5)`: class_id and xyxy in pixels; rows without an object have class_id -1.
-        anchors: Where the predictions sit.
+    `score`: float32 `(B, A, K)`, predicted, 0 to 1. `xyxy`: float32 `(B, A, 4)`, predicted, pixels. `truth`: float32
+    `(B, M, 5)`: class_id and xyxy in pixels; rows without an object have class_id -1.
     """
     class_id, boxes = truth[..., 0].long(), truth[..., 1:]
     centres = anchors.xy * anchors.stride
@@ -99,10 +96,8 @@ def _targets(chosen: Tensor, quality: Tensor, iou: Tensor, truth: Tensor, class_
 def detection_loss(maps: list[Tensor], truth: Tensor, anchors: Anchors) -> Tensor:
     """Return the mean loss of a batch, a scalar.
 
-    Args:
-        maps: Raw output of the detector, one `(B, 4 * REG_MAX + K, H, W)` per stride.
-        truth: float32 `(B, M, 5)`: class_id (-1 for none) and xyxy in pixels.
-        anchors: For the canvas that the maps belong to.
+    `maps`: raw output of the detector, one `(B, 4 * REG_MAX + K, H, W)` per stride. `truth`: float32 `(B, M, 5)`:
+    class_id (-1 for none) and xyxy in pixels. `anchors`: for the canvas that the maps belong to.
     """
     raw = torch.cat([level.flatten(2) for level in maps], 2).transpose(1, 2)
     sides, logits = raw[..., : 4 * REG_MAX], raw[..., 4 * REG_MAX :]

@@ -107,11 +107,7 @@ def _bias(layer: nn.Module) -> Tensor:
 
 
 class Detector(nn.Module):
-    """Backbone, two-way feature pyramid and heads.
-
-    Args:
-        class_count: K.
-    """
+    """Backbone, two-way feature pyramid and heads; `class_count` is K."""
 
     def __init__(self, class_count: int) -> None:
         super().__init__()
@@ -132,8 +128,7 @@ class Detector(nn.Module):
     def forward(self, images: Tensor) -> list[Tensor]:
         """Return one raw map `(B, 4 * REG_MAX + K, H / stride, W / stride)` per stride.
 
-        Args:
-            images: float32 `(B, 3, H, W)` RGB, 0 to 1; H and W are multiples of 32.
+        `images`: float32 `(B, 3, H, W)` RGB, 0 to 1; H and W are multiples of 32.
         """
         p8 = self.down8(self.stem(images))
         p16 = self.down16(p8)
@@ -173,11 +168,9 @@ def boxes_from_raw(raw: Tensor, anchors: Anchors) -> Tensor:
 
 
 class Exported(nn.Module):
-    """The trained detector with its output decoded: the graph that is written as ONNX.
+    """The trained detector, in evaluation mode, with its output decoded: the graph that is written as ONNX.
 
-    Args:
-        detector: Trained, in evaluation mode.
-        side: Width and height of the canvas in pixels.
+    `side`: width and height of the canvas in pixels.
     """
 
     anchor_xy: Tensor

@@ -1,1 +1,1 @@
-"""What is wrong with a calibration table, and what to do about it."""
+"""Faults of a calibration table, and what to do about them."""

@@ -1,15 +1,30 @@
-"""What a table is compared with: the tensors of a model, and the values that its input can have."""
+"""Findings of lint that need the table alone, and what else it is compared with: tensors of a model, its input."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import enum
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from edge.calibrate.table import CalibrationTable, TensorRange
 from edge.model.graph import Graph, Node, load_graph
 from edge.model.qdq.placement import called
 from edge.types import ModelSpec, Preprocess
 
-__all__ = ["ModelFacts", "WeightedNode", "facts_of_graph", "facts_of_model", "largest_input"]
+__all__ = [
+    "Finding",
+    "ModelFacts",
+    "Severity",
+    "WeightedNode",
+    "facts_of_graph",
+    "facts_of_model",
+    "largest_input",
+    "lint_ranges",
+    "named",
+]
 
 _WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
 _COMPARING = ("And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor")
@@ -28,39 +43,27 @@ class WeightedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """A model as lint sees it.
-
-    Attributes:
-        activations: float tensors that depend on the pixels, in the order of the graph, the input first.
-        tensors: all names, of constants and integers too.
-        weighted_outputs: of the convolutions and matrix products.
-        scores: outputs of sigmoids behind the last convolutions, which are near 1 where an object was seen.
-        node_names: all of them; a node without one is called by its first output.
-    """
+    """A model as lint sees it."""
 
     name: str
     sha256: str
     preprocess: Preprocess
     input_name: str
-    activations: tuple[str, ...]
-    tensors: frozenset[str]
+    activations: tuple[str, ...]  # float tensors that depend on the pixels, in the order of the graph, the input first
+    tensors: frozenset[str]  # all names, of constants and integers too
     weighted: tuple[WeightedNode, ...]
-    weighted_outputs: tuple[str, ...]
+    weighted_outputs: tuple[str, ...]  # of the convolutions and matrix products
+    # outputs of sigmoids behind the last convolutions, which are near 1 where an object was seen
     scores: tuple[str, ...]
-    node_names: frozenset[str]
+    node_names: frozenset[str]  # all of them; a node without one is called by its first output
 
 
 def facts_of_model(spec: ModelSpec) -> ModelFacts:
-    """Return the facts of a model that was inspected.
-
-    Raises:
-        ModelError: if its file can no longer be read.
-    """
+    """Raise `ModelError` if the file can no longer be read."""
     return facts_of_graph(load_graph(spec.path), spec)
 
 
 def facts_of_graph(graph: Graph, spec: ModelSpec) -> ModelFacts:
-    """Return the facts of a model whose inside is `graph`."""
     weighted = [node for node in graph.nodes if node.op_type in _WEIGHTED]
     return ModelFacts(
         name=spec.name,
@@ -108,7 +111,6 @@ def _is_integer(node: Node, position: int, are_integers: list[bool]) -> bool:
 
 
 def _data(node: Node) -> tuple[str, ...]:
-    """Return the inputs whose element type is that of the output."""
     if node.op_type == "Where":
         return node.inputs[1:]
     return node.inputs[:1] if node.op_type.startswith("Gather") else node.inputs
@@ -129,3 +131,169 @@ def _scores(graph: Graph, output: str) -> Iterator[str]:
         if node.op_type == "Sigmoid":
             yield tensor
         waiting.extend(node.inputs)
+
+
+_SHOWN = 4
+
+
+class Severity(str, enum.Enum):
+    """An error makes INT8 wrong; a warning may be meant."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`code` is stable, for programs; `tensors` are all that it is about."""
+
+    severity: Severity
+    code: str
+    problem: str
+    fix: str
+    tensors: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.severity.value}: {self.code}: {self.problem}; {self.fix}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "severity": self.severity.value,
+            "code": self.code,
+            "problem": self.problem,
+            "fix": self.fix,
+            "tensors": list(self.tensors),
+        }
+
+
+def error(code: str, problem: str, fix: str, tensors: Sequence[str] = ()) -> Finding:
+    return Finding(severity=Severity.ERROR, code=code, problem=problem, fix=fix, tensors=tuple(tensors))
+
+
+def warning(code: str, problem: str, fix: str, tensors: Sequence[str] = ()) -> Finding:
+    return Finding(severity=Severity.WARNING, code=code, problem=problem, fix=fix, tensors=tuple(tensors))
+
+
+def named(tensors: Sequence[str]) -> str:
+    """Return the first of `tensors` in quotes, and how many more there are."""
+    shown = ", ".join(f'"{name}"' for name in tensors[:_SHOWN])
+    more = len(tensors) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+_LARGEST_FLOAT16 = 65504.0
+_SMALLEST_FLOAT16 = 2.0**-24  # TensorRT's calibrators write 2^-23 for what was always zero
+_ZERO = "zero"
+_FEW = 8  # tensors: below, equal ranges say nothing
+_EQUAL_SHARE = 0.6
+
+
+def lint_ranges(table: CalibrationTable, facts: ModelFacts | None) -> Iterator[Finding]:
+    """Yield what is wrong with the ranges themselves.
+
+    `facts`: of the model; None leaves out what cannot be known then. TensorRT writes 0 for constants, too, and what is
+    next to nothing may be one: both are wrong only where the model computes that tensor.
+    """
+    computed = frozenset(table.tensors if facts is None else facts.activations)
+    yield from _unusable(table, computed, is_model_known=facts is not None)
+    yield from _tiny(table, computed)
+    yield from _placeholders(table)
+    yield from _means(table)
+    large = [name for name, tensor in table.tensors.items() if _LARGEST_FLOAT16 < tensor.amax < math.inf]
+    if large:
+        yield warning(
+            "beyond-float16",
+            f"{named(large)}: ranges above {_LARGEST_FLOAT16:.0f} overflow where a layer falls back to float16",
+            "look at the layer in front, and keep it in float32",
+            large,
+        )
+
+
+def _unusable(table: CalibrationTable, computed: Collection[str], *, is_model_known: bool) -> Iterator[Finding]:
+    if not table.tensors:
+        yield error("empty", "the table has no tensor", "calibrate or import again")
+    kinds: dict[str, list[str]] = {}
+    for name, tensor in table.tensors.items():
+        kind = _kind(tensor.scale.value)
+        if not tensor.is_usable and (kind != _ZERO or name in computed):
+            kinds.setdefault(kind, []).append(name)
+    for kind, names in kinds.items():
+        problem, fix = _REASONS[kind]
+        is_open = kind == _ZERO and not is_model_known and table.imported is not None
+        if is_open:
+            problem, fix = _OPEN_ZERO
+        yield (warning if is_open else error)(f"{kind}-scale", f"{named(names)}: {problem}", fix, names)
+
+
+def _tiny(table: CalibrationTable, computed: Collection[str]) -> Iterator[Finding]:
+    tiny = {name: one.amax for name, one in table.tensors.items() if name in computed and _is_tiny(one)}
+    if tiny:
+        smallest = min(tiny.values())
+        yield error(
+            "tiny-scale",
+            f"{named(list(tiny))}: range {smallest:.3g} is less than the smallest float16, "
+            f"{_SMALLEST_FLOAT16:.3g}; no activation is that small, and every larger value would be clipped to it",
+            "digits were lost on the way, or the tensor was zero: copy or calibrate again, or remove it from the "
+            "table, which keeps it in float",
+            list(tiny),
+        )
+
+
+def _is_tiny(tensor: TensorRange) -> bool:
+    return tensor.is_usable and tensor.amax < _SMALLEST_FLOAT16
+
+
+def _means(table: CalibrationTable) -> Iterator[Finding]:
+    wrong = [name for name, tensor in table.tensors.items() if not all(map(math.isfinite, tensor.means))]
+    if wrong:
+        yield error(
+            "means",
+            f"{named(wrong)}: means of channels that are no finite numbers make biases that are none",
+            "calibrate again, or remove the means",
+            wrong,
+        )
+
+
+def _kind(scale: float) -> str:
+    if math.isnan(scale):
+        return "nan"
+    if math.isinf(scale):
+        return "infinite"
+    return "negative" if scale < 0 else _ZERO
+
+
+_OPEN_ZERO = (
+    "the scale is 0; TensorRT writes that for constants, which do not matter, and for what was always zero, which does",
+    "say with --model which model it is of: only what that one computes counts",
+)
+_REASONS = {
+    _ZERO: (
+        "the scale is 0, so every value would become 0; the tensor was zero in all calibration images",
+        "calibrate with more images, or remove it from the table, which keeps it in float",
+    ),
+    "infinite": (
+        "the scale is infinite; the float model overflowed while it was calibrated",
+        "calibrate in float32, not float16, or remove it from the table, which keeps it in float",
+    ),
+    "nan": (
+        "the scale is not a number; the calibration was broken",
+        "calibrate again in float32; an image or the model gives NaN",
+    ),
+    "negative": (
+        "the scale is negative; the largest value was taken where the largest absolute value is meant",
+        "calibrate again; some writers confuse the two (see calib_cache/README.md)",
+    ),
+}
+
+
+def _placeholders(table: CalibrationTable) -> Iterator[Finding]:
+    usable = [tensor.amax for tensor in table.tensors.values() if tensor.is_usable]
+    if len(usable) < _FEW:
+        return
+    amax, times = Counter(usable).most_common(1)[0]
+    if times >= _EQUAL_SHARE * len(usable):
+        yield error(
+            "placeholder-ranges",
+            f"{times} of {len(usable)} tensors have the same range {amax:.6g}: they were not measured",
+            "calibrate with real images; tools that only time engines fill in constants",
+        )

@@ -13,7 +13,7 @@ out beside it, to be settled by another measure (`SearchResult.settled_by`).
 Nothing here knows an engine, an image or a label: `Measure` does, and is handed in.
 """
 
-from edge.calibrate.search.choice import ChoiceKey, FloatLimits, Int8Choice, Layer, Measure
+from edge.calibrate.search.measurements import ChoiceKey, FloatLimits, Int8Choice, Layer, Measure
 from edge.calibrate.search.search import SearchResult, search
 
 __all__ = ["ChoiceKey", "FloatLimits", "Int8Choice", "Layer", "Measure", "SearchResult", "search"]

@@ -6,37 +6,24 @@ from pathlib import Path
 
 import click
 
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS, engine_option
-from edge.cli.paths import PIPELINE, Command
+from edge.cli.paths import command, pipeline_argument
 
 __all__ = ["bench"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
-  edge-runtime bench --pipeline gates.yaml
-  edge-runtime bench --pipeline gates.yaml --duration 30 --json
-  edge-runtime bench --peaks""",
-)
-@click.option("--pipeline", "path", type=PIPELINE, help="The pipeline file.")
+@command("""
+  edge-runtime bench gates.yaml
+  edge-runtime bench gates.yaml --duration 30 --json
+  edge-runtime bench --peaks""")
+@pipeline_argument("The pipeline file.")
 @click.option(
     "--peaks", "wants_peaks", is_flag=True, help="What the machine reaches at most: arithmetic, and its memory."
 )
 @engine_option
 @click.option(
-    "--duration",
-    "duration_s",
-    type=SECONDS,
-    default=10.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds per measurement.",
+    "--duration", "duration_s", type=SECONDS, default=10.0, show_default=True, metavar="S", help="Per measurement."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, as_json: bool) -> None:
     """Measure engine alone, decode alone, and the whole pipeline.
 
@@ -47,7 +34,7 @@ def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, 
     INT8 of a convolution on the CPU) and the rate of its memory, beside the datasheet's figures of a known Jetson.
     """
     if wants_peaks == (path is not None):
-        raise click.UsageError("either --pipeline or --peaks")
+        raise click.UsageError("give PIPELINE or --peaks")
     if path is not None and engine != "auto":
         raise click.UsageError("--engine is for --peaks: a pipeline file names its own, engine.kind")
     if path is None:
@@ -58,7 +45,7 @@ def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, 
 
 def _show_peaks(kind: str, *, as_json: bool) -> None:
     from edge.cli.output import echo_json, echo_pairs
-    from edge.runtime.serve.peaks import measured_peaks
+    from edge.runtime.serve.bench import measured_peaks
 
     if as_json:
         echo_json({"peaks": [peak.as_json() for peak in measured_peaks(kind)]})

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
-from edge.cli.paths import PIPELINE, READ, RELEASE, Command
+from edge.cli.paths import READ, RELEASE, command, pipeline_argument
 
 if TYPE_CHECKING:
     from edge.device.device import Device
+    from edge.runtime.build.request import BuildResult
 
 __all__ = ["build"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-runtime build --release /var/lib/edge-deploy/current
   edge-runtime build --request /var/lib/edge-deploy/build-request.json
-  edge-runtime build --pipeline gates.yaml --root /tmp/device""",
-)
-@click.option("--pipeline", type=PIPELINE, metavar="FILE", help="A pipeline file; nothing is proven.")
+  edge-runtime build gates.yaml --root /tmp/device""")
+@pipeline_argument("A pipeline file; nothing is proven.")
 @click.option("--request", type=READ, metavar="FILE", help="What a push has asked for, as JSON.")
 @click.option("--release", type=RELEASE, metavar="DIR", help="A release on this device.")
 @click.option(
     "--deadline", "deadline_s", type=SECONDS, metavar="S", help="Seconds it may take; by default as in device.toml."
 )
 @click.option("--root", type=READ, default="/", metavar="DIR", help="Stands for /; for tests.")
-@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
-@verbosity_option
 def build(
-    pipeline: Path | None,
-    request: Path | None,
-    release: Path | None,
-    deadline_s: float | None,
-    root: Path,
-    as_json: bool,
+    path: Path | None, request: Path | None, release: Path | None, deadline_s: float | None, root: Path, as_json: bool
 ) -> int:
     """Make the engine for this machine, or find it made, and let it pass the release's golden frames.
 
@@ -51,24 +39,29 @@ def build(
     from edge.device.device import Device
     from edge.device.layout import Layout
 
-    if sum(one is not None for one in (pipeline, request, release)) != 1:
-        raise click.UsageError("give one of --pipeline FILE, --request FILE, --release DIR")
+    if sum(one is not None for one in (path, request, release)) != 1:
+        raise click.UsageError("give one of PIPELINE, --request FILE, --release DIR")
     device = Device(Layout(root))
-    result = _build(device, pipeline, request, release, deadline_s)
+    result = _build(device, path, request, release, deadline_s)
     _tell(result, as_json=as_json)
     return 0
 
 
 def _build(
     device: Device, pipeline: Path | None, request: Path | None, release: Path | None, deadline_s: float | None
-) -> Mapping[str, Any] | None:
+) -> BuildResult | None:
     from edge.cli.commands.run import stop_on_signals
     from edge.runtime.build.request import read_request
 
     if request is not None and read_request(request) is None:
         return None  # before anything heavy is loaded: the way back starts this whether it asks for something or not
-    from edge.runtime.build.answer import answer_request
-    from edge.runtime.build.engine import Builder, build_for_pipeline, build_for_release, make_in_workshop
+    from edge.runtime.build.engine import (
+        Builder,
+        answer_request,
+        build_for_pipeline,
+        build_for_release,
+        make_in_workshop,
+    )
     from edge.runtime.serve.release import device_of_release
 
     if release is not None:
@@ -76,14 +69,14 @@ def _build(
     with stop_on_signals() as stop:
         builder = Builder(device=device, deadline_s=deadline_s or _deadline_s(device), stop=stop)
         if pipeline is not None:
-            return build_for_pipeline(builder, pipeline).as_json(None)
+            return build_for_pipeline(builder, pipeline).result(None)
         if request is not None:
             return answer_request(device, request, lambda wanted: make_in_workshop(builder, wanted))
-        return build_for_release(builder, name).as_json(name)
+        return build_for_release(builder, name).result(name)
 
 
 def _deadline_s(device: Device) -> float:
-    from edge.device.settings import DeviceSettings, read_settings
+    from edge.device.facts import DeviceSettings, read_settings
     from edge.errors import DeployError
 
     try:
@@ -92,21 +85,22 @@ def _deadline_s(device: Device) -> float:
         return DeviceSettings(name="unknown", compatible=("any",)).build_deadline_s
 
 
-def _tell(result: Mapping[str, Any] | None, *, as_json: bool) -> None:
+def _tell(result: BuildResult | None, *, as_json: bool) -> None:
     from edge.cli.output import echo_json, echo_pairs
     from edge.cli.run_command import tell
+    from edge.codec import encode
 
     if result is None:
         tell("nothing was asked for")
         return
     if as_json:
-        echo_json(result)
+        echo_json(encode(result))
         return
-    golden = result["golden"]
-    how = "was here" if result["reused"] else f"built and proven in {result['seconds']} s"
-    pairs = [("engine", f"{result['key'][:12]}, {how}"), ("runs", result["engine"])]
-    if golden:
-        pairs.append(("golden", f"{golden['found']} of {golden['expected']} sure detections found again"))
+    golden = result.golden
+    how = "was here" if result.reused else f"built and proven in {result.seconds} s"
+    pairs = [("engine", f"{str(result.key)[:12]}, {how}"), ("runs", result.engine)]
+    if golden is not None:
+        pairs.append(("golden", f"{golden.found} of {golden.expected} sure detections found again"))
     else:
         pairs.append(("golden", "no golden frames: nothing was proven"))
     echo_pairs(pairs)

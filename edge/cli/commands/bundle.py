@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.cli.lazy import verbosity_option
+from edge.cli.bundles import check_libraries, echo_not_taken, echo_secrets, software_options
 from edge.cli.options import golden_limit_option
-from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, Command
-from edge.cli.software_options import software_options
+from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, READ_FOLDER, command
 from edge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = ["bundle"]
 
 _MIB = 1024 * 1024
 _NO_GOLDEN = "--no-golden contradicts --golden, --calibrated-on and --golden-limit"
+_WITH_AGAIN = {"out", "key", "sequence", "expires_days"}
 _NO_SEQUENCE = "--downgrade takes the counter's place of --sequence"
 
 
@@ -36,16 +37,20 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
     return low or None, high or None
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy bundle pipelines/gates.yaml --golden val/images
   edge-deploy bundle gates.yaml --golden val/images --key ~/.ssh/release --compatible jetson-orin --expires-days 90
+  edge-deploy bundle --again out/bundles/gates-3f9a1c07b2de.bundle
   edge-deploy bundle gates-of-may.yaml --golden val/images --downgrade 1795132800 --target gate-01 --expires-days 1
-  SOURCE_DATE_EPOCH=1795132800 edge-deploy bundle gates.yaml -o out --json""",
+  SOURCE_DATE_EPOCH=1795132800 edge-deploy bundle gates.yaml -o out --json""")
+@click.argument("pipeline", type=PIPELINE, required=False)
+@click.option(
+    "--again",
+    type=READ_FOLDER,
+    metavar="OLD.bundle",
+    help="Sign what was bundled before for a new sequence: the way back for a ring. With -o, --key, --sequence, "
+    "--expires-days.",
 )
-@click.argument("pipeline", type=PIPELINE)
 @click.option(
     "-o",
     "--out",
@@ -57,45 +62,46 @@ Examples:
 )
 @click.option("--key", type=READ, metavar="KEY", help="SSH key. Default: the first of ~/.ssh.")
 @click.option(
-    "--golden",
-    type=IMAGES,
-    metavar="DIR",
-    help="Images to prove the release on. Default: frames of the pipeline's clips.",
+    "--golden", type=IMAGES, metavar="DIR", help="Images to prove the release on. Default: frames of the clips."
 )
 @click.option(
     "--calibrated-on",
     type=IMAGES,
     metavar="DIR",
-    help="The images that the table was made from: leaves them out of the golden frames, for sure.",
+    help="The images that the table was made from: leaves them, and copies of them, out of the golden frames.",
 )
 @golden_limit_option
 @click.option("--no-golden", is_flag=True, help="Prove nothing; only a device with allow_unproven = true takes it.")
-@click.option("--channel", default="stable", show_default=True, help="Devices count sequences per channel.")
-@click.option("--sequence", type=click.IntRange(0, 2**53), help="Default: the time in seconds.")
+@click.option(
+    "--channel", metavar="NAME", default="stable", show_default=True, help="Devices count sequences per channel."
+)
+@click.option("--sequence", type=click.IntRange(0, 2**53), metavar="N", help="Default: the time in seconds.")
 @click.option(
     "--compatible",
+    metavar="CLASS",
     multiple=True,
     default=("any",),
     show_default=True,
     help="Device class that may take it. A name of edge-deploy roofline --list is held against its bound.",
 )
-@click.option("--target", "targets", multiple=True, help="Device that may take it. Default: all.")
+@click.option("--target", "targets", metavar="NAME", multiple=True, help="Device that may take it. Default: all.")
 @click.option("--tensorrt", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 10.3..11")
 @click.option("--l4t", callback=_range, metavar="FROM..BELOW", help="Versions that it is for, such as 36.3..")
-@click.option("--expires-days", type=click.IntRange(1, 36_500), help="Not taken later than that. Default: never.")
+@click.option(
+    "--expires-days", type=click.IntRange(1, 36_500), metavar="N", help="Not taken later than that. Default: never."
+)
 @click.option(
     "--downgrade",
     "downgrade_from",
     type=click.IntRange(0, 2**53 - 1),
     metavar="COUNTER",
-    help="Sign a permission to go back, once, from what `edge-deploy status` says a device has counted; with --target "
+    help="Sign a permission to go back, once, from a device's highest sequence in `edge-deploy status`; with --target "
     "and --expires-days.",
 )
 @software_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def bundle(
-    pipeline: Path,
+    pipeline: Path | None,
+    again: Path | None,
     out: Path,
     key: Path | None,
     golden: Path | None,
@@ -120,15 +126,15 @@ def bundle(
     or the device does not switch. The release is put to that gate here first, in the precision of the pipeline.
 
     The same inputs give the same release, and with SOURCE_DATE_EPOCH the same bytes, signature included (Ed25519, RSA).
-    Private keys and credentials are never bundled. What no machine that --compatible names can serve is told.
+    Private keys and credentials are never bundled. A load that no machine of --compatible can serve is a warning.
     """
     from edge.bundle.manifest import GoldenLimits
-    from edge.cli.bundles import check_libraries
     from edge.deploy.packing.bundle import BundleOptions, make_bundle
 
-    _require_one(no_golden or None, golden, calibrated_on, golden_limits, why=_NO_GOLDEN)
-    _require_one(downgrade_from, sequence, why=_NO_SEQUENCE)
-    check_libraries(has_software, libraries)
+    if again is not None or pipeline is None:
+        _sign_again(pipeline, again, as_json=as_json)
+        return
+    _check_together(click.get_current_context().params)
     made = make_bundle(
         BundleOptions(
             pipeline=pipeline,
@@ -152,8 +158,32 @@ def bundle(
         ),
         on_step=_step,
     )
-    _warn(made, pipeline)
-    _print(made, as_json=as_json)
+    _print(made, as_json=as_json, warns_of=pipeline)
+
+
+def _sign_again(pipeline: Path | None, again: Path | None, *, as_json: bool) -> None:
+    from edge.deploy.packing.again import AgainOptions, make_again
+
+    if again is None or pipeline is not None:
+        raise click.UsageError("add either PIPELINE or --again OLD.bundle")
+    ctx, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is typed}
+    if others := sorted(given - _WITH_AGAIN - {"again", "as_json"}):
+        raise click.UsageError(f"--again signs what is there as it is; leave out {', '.join(map(_option, others))}")
+    options = {name: ctx.params[name] for name in _WITH_AGAIN}
+    _print(make_again(AgainOptions(bundle=again, created_at=_created_at(), **options)), as_json=as_json)
+
+
+def _check_together(given: Mapping[str, Any]) -> None:
+    proof = (given["golden"], given["calibrated_on"], given["golden_limits"])
+    _require_one(given["no_golden"] or None, *proof, why=_NO_GOLDEN)
+    _require_one(given["downgrade_from"], given["sequence"], why=_NO_SEQUENCE)
+    check_libraries(given["has_software"], given["libraries"])
+
+
+def _option(name: str) -> str:
+    found = (one for one in bundle.params if one.name == name)
+    return next(found).opts[0]
 
 
 def _require_one(option: object, *others: object, why: str) -> None:
@@ -168,9 +198,9 @@ def _step(name: str) -> None:
 
 def _warn(made: Bundled, pipeline: Path) -> None:
     from edge.bundle.manifest import GoldenFrames
-    from edge.cli.bundles import echo_secrets
 
     echo_secrets(pipeline)
+    echo_not_taken(made)
 
     if made.bundle.manifest.golden_frames is GoldenFrames.UNKNOWN:
         click.echo(
@@ -182,9 +212,11 @@ def _warn(made: Bundled, pipeline: Path) -> None:
         click.echo(f"warning: the streams ask for more than can be served: {sentence}", err=True)
 
 
-def _print(made: Bundled, *, as_json: bool) -> None:
+def _print(made: Bundled, *, as_json: bool, warns_of: Path | None = None) -> None:
     from edge.cli.output import echo_json, echo_pairs
 
+    if warns_of is not None:
+        _warn(made, warns_of)
     if as_json:
         echo_json(made.as_json())
         return
@@ -199,7 +231,7 @@ def _print(made: Bundled, *, as_json: bool) -> None:
             *_software_lines(made),
             ("files", f"{len(manifest.files)}, {size_mib:.1f} MiB"),
             ("golden", _golden_line(made)),
-            ("model", f"license {made.model_license or 'unknown: state it as model.license in the pipeline file'}"),
+            *_license_lines(made),
             ("signer", f"{made.signer} ({made.key})"),
             ("bundle", str(made.bundle.path)),
         ]
@@ -217,14 +249,21 @@ def _software_lines(made: Bundled) -> list[tuple[str, str]]:
     return [("software", f"edge-deploy {brought.version}{libraries}, {brought.key[:12]}, {size}")]
 
 
+def _license_lines(made: Bundled) -> list[tuple[str, str]]:
+    stated = made.model_license or "unknown: state it as model.license in the pipeline file"
+    return [] if made.is_again else [("model", f"license {stated}")]
+
+
 def _permission_lines(made: Bundled) -> list[tuple[str, str]]:
     counter = made.bundle.manifest.downgrade_from
     return [] if counter is None else [("permission", f"to go back once, from counter {counter}")]
 
 
 def _golden_line(made: Bundled) -> str:
+    if made.is_again:
+        return f"as before ({made.bundle.manifest.golden_frames.value})"
     if made.golden is None:
-        return "none: a device takes it only with allow_unproven = true"
+        return "none, it is unproven: a device takes it only with allow_unproven = true"
     score, manifest = made.golden.score, made.bundle.manifest
     return (
         f"{score.images} images, {score.found} of {score.expected} found, {score.extra} extra, "

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.crew_options import crew_options, crew_that
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import MAX_DROP, engine_option
-from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, Command
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command
 
 if TYPE_CHECKING:
+    from edge.calibrate.table import Evidence
     from edge.quantize.make_table import Calibration, CalibrationOptions, MaxDrop
 
 __all__ = ["calibrate"]
@@ -21,17 +21,13 @@ __all__ = ["calibrate"]
 _METHODS = ("auto", "mse", "percentile", "minmax", "entropy")
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy calibrate yolo11s.onnx --images gates/ --labels gates-labels/
   edge-deploy calibrate yolo11s.onnx --images gates/ -o yolo11s-gates.calib.json --method mse
   edge-deploy calibrate yolo11s.onnx --images day1/ --method mse --save-histograms day1.npz
   edge-deploy calibrate yolo11s.onnx --histograms day1.npz --histograms day2.npz --method mse
   edge-deploy calibrate yolo11s.onnx --images gates/ --engine tensorrt --calibrator entropy2 --batch 8
-  edge-deploy calibrate yolo11s.onnx --images /nfs/gates/ --cluster tls://scheduler:8786""",
-)
+  edge-deploy calibrate yolo11s.onnx --images /nfs/gates/ --cluster tls://scheduler:8786""")
 @click.argument("model", type=MODEL)
 @click.option("--images", type=IMAGES, metavar="DIR", help="100 to 2000 images like those of the cameras.")
 @click.option(
@@ -47,12 +43,14 @@ Examples:
 @click.option(
     "--calibrator",
     metavar="NAME",
-    help="Ranges by a calibrator of the engine's own library instead. TensorRT 8.5 to 10: entropy2, minmax, entropy, "
+    help="Ranges by a calibrator of the engine's own library instead. TensorRT 8.6 to 10: entropy2, minmax, entropy, "
     "legacy.",
 )
 @click.option("--quantile", type=click.FloatRange(0, 1), metavar="0..1", help="Of the calibrator legacy.")
 @click.option("--cutoff", type=click.FloatRange(0, 1), metavar="0..1", help="Regression cutoff of the same.")
-@click.option("--labels", type=LABELS, metavar="DIR|FILE", help="YOLO .txt folder or COCO .json; mAP is measured then.")
+@click.option(
+    "--labels", type=LABELS, metavar="DIR|FILE", help="YOLO folder, data.yaml or COCO .json; mAP is measured then."
+)
 @click.option(
     "--max-drop",
     type=MAX_DROP,
@@ -60,7 +58,7 @@ Examples:
     help="Promise, with --labels: mAP50-95 points lost at most, or 3% of what float reaches.  [default: 0.5]",
 )
 @click.option(
-    "--symmetric", "is_symmetric", is_flag=True, help="auto without centres (ADR 16): the last resort for speed."
+    "--symmetric", "is_symmetric", is_flag=True, help="auto without centres (ADR 2): the last resort for speed."
 )
 @click.option("--keep-float", "keep_float", multiple=True, metavar="NODE", help="A layer to be left in float; repeat.")
 @click.option("--save-histograms", type=WRITTEN, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
@@ -69,13 +67,12 @@ Examples:
     "--batch",
     "max_batch",
     type=click.IntRange(1, 64),
+    metavar="N",
     default=1,
     help="Images on one canvas; the result is the same, but for that of some calibrators.",
 )
 @crew_options
 @click.option("--skip-undecodable", "is_skipping", is_flag=True, help="Leave out files that cannot be decoded.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
     """Make the calibration table with which a model runs in INT8.
 
@@ -89,10 +86,11 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     With --workers or --cluster others look, try and prove: the table is the same, byte for byte (docs/cluster.md).
     """
     from edge.calibrate.files import write_all
-    from edge.calibrate.observations_file import observations_bytes
-    from edge.calibrate.table_file import table_text
+    from edge.calibrate.observations import observations_bytes
+    from edge.calibrate.table import table_text
+    from edge.cli.columns import folded, shown_width
     from edge.cli.output import echo_json, echo_pairs, echo_passed_over, stage_bars
-    from edge.engine.select import usable_kind
+    from edge.engine.kind import usable_kind
     from edge.quantize.make_table import CalibrationHooks
     from edge.quantize.make_table import calibrate as run
 
@@ -110,11 +108,11 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
         files[save_histograms] = observations_bytes(done.observations)
     write_all(files)
     for warning in _warnings(done, has_labels=options.labels is not None):
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(folded(f"warning: {warning}", width=shown_width()), err=True)
     if as_json:
         echo_json(_as_json(done, out))
     else:
-        echo_pairs(_lines(done, out))
+        echo_pairs(_lines(done, out, options))
 
 
 def _options(
@@ -129,7 +127,7 @@ def _options(
     engine: str,
     **same: Any,
 ) -> CalibrationOptions:
-    from edge.calibrate.thresholds.method import Method
+    from edge.calibrate.thresholds import Method
     from edge.quantize.make_table import CalibrationOptions, LibraryCalibrator, MaxDrop
 
     return CalibrationOptions(
@@ -179,14 +177,19 @@ def _require_calibrator_alone(save_histograms: Path | None, *, calibrator: str |
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
+    from edge.cli.table_lines import unlabelled_line
     from edge.quantize.make_table import FEW_IMAGES
 
     seen = done.observations.images
     if done.left_out:
         names = ", ".join(path.name for path in done.left_out)
-        yield f"{len(done.left_out)} files could not be decoded and were left out: {names}"
+        yield f"{len(done.left_out)} of the files could not be decoded and were left out: {names}"
     if seen < FEW_IMAGES:
         yield f"ranges come from {seen} images only; with fewer than {FEW_IMAGES} INT8 may clip what cameras see later"
+    evidence = done.table.evidence
+    if evidence is not None and evidence.unlabelled:
+        yield unlabelled_line(evidence.unlabelled, evidence.images)
+    yield from done.notes if evidence is None else evidence.notes
     if not has_labels:
         yield "without --labels nothing is promised about mAP; measure it with edge-deploy evaluate --table"
     for finding in done.findings:
@@ -207,12 +210,13 @@ def _as_json(done: Calibration, path: Path) -> dict[str, Any]:
         "int8_mac_share": round(done.int8_mac_share, 4),
         "float_layers": dict(done.table.float_reasons),
         "errors": {name: round(error, 5) for name, error in done.errors.items()},
+        "unlabelled": 0 if done.table.evidence is None else len(done.table.evidence.unlabelled),
         "left_out": [str(one) for one in done.left_out],
         "seconds": {name: round(seconds, 2) for name, seconds in done.seconds.items()},
     }
 
 
-def _lines(done: Calibration, path: Path) -> Iterator[tuple[str, str]]:
+def _lines(done: Calibration, path: Path, options: CalibrationOptions) -> Iterator[tuple[str, str]]:
     from edge.cli.table_lines import margin
 
     table, evidence = done.table, done.table.evidence
@@ -230,3 +234,16 @@ def _lines(done: Calibration, path: Path) -> Iterator[tuple[str, str]]:
             f"on {evidence.images} other images",
         )
     yield "time", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in done.seconds.items())
+    yield "verdict", _verdict(evidence, path, options)
+
+
+def _verdict(evidence: Evidence | None, path: Path, options: CalibrationOptions) -> str:
+    measure = f"edge-deploy evaluate MODEL --images DIR --labels DIR --table {path}"
+    if evidence is None:
+        return f"not proven: what INT8 loses was not measured; measure it: {measure}"
+    if options.labels is None:
+        return f"INT8 finds {evidence.int8:.1%} of what float finds; with labels mAP can be measured: {measure}"
+    return (
+        f"proven: INT8 loses {max(evidence.drop, 0):.2f} mAP50-95 points, at most "
+        f"{options.max_drop.points_of(evidence.float_):.2f} were promised"
+    )

@@ -7,44 +7,40 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
-from edge.cli.paths import PIPELINE, Command
+from edge.cli.paths import PIPELINE, command
 from edge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from edge.capacity.demand import Video
     from edge.capacity.fit import Estimate
     from edge.capacity.platform import Platform
-    from edge.capacity.work import Work
-    from edge.config.pipeline import Pipeline
+    from edge.capacity.work import Video, Work
 
 __all__ = ["capacity"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy capacity gates.yaml
   edge-deploy capacity gates.yaml --machine orin-nano-8gb-super/25W --machine orin-nx-16gb
-  edge-deploy capacity gates.yaml --machine this
   edge-deploy capacity gates.yaml --all --assume 1280x720@15/h265
   edge-deploy capacity gates.yaml --stream east=2560x1440@25/h265 --no-look --headroom 0.5 --json
 
 \b
-What the figures mean, and what they rest on: docs/capacity.md""",
-)
+What the figures mean, and what they rest on: docs/sizing.md""")
 @click.argument("path", type=PIPELINE, metavar="PIPELINE")
 @click.option(
-    "--machine", "names", multiple=True, metavar="NAME[/MODE]", help="A machine; this: measured here. Repeat."
+    "--machine", "names", multiple=True, metavar="NAME[/MODE]", help="Of roofline --list, or a proof's file; repeat."
 )
 @click.option("--all", "is_all", is_flag=True, help="Every machine of the table in every power mode.")
 @click.option(
     "--headroom", type=float, default=0.3, show_default=True, metavar="SHARE", help="Of each resource, left free."
 )
 @click.option(
-    "--stream", "stated", multiple=True, metavar="ID=VIDEO", help="What a stream sends; it is not looked at then."
+    "--stream",
+    "stated",
+    multiple=True,
+    metavar="ID=VIDEO",
+    help="What a stream sends; it is not looked at then. What VIDEO leaves out is as assumed.",
 )
 @click.option(
     "--assume",
@@ -56,8 +52,6 @@ What the figures mean, and what they rest on: docs/capacity.md""",
 @click.option(
     "--timeout", "within_s", type=SECONDS, default=5, show_default=True, metavar="S", help="For each first frame."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def capacity(
     path: Path,
     names: tuple[str, ...],
@@ -75,12 +69,11 @@ def capacity(
     is typical by published measurements of models on these boards. Neither is a promise.
 
     Without --machine each Jetson module is judged at the most that it can do, and the smallest that serves the pipeline
-    is named, with its power mode. `--machine this` measures this one, and the model on it.
+    is named, with its power mode.
     """
-    from edge.capacity.demand import ASSUMED, video_from_text
     from edge.capacity.fit import answer_of, require_headroom, smallest
     from edge.capacity.platform import jetson_modes
-    from edge.capacity.work import model_of_pipeline, work_of
+    from edge.capacity.work import ASSUMED, model_of_pipeline, video_from_text, work_of
     from edge.cli.output import echo_json
     from edge.config.load import load_pipeline
     from edge.deploy.look import cameras_of
@@ -88,14 +81,13 @@ def capacity(
     if names and is_all:
         raise click.UsageError("--all has every machine already; leave --machine out")
     require_headroom(headroom)
-    known = _known_platforms(names, is_all=is_all)
-    told = _stated(stated)
+    platforms = _platforms(names, is_all=is_all)
+    base = ASSUMED if assumed is None else video_from_text(assumed, base=ASSUMED)
+    told = _stated(stated, base)
     pipeline = load_pipeline(path)
     model = model_of_pipeline(pipeline)
-    base = ASSUMED if assumed is None else video_from_text(assumed)
     cameras = cameras_of(pipeline, stated=told, assumed=base, within_s=None if no_look else within_s)
     work = work_of(pipeline, model, cameras)
-    platforms = [_this(name, pipeline, work) if platform is None else platform for name, platform in known]
     answers = [answer_of(work, platform, headroom=headroom) for platform in platforms]
     best = smallest(work, list(jetson_modes()), headroom=headroom)
     if as_json:
@@ -104,38 +96,20 @@ def capacity(
         _echo(work, answers, best, headroom, is_one=len(names) > 0)
 
 
-def _known_platforms(names: tuple[str, ...], *, is_all: bool) -> list[tuple[str, Platform | None]]:
-    """Return the machines by their names; None: this one, which is measured when all else is known to be well."""
+def _platforms(names: tuple[str, ...], *, is_all: bool) -> list[Platform]:
     from edge.capacity.platform import jetson_modules, platform_of
-    from edge.quantize.this_machine import cores_of, is_this_machine
-    from edge.roofline.machines import all_machines, find_machine
-    from edge.roofline.measured import THIS
+    from edge.roofline.machines import all_machines
+    from edge.roofline.proof import machine_named
 
-    for name in names:
-        if is_this_machine(name):
-            cores_of(name)
     if names:
-        asked = dict.fromkeys(names)
-        return [
-            (name, None if is_this_machine(name) else platform_of(find_machine(name, beside=(THIS,)))) for name in asked
-        ]
+        return [platform_of(machine_named(name)) for name in dict.fromkeys(names)]
     if not is_all:
-        return [(one.called, one) for one in jetson_modules()]
-    every = [platform_of(found) for one in all_machines() for found in (one, *one.in_each_mode())]
-    return [(one.called, one) for one in every]
+        return list(jetson_modules())
+    return [platform_of(found) for one in all_machines() for found in (one, *one.in_each_mode())]
 
 
-def _this(name: str, pipeline: Pipeline, work: Work) -> Platform:
-    from edge.capacity.here import measured_platform
-    from edge.cli.output import progress_bar
-    from edge.quantize.this_machine import ROUNDS
-
-    with progress_bar("measuring", total=ROUNDS) as bar:
-        return measured_platform(name, pipeline, work, on_round=bar.advance)
-
-
-def _stated(texts: tuple[str, ...]) -> dict[str, Video]:
-    from edge.capacity.demand import video_from_text
+def _stated(texts: tuple[str, ...], base: Video) -> dict[str, Video]:
+    from edge.capacity.work import video_from_text
 
     found: dict[str, Video] = {}
     for text in texts:
@@ -144,7 +118,7 @@ def _stated(texts: tuple[str, ...]) -> dict[str, Video]:
             raise ConfigError(f"--stream {text!r}: expected ID=WIDTHxHEIGHT[@FPS][/CODEC]")
         if name in found:
             raise ConfigError(f"--stream {name}: is stated twice")
-        found[name] = video_from_text(video)
+        found[name] = video_from_text(video, base=base)
     return found
 
 
@@ -163,9 +137,8 @@ def _as_json(work: Work, answers: list[Estimate], best: Estimate | None, headroo
 
 
 def _echo(work: Work, answers: list[Estimate], best: Estimate | None, headroom: float, *, is_one: bool) -> None:
-    from edge.cli.capacity_lines import answer_lines, capacity_summary_lines, smallest_line, work_lines
+    from edge.cli.capacity_lines import answer_lines, capacity_summary_lines, served_line, smallest_line, work_lines
+    from edge.cli.output import echo_parts
 
-    parts = [list(work_lines(work))]
-    parts += [list(answer_lines(answer)) for answer in answers] if is_one else [list(capacity_summary_lines(answers))]
-    click.echo("\n\n".join("\n".join(part) for part in parts))
-    click.echo("\n" + smallest_line(best, headroom))
+    parts = [work_lines(work), *(map(answer_lines, answers) if is_one else [capacity_summary_lines(answers)])]
+    echo_parts([*parts, [smallest_line(best, headroom), *([served_line(answers)] if is_one else [])]])

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.crew_options import crew_options, crew_that
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import engine_option
-from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, Command
+from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command
 
 if TYPE_CHECKING:
     from edge.quantize.comparison import Comparison
@@ -18,21 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
+@command("""
+  edge-deploy compare yolo11s.onnx --table gates.calib.json --images val/images
+  edge-deploy compare yolo11s.onnx --table gates.calib.json --images val/images --limit 32 --html layers.html
+
+\b
 Verdicts, of which the first that is true counts:
   float           it stays in float
   costs accuracy  it adds noise of more than 1% of the power of its output
   unknown         it has no signal, or the engine does not tell its time alone
   pays            3/4 of its runs in INT8 were faster than 3/4 of those in float
-  saves no time   none of these
-
-\b
-Examples:
-  edge-deploy compare yolo11s.onnx --table gates.calib.json --images val/images
-  edge-deploy compare yolo11s.onnx --table gates.calib.json --images val/images --limit 32 --html layers.html""",
-)
+  saves no time   none of these""")
 @click.argument("model", type=MODEL)
 @click.option("--table", type=READ, required=True, metavar="TABLE", help="Calibration table (*.calib.json).")
 @click.option("--images", type=IMAGES, required=True, metavar="DIR", help="Folder of images.")
@@ -40,8 +35,6 @@ Examples:
 @engine_option
 @crew_options
 @click.option("--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with plots.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def compare(
     model: Path,
     table: Path,
@@ -59,7 +52,7 @@ def compare(
     thread of this machine, not of a Jetson, also where --workers or a --cluster measure what is lost.
     """
     from edge.cli.output import echo_json, echo_passed_over, progress_bar
-    from edge.engine.select import usable_kind
+    from edge.engine.kind import usable_kind
     from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
@@ -78,14 +71,16 @@ def compare(
 
 
 def _echo_layers(found: Comparison) -> None:
-    from edge.cli.compare_lines import SHOWN_WORST, comparison_summary, layer_error_lines
+    from edge.cli.compare_lines import SHOWN_WORST, comparison_summary, comparison_verdict, layer_error_lines
+    from edge.cli.output import echo_parts
     from edge.evaluate.layers import worst_layers
 
     worst = worst_layers(found.layers, count=SHOWN_WORST)
     for line in layer_error_lines(found, worst):
         click.echo(line)
-    click.echo(f"\n{comparison_summary(found)}")
     click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model", err=True)
+    click.echo()
+    echo_parts([[comparison_summary(found), comparison_verdict(found)]])
 
 
 def _write_page(page: Path, found: Comparison) -> None:

@@ -7,36 +7,27 @@ from pathlib import Path
 import click
 
 from edge.cli.fleet import targets_argument, targets_option
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import Command
+from edge.cli.paths import command
 
 __all__ = ["confirm"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy confirm gate-01
-  edge-deploy confirm gate-01 --release 3f9a1c07b2de""",
-)
+  edge-deploy confirm gate-01 --release 3f9a1c07b2de""")
 @targets_argument
 @targets_option
 @click.option("--release", metavar="RELEASE", help="Only if this one is on trial. Default: whichever is.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def confirm(words: tuple[str, ...], targets_path: Path | None, release: str | None, as_json: bool) -> int:
     """Say that the release on trial may stay, where it was pushed with --confirm; the device still judges it."""
-    from edge.cli.answers import show_answers
-    from edge.cli.fleet import ask_targets, choose
+    from edge.cli.fleet import choose, show_answers
     from edge.deploy.fleet.ask import Asked
-    from edge.deploy.fleet.over_ssh import connect_to_installed
     from edge.wire.release import ConfirmRequest
     from edge.wire.verbs import CONFIRM
 
     chosen = choose(words, targets_path)
-    asked = Asked(CONFIRM, ConfirmRequest(release=release), connect=connect_to_installed)
-    result = ask_targets(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    asked = Asked(CONFIRM, ConfirmRequest(release=release))
+    result = chosen.ask(asked)
     show_answers(
         result, asked.answers, as_json=as_json, lines_of=lambda answer: [f"release {answer.release} is confirmed"]
     )

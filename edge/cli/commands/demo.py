@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
-from edge.cli.paths import FOLDER, Command
+from edge.cli.paths import FOLDER, command
 from edge.cli.run_command import INTERRUPTED
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
+    from rich.console import Console
     from rich.live import Live
     from rich.progress import Progress, TaskID
 
     from edge.config.schema import MqttConfig
     from edge.demo.show import DemoHooks, DemoReport
-    from edge.runtime.pipeline.report import RunReport
+    from edge.runtime.pipeline.counters import RunReport
 
 __all__ = ["demo"]
 
@@ -37,16 +36,21 @@ Where to go next:
   {folder}edge-deploy listen --host your-broker                             what a subscriber sees"""
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy demo
   edge-deploy demo --cameras 8 --seconds 60 --precision fp32
-  edge-deploy demo --broker localhost:1883 --keep out/demo""",
+  edge-deploy demo --broker localhost:1883 --keep out/demo""")
+@click.option("--cameras", type=click.IntRange(1, 64), metavar="N", default=4, show_default=True, help="How many.")
+@click.option(
+    "--duration",
+    "--seconds",
+    "seconds",
+    type=SECONDS,
+    metavar="S",
+    default=20.0,
+    show_default=True,
+    help="How long the cameras run.",
 )
-@click.option("--cameras", type=click.IntRange(1, 64), default=4, show_default=True)
-@click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="How long the cameras run.")
 @click.option(
     "--precision",
     type=click.Choice(("int8", "fp32")),
@@ -56,21 +60,15 @@ Examples:
 )
 @click.option("--broker", metavar="HOST:PORT", help="A broker in plain text, instead of the embedded one.")
 @click.option(
-    "--keep",
-    "folder",
-    type=FOLDER,
-    metavar="DIR",
-    help="Keep clips, labelled images, calibration table and pipeline here.",
+    "--keep", "folder", type=FOLDER, metavar="DIR", help="Keep clips, labelled images, table and pipeline here."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document at the end.")
-@verbosity_option
 def demo(cameras: int, seconds: float, precision: str, broker: str | None, folder: Path | None, as_json: bool) -> int:
     """Show the whole product on synthetic cameras, on this machine.
 
-    Traffic scenes are rendered and encoded to H.264. A YOLO detector is calibrated for INT8 on some of their frames and
-    proven on others: were it to lose more than 1.0 mAP50-95 points, it would run in FP32, and say so. Then the cameras
-    are decoded by GStreamer, inferred in batches and published over MQTT to an independent subscriber, which compares
-    what it gets with the exact ground truth. Fails when nothing was received or the counts do not balance.
+    The cameras are clips of synthetic traffic in H.264. A YOLO detector is calibrated for INT8 on some of their frames
+    and proven on others: were it to lose more than 1.0 mAP50-95 points, it would run in FP32, and say so. Then the
+    cameras are decoded by GStreamer, inferred in batches and published over MQTT to an independent subscriber, which
+    compares its messages with the exact ground truth. Fails when nothing was received or the counts do not balance.
     """
     from rich.live import Live
     from rich.progress import Progress
@@ -82,14 +80,10 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
 
     console = stderr_console()
     options = DemoOptions(
-        cameras=cameras,
-        duration_s=seconds,
-        broker=_mqtt_config(broker),
-        folder=folder,
-        precision=Precision(precision),
+        cameras=cameras, duration_s=seconds, broker=_mqtt_config(broker), folder=folder, precision=Precision(precision)
     )
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("rendering", total=None)
+        bar = progress.add_task("calibrating", total=None)
         live = Live(console=console, transient=True, auto_refresh=False)
         with stop_on_signals() as stop:
             hooks = _hooks(console, progress, bar, live, stop)
@@ -115,6 +109,7 @@ def _hooks(console: Console, progress: Progress, bar: TaskID, live: Live, stop: 
     """Return what shows how far the demo is, and ends its preparations when `stop` is set."""
     from rich.markup import escape
 
+    from edge.cli.run_progress import run_table
     from edge.demo.show import DemoHooks
 
     def on_stage(text: str) -> None:
@@ -130,7 +125,7 @@ def _hooks(console: Console, progress: Progress, bar: TaskID, live: Live, stop: 
             progress.stop()
             live.start()
         if console.is_terminal:
-            live.update(_live_table(report), refresh=True)
+            live.update(run_table(report), refresh=True)
 
     return DemoHooks(
         on_stage=on_stage,
@@ -141,7 +136,7 @@ def _hooks(console: Console, progress: Progress, bar: TaskID, live: Live, stop: 
 
 
 def _require_wanted(stop: threading.Event) -> None:
-    """End the preparations where they are; once the cameras run, the service itself is told to stop, and drains."""
+    """End the preparations where they are; once the cameras run, the service itself stops, and drains."""
     if stop.is_set():
         raise KeyboardInterrupt
 
@@ -155,24 +150,6 @@ def _mqtt_config(broker: str | None) -> MqttConfig | None:
     if not host or not port.isdecimal():
         raise click.UsageError(f"--broker: expected HOST:PORT, got {broker!r}")
     return MqttConfig(host=host, port=int(port), site="demo", tls=False)
-
-
-def _live_table(report: RunReport) -> Group:
-    from rich.console import Group
-
-    from edge.cli.output import make_table
-
-    content = report.as_json()
-    total = content["stages_ms"]["total"]
-    rows = [
-        (stream["id"], stream["state"], f"{stream['fps']:.1f}", str(stream["inferred"]), str(stream["detections"]))
-        for stream in content["streams"]
-    ]
-    title = (
-        f"{content['seconds']:.0f} s   {content['fps']:.1f} fps   latency p50 {total['p50']:.0f} ms, "
-        f"p95 {total['p95']:.0f} ms   {content['published']['mqtt']['delivered']} messages"
-    )
-    return Group(title, make_table(("camera", "state", "fps", "frames", "detections"), rows))
 
 
 def _print_account(result: DemoReport) -> None:

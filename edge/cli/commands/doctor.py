@@ -4,38 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import PIPELINE, Command
+from edge.cli.paths import command, pipeline_argument
 
 __all__ = ["doctor"]
 
 _USAGE_OR_CONFIGURATION = 2
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy doctor
   edge-runtime doctor --json
-  edge-runtime doctor --pipeline gates.yaml""",
-)
-@click.option("--pipeline", "path", type=PIPELINE, help="Measure its engine here, and say what it can serve.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
+  edge-runtime doctor gates.yaml""")
+@pipeline_argument("Measure its engine here, and say what it can serve.")
 def doctor(path: Path | None, as_json: bool) -> int:
     """Show what this machine has and what is missing, with the command to get it.
 
-    Exits with 2 when something is missing that nothing works without. With --pipeline, a few batches are inferred
+    Exits with 2 when something is missing that nothing works without. With PIPELINE, a few batches are inferred
     and held against the max_fps of the streams; decoding is not measured. On a known Jetson the bound of its module and
-    power mode is told as well: what no engine infers there.
+    power mode is told as well: what no engine infers there. On a provisioned device, with root or sudo without a
+    password, it also says what works in a shell and not inside the sandbox of the service.
     """
     from edge.cli.output import echo_json, echo_pairs
     from edge.runtime.doctor import examine, examine_bound, examine_pipeline
+    from edge.runtime.prove.run import examine_as_service
 
-    findings = list(examine())
+    findings = [*examine(), *([one] if (one := examine_as_service()) is not None else [])]
     if path is not None:
         bound = examine_bound(path)
         findings += [finding for finding in (bound, examine_pipeline(path)) if finding is not None]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edge.cli.crew_options import crew_options, crew_that
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import engine_option
-from edge.cli.paths import IMAGES, LABELS, MODEL, READ, Command
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command
 from edge.types import Precision
 
 if TYPE_CHECKING:
@@ -19,39 +19,26 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels
   edge-deploy evaluate yolo11s.onnx --images val2017 --labels instances_val2017.json --json
-  edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels --table yolo11s.calib.json""",
-)
+  edge-deploy evaluate yolo11s.onnx --images val/images --labels val/labels --table yolo11s.calib.json""")
 @click.argument("model", type=MODEL)
 @click.option("--images", type=IMAGES, required=True, metavar="DIR", help="Folder of images.")
 @click.option(
-    "--labels",
-    type=LABELS,
-    required=True,
-    metavar="DIR|FILE",
-    help="YOLO .txt folder or COCO .json.",
+    "--labels", type=LABELS, required=True, metavar="DIR|FILE", help="YOLO .txt folder, data.yaml or COCO .json."
 )
 @click.option(
     "--precision",
     type=click.Choice([one.value for one in Precision]),
-    help="Arithmetic of the engine. Default: int8 with --table, else fp32.",
+    help="Arithmetic of the engine. Default: int8 with --table or Q/DQ pairs, else fp32.",
 )
 @click.option(
-    "--table",
-    type=READ,
-    metavar="TABLE",
-    help="Calibration table: measure INT8 as a pipeline with it would run.",
+    "--table", type=READ, metavar="TABLE", help="Calibration table: measure INT8 as a pipeline with it would run."
 )
 @engine_option
 @crew_options
 @click.option("--pycocotools", "is_cross_checked", is_flag=True, help="Also measure with pycocotools (extra: coco).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def evaluate(
     model: Path,
     images: Path,
@@ -69,10 +56,10 @@ def evaluate(
     best 100). Images without labels are taken as empty, and counted.
 
     A float model runs in INT8 by a calibration table only. A model that carries Q/DQ pairs (QAT) takes no table: it
-    always runs in INT8, as it is.
+    runs in INT8 as it is, and with --precision fp32 or fp16 without its pairs, which tells what INT8 costs.
     """
     from edge.cli.output import echo_json, echo_pairs, echo_passed_over, progress_bar
-    from edge.engine.select import usable_kind
+    from edge.engine.kind import usable_kind
     from edge.media.stills import list_images
     from edge.quantize.accuracy import EvaluationOptions, evaluate_model
 
@@ -89,6 +76,8 @@ def evaluate(
     with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as bar:
         result = evaluate_model(options, kind, on_image=bar.advance, crew=crew)
     content = result.as_json()
+    for note in _warnings(result):
+        click.echo(f"warning: {note}", err=True)
     if as_json:
         echo_json(content)
         return
@@ -97,15 +86,24 @@ def evaluate(
             ("model", f"{content['model']} ({result.spec.family.value}), {content['precision']}, {content['engine']}"),
             *_int8_lines(result),
             ("images", f"{content['images']} with {content['boxes']} boxes, {content['unlabelled']} without labels"),
+            ("classes", f"by {content['classes_by']}"),
             ("mAP50-95", f"{content['map50_95']:.4f}"),
             ("mAP50", f"{content['map50']:.4f}"),
             ("time", f"{content['seconds']} s"),
         ]
     )
-    if result.left_out:
-        click.echo(f"{result.left_out} boxes of classes that the model does not know were left out", err=True)
     if result.pycocotools is not None:
         echo_pairs([("pycocotools", f"mAP50-95 {result.pycocotools[0]:.4f}, mAP50 {result.pycocotools[1]:.4f}")])
+
+
+def _warnings(result: Evaluation) -> Iterator[str]:
+    from edge.cli.table_lines import unlabelled_line
+
+    if result.unlabelled:
+        yield unlabelled_line(result.unlabelled, result.accuracy.images)
+    if result.left_out:
+        yield f"{result.left_out} boxes of classes that the model does not know were left out"
+    yield from result.notes
 
 
 def _int8_lines(result: Evaluation) -> list[tuple[str, str]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import MODEL, READ, Command
+from edge.cli.paths import MODEL, READ, command
 
 if TYPE_CHECKING:
     from edge.model.obstacles import ModelReport
@@ -20,15 +20,11 @@ __all__ = ["inspect"]
 _LABELS_SHOWN = 8
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy inspect yolo11s.onnx
   edge-deploy inspect yolo11s.onnx --json
   edge-deploy inspect yolo11s.onnx --layers --precision fp16
-  edge-deploy inspect yolo11s.onnx --layers --precision int8 --table gates.calib.json --batch 8""",
-)
+  edge-deploy inspect yolo11s.onnx --layers --precision int8 --table gates.calib.json --batch 8""")
 @click.argument("model", type=MODEL)
 @click.option("--layers", is_flag=True, help="Its account: operations and bytes of each layer, as engines fuse them.")
 @click.option(
@@ -38,15 +34,14 @@ Examples:
 )
 @click.option("--table", type=READ, metavar="TABLE", help="Calibration table that says what the account has in INT8.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once in the account.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def inspect(
     model: Path, layers: bool, precision: str | None, table: Path | None, batch: int | None, as_json: bool
 ) -> None:
     """Show what an ONNX file is, read from the file itself.
 
     Family of its head, input, preprocess, labels, cost, and what stands in the way of INT8. A model that cannot be
-    shown to be a YOLO detector is refused, with what was seen in it.
+    shown to be a YOLO detector is refused, with what was seen in it. Of pose, segmentation and OBB models the boxes
+    alone are decoded.
     """
     if layers:
         _echo_account(model, precision=precision, table=table, batch=batch, as_json=as_json)
@@ -70,8 +65,8 @@ def _refuse_without_layers(*given: object) -> None:
 
 
 def _echo_account(model: Path, *, precision: str | None, table: Path | None, batch: int | None, as_json: bool) -> None:
-    from edge.cli.account_lines import account_lines
     from edge.cli.output import echo_json
+    from edge.cli.roofline_lines import account_lines
     from edge.quantize.account import accounts_of
     from edge.types import Precision
 
@@ -92,6 +87,8 @@ def _as_json(spec: ModelSpec, report: ModelReport) -> dict[str, Any]:
         "model": spec.name,
         "sha256": spec.sha256,
         "family": spec.family.value,
+        "task": spec.task,
+        "suppression": None if spec.suppression is None else asdict(spec.suppression),
         "input": {"name": spec.input_name, "size": [size.width, size.height], "batch": spec.batch or "dynamic"},
         "output": spec.output_name,
         "classes": list(spec.labels),

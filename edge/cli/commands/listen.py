@@ -7,55 +7,60 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
-from edge.cli.paths import PIPELINE, READ, Command
+from edge.cli.paths import READ, command, pipeline_argument
 
 __all__ = ["listen"]
 
+_OF_HOST = ("port", "site", "prefix", "tls", "protocol", "ca", "certificate", "key", "credential")
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
-  edge-deploy listen --pipeline gates.yaml
+
+@command(
+    """
+  edge-deploy listen gates.yaml
   edge-deploy listen --host broker.local --site north --device gate-01
   edge-deploy listen --host localhost --no-tls --json --duration 60
-  edge-deploy listen --pipeline gates.yaml --gaps --duration 600""",
+  edge-deploy listen gates.yaml --gaps --duration 600""",
+    json="One JSON line per message.",
 )
-@click.option("--pipeline", "path", type=PIPELINE, help="Take the broker from a pipeline file.")
-@click.option("--host", help="Broker, instead of a pipeline file.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Default: 8883, without TLS 1883.")
-@click.option("--site", default="default", show_default=True, help="Topic level of the site.")
-@click.option("--prefix", default="edge/v1", show_default=True, help="Topic levels above the site.")
+@pipeline_argument("Take the broker from a pipeline file.")
+@click.option("--host", metavar="HOST", help="Broker, instead of a pipeline file.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Default: 8883, without TLS 1883.")
+@click.option("--site", metavar="NAME", default="default", show_default=True, help="Topic level of the site.")
+@click.option("--prefix", metavar="LEVELS", default="edge/v1", show_default=True, help="Topic levels above the site.")
 @click.option("--tls/--no-tls", default=True, help="Plain text has to be asked for.")
 @click.option(
     "--protocol", type=click.Choice(["auto", "v5", "v3.1.1"]), default="auto", help="Default: v5, then v3.1.1."
 )
-@click.option("--ca", type=READ, help="Authorities that the broker's certificate is checked by.")
-@click.option("--credential", help='Name of a secret "user:password".')
-@click.option("--device", default="+", help="One device; default: all of the site.")
+@click.option("--ca", type=READ, metavar="FILE", help="Authorities that the broker's certificate is checked by.")
+@click.option("--certificate", type=READ, metavar="FILE", help="Our own, where the broker wants one.")
+@click.option("--key", type=READ, metavar="FILE", help="Of our own certificate.")
+@click.option(
+    "--credential", metavar="NAME", help='Name of a secret "user:password"; a colon in the user is written "\\:".'
+)
+@click.option(
+    "--client-id", metavar="ID", help="Where the broker allows no other; not a device's, which it would throw out."
+)
+@click.option("--device", metavar="NAME", default="+", help="One device; default: all of the site.")
 @click.option("--gaps", is_flag=True, help="Show only missing numbers; exit with 4 when some are undeclared.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON line per message.")
 @click.option("--duration", "duration_s", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option("--count", "max_messages", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.")
-@verbosity_option
 def listen(
     path: Path | None,
     host: str | None,
-    port: int | None,
-    site: str,
-    prefix: str,
     tls: bool,
-    protocol: str,
     ca: Path | None,
-    credential: str | None,
+    certificate: Path | None,
+    key: Path | None,
+    client_id: str | None,
     device: str,
     gaps: bool,
     as_json: bool,
     duration_s: float | None,
     max_messages: int | None,
+    **broker: str | int | None,
 ) -> int:
     """Show what a subscriber sees: detections, events, states, gaps, and numbers that never came."""
     from edge.config.credentials import read_credential
@@ -66,16 +71,18 @@ def listen(
     from edge.publish.mqtt.subscriber import checked_device
 
     if (path is None) == (host is None):
-        raise click.UsageError("give either --pipeline or --host")
+        raise click.UsageError("give PIPELINE or --host")
     if path is not None:
+        if unread := [one for one in _OF_HOST if _is_typed(one)]:
+            raise click.UsageError(f"--{', --'.join(unread)}: only with --host; PIPELINE says that of its broker")
         pipeline = load_pipeline(path)
         if pipeline.config.mqtt is None:
             raise pipeline.error(("mqtt",), "is missing; there is no broker to listen to")
         mqtt, base_dir = pipeline.config.mqtt, pipeline.path.parent
     else:
-        security = {"ca": str(ca)} if ca is not None else tls
-        broker = {"host": host, "port": port, "site": site, "prefix": prefix, "tls": security}
-        mqtt = mqtt_from_options({**broker, "credential": credential, "protocol": protocol})
+        files = {"ca": ca, "certificate": certificate, "key": key}
+        security = {name: str(file) for name, file in files.items() if file is not None} or tls
+        mqtt = mqtt_from_options({"host": host, "tls": security, **broker})
         base_dir = Path()
     try:
         checked_device(device)
@@ -84,6 +91,7 @@ def listen(
     options = ListenOptions(
         mqtt=mqtt,
         device=device,
+        client_id=client_id,
         credential=None if mqtt.credential is None else read_credential(mqtt.credential),
         base_dir=base_dir,
         is_json=as_json,
@@ -98,3 +106,7 @@ def listen(
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 0
+
+
+def _is_typed(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
-from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, Command
+from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, command
 from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
     from edge.config.credentials import Credential
-    from edge.deploy.new.made import NewPipeline
+    from edge.deploy.new.cameras import AskTrust
+    from edge.deploy.new.document import NewPipeline
+    from edge.errors import CertificateError
 
 __all__ = ["new"]
 
@@ -27,17 +29,13 @@ _UNREACHABLE = 3
 _CAMERA_LOGIN, _BROKER_LOGIN = "EDGE_CAMERA_LOGIN", "EDGE_BROKER_LOGIN"
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy new yolo11s.onnx rtsp://camera-east/main rtsp://camera-west/main -o gates.yaml
   edge-deploy new yolo11s.onnx clips/ v4l2:///dev/video0 --broker broker.local -o try.yaml
   EDGE_CAMERA_LOGIN=user:password edge-deploy new yolo11s.onnx rtsp://10.0.0.7/stream1 --json
 
 \b
-What it asks and writes: docs/new.md""",
-)
+What it asks and writes: docs/new.md""")
 @click.argument("model", type=MODEL)
 @click.argument("cameras", type=CAMERA, nargs=-1, required=True, metavar="CAMERA...")
 @click.option(
@@ -46,13 +44,15 @@ What it asks and writes: docs/new.md""",
 @click.option("--broker", metavar="HOST[:PORT]", help="Over TLS; mqtt://HOST[:PORT] asks for plain text.")
 @click.option("--site", metavar="NAME", help="Topic level above the device.  [default: default]")
 @click.option("--ca", type=READ, metavar="FILE", help="Authorities that the broker's certificate is checked by.")
+@click.option("--camera-ca", type=READ, metavar="FILE", help="Authorities for certificates of cameras (rtsps, https).")
+@click.option(
+    "--trust", multiple=True, metavar="FINGERPRINT", help='A camera\'s own certificate: "sha256:..."; repeat.'
+)
 @click.option("--credential", metavar="NAME", help='The secret "user:password" of cameras that want a login.')
 @click.option(
     "--timeout", "within_s", type=SECONDS, default=10, show_default=True, metavar="S", help="For each first answer."
 )
 @click.option("--force", is_flag=True, help="Replace files and secrets that are there.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
 def new(
     model: Path,
     cameras: tuple[str | Path, ...],
@@ -60,6 +60,8 @@ def new(
     broker: str | None,
     site: str | None,
     ca: Path | None,
+    camera_ca: Path | None,
+    trust: tuple[str, ...],
     credential: str | None,
     within_s: float,
     force: bool,
@@ -71,8 +73,9 @@ def new(
     picture of it is written beside the file. What cannot be reached is left in the file as a comment; the command then
     exits with 3.
 
-    Who wants a login is asked for on the terminal, once a host; without one, EDGE_CAMERA_LOGIN and EDGE_BROKER_LOGIN
-    (user:password) are taken. Logins are kept as secrets, by name, and never stand in the file.
+    A login is asked for on the terminal, once a host; without a terminal, EDGE_CAMERA_LOGIN and EDGE_BROKER_LOGIN
+    (user:password) are taken. Logins are kept as secrets, by name, and never stand in the file. Whether a camera's own
+    certificate is the camera's is asked, too; --trust says it beforehand.
     """
     from edge.cli.output import echo_json, echo_pairs
     from edge.deploy.new.broker import broker_from_text
@@ -87,9 +90,12 @@ def new(
         broker=None if broker is None else broker_from_text(broker, site=site, ca=None if ca is None else str(ca)),
         credential=credential,
         is_forced=force,
+        camera_ca=camera_ca,
         within_s=within_s,
     )
-    made = make_pipeline(request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), say=tell)
+    made = make_pipeline(
+        request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), ask_trust=_trust_asker(trust), say=tell
+    )
     following = _next_commands(out, is_on_stdout=made.content.is_on_stdout)
     if as_json:
         echo_json({**made.as_json(), "next": following})
@@ -102,21 +108,25 @@ def new(
 def _echo_end(made: NewPipeline, following: list[str]) -> None:
     pictures = len(made.content.snapshots)
     click.echo(f"\n{made.out} written, and {pictures} {'picture' if pictures == 1 else 'pictures'} beside it. Next:")
-    for command in following:
-        click.echo(f"  {command}")
+    for line in following:
+        click.echo(f"  {line}")
 
 
 def _asker(variable: str) -> Callable[[str], Credential | None]:
-    """Return who is asked for logins: the environment, else a person at the terminal, else nobody."""
+    """Return what is asked for logins: the environment, else a person at the terminal, else nothing."""
     from edge.config.credentials import credential_from_line
 
     def ask(whose: str) -> Credential | None:
         line = os.environ.get(variable)
         if line is not None:
             return credential_from_line(line, where=f"${variable}")
-        return _typed(whose) if sys.stdin.isatty() else None
+        return _typed(whose) if _has_person() else None
 
     return ask
+
+
+def _has_person() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _typed(whose: str) -> Credential | None:
@@ -127,6 +137,24 @@ def _typed(whose: str) -> Credential | None:
         return None
     password: str = click.prompt("Password", hide_input=True, default="", show_default=False, err=True)
     return Credential(user=user, password=password)
+
+
+def _trust_asker(given: Sequence[str]) -> AskTrust:
+    """Return who says whether a certificate is a camera's own: the command line, else a person at the terminal."""
+    for one in given:
+        if re.fullmatch(r"sha256:([0-9A-Fa-f]{2}:?){32}", one) is None:
+            raise click.UsageError(f"--trust: expected sha256: and 64 hexadecimal digits, got {one!r}")
+    known = {one.partition(":")[2].replace(":", "").lower() for one in given}
+
+    def ask(whose: str, error: CertificateError) -> bool:
+        if error.fingerprint.partition(":")[2] in known:
+            return True
+        if not _has_person():
+            return False
+        click.echo(f"{error.problem}. The fingerprint of what {whose} shows:\n  {error.fingerprint}", err=True)
+        return click.confirm("Compare it with what the camera's own pages show. Is it the camera's?", err=True)
+
+    return ask
 
 
 def _next_commands(out: Path, *, is_on_stdout: bool) -> list[str]:

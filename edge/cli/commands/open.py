@@ -15,32 +15,27 @@ import click
 
 from edge.cli.commands.run import stop_on_signals
 from edge.cli.fleet import choose, targets_option
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import Command
+from edge.cli.paths import command
 from edge.cli.run_command import INTERRUPTED, tell
 
 __all__ = ["open_page"]
 
 
-@click.command(
-    cls=Command,
-    name="open",
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy open gate-01
   edge-deploy open gate-01 --browser
   edge-deploy open gate-01 --port 8080
 
 The page shows each camera with its boxes, rates, drops, latency, messages, heat, the release and the last switch.
-It is served on this machine only, under an address that nobody can guess, until Ctrl-C; the device opens no port.
-docs/status-page.md says more.""",
+It is served on this machine only, under an address that cannot be guessed, until Ctrl-C; the device opens no port.
+docs/operating.md says more.""",
+    name="open",
 )
 @click.argument("target")
 @targets_option
-@click.option("--port", type=click.IntRange(1, 65535), help="Of this machine; default: a free one.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Of this machine; default: a free one.")
 @click.option("--browser", "has_browser", is_flag=True, help="Show it in the browser at once.")
-@click.option("--json", "as_json", is_flag=True, help="The address as one JSON document.")
-@verbosity_option
 def open_page(target: str, targets_path: Path | None, port: int | None, has_browser: bool, as_json: bool) -> int:
     """Show the status page of a device in the browser, over the same SSH as a push, until Ctrl-C."""
     from edge.deploy.fleet.over_ssh import connect_to
@@ -72,7 +67,7 @@ def _in_browser(address: str) -> Iterator[None]:
     """Lead the browser there by a file that only this user can read: a command line shows to everybody."""
     import webbrowser
 
-    folder = os.environ.get("XDG_RUNTIME_DIR")
+    folder = os.environ.get("XDG_RUNTIME_DIR") or None
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="edge-deploy-", dir=folder) as file:
         file.write(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(address)}">\n')
         file.flush()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import READ_FILE, READ_FOLDER, SSH_CONFIG, Command
+from edge.cli.paths import READ_FILE, READ_FOLDER, SSH_CONFIG, command
 from edge.errors import DeployError
 
 if TYPE_CHECKING:
@@ -21,24 +21,23 @@ if TYPE_CHECKING:
     from edge.config.targets import Target
     from edge.deploy.fleet.provision import Admins
     from edge.deploy.fleet.rollout import FleetResult
+    from edge.deploy.provision.admin import AdminShell
     from edge.deploy.provision.provision import WheelSource
     from edge.deploy.provision.wanted import Wanted
     from edge.registry.pull_settings import PullSettings
 
-__all__ = ["provision"]
+__all__ = ["provision", "sudo_passwords"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy provision gate-01 --key ~/.ssh/id_ed25519.pub --signer ~/.ssh/id_ed25519.pub --plan
   edge-deploy provision site=north --admin ubuntu --ask-sudo-password --key me.pub --signer me.pub
   edge-deploy provision all --plan --json
-  edge-deploy provision gate-01 --cpu-only
   edge-deploy provision all --pull-from registry.example/farms/gates --ring canary
   edge-deploy provision all --exactly --key me.pub --signer me.pub --revoked revoked.krl --plan
   edge-deploy provision gate-01 --undo""",
+    json="Events as JSON Lines; each change is a note of phase `plan`.",
 )
 @targets_argument
 @targets_option
@@ -54,42 +53,52 @@ Examples:
     "downgraders",
     multiple=True,
     type=READ_FILE,
-    help="The same; it may also sign a step back (bundle --downgrade) and a reset of the counters.",
+    help="The same; it may also sign a step back (bundle --downgrade).",
 )
+@click.option(
+    "--promoter",
+    "promoters",
+    multiple=True,
+    type=READ_FILE,
+    help="Public key that may state what rings run; with --pull-from, by default the signers. Repeatable.",
+)
+@click.option("--trust", type=READ_FILE, help="Whose signatures count, as a root key says (edge-deploy trust sign).")
 @click.option(
     "--revoked", type=READ_FILE, help="Revocation list (KRL): keys that no longer count. Put there or refreshed."
 )
 @click.option("--exactly", is_flag=True, help="Keys and signers become those named; all others go, as the plan says.")
 @click.option("--lock-me-out", is_flag=True, help="With --exactly: also the keys that this machine uses.")
-@click.option("--name", help="Name of the device; by default the target's. One target only.")
+@click.option("--name", metavar="NAME", help="Name of the device; by default the target's. One target only.")
 @click.option(
     "--compatible",
+    metavar="CLASS",
     multiple=True,
     help="Device class whose bundles it takes; default: the inventory's, or any. Repeatable.",
 )
 @click.option(
     "--channel",
     "channels",
+    metavar="NAME",
     multiple=True,
     help="Channel whose releases it takes, and no others; by default stable. Repeatable.",
 )
 @click.option("--pull-from", metavar="REGISTRY/REPOSITORY", help="It fetches its releases from there by itself.")
-@click.option("--ring", default="all", show_default=True, help="With --pull-from: its ring.")
+@click.option("--ring", metavar="RING", default="all", show_default=True, help="With --pull-from: its ring.")
 @click.option("--registry-ca", type=READ_FILE, help="With --pull-from: certificate of the registry's own CA, in PEM.")
-@click.option("--network", "networks", multiple=True, help="Network of cameras or broker; by default all private ones.")
 @click.option(
-    "--wheels",
-    type=READ_FOLDER,
-    help="Folder with the wheels that the lock names, instead of downloading them.",
+    "--registry-ca-alone", is_flag=True, help="With --registry-ca: the system's authorities do not count there."
 )
-@click.option("--cpu-only", "is_cpu_only", is_flag=True, help="A Jetson without pycuda: it serves by its CPU.")
+@click.option(
+    "--network", "networks", metavar="ADDRESS/BITS", multiple=True, help="Of cameras and broker; default: private ones."
+)
+@click.option(
+    "--wheels", type=READ_FOLDER, metavar="DIR", help="Folder with the wheels that the lock names; none is downloaded."
+)
 @click.option("--ssh-config", type=SSH_CONFIG, help="Another ssh_config than yours.")
 @click.option("--plan", "is_plan", is_flag=True, help="Show each change and make none; exits with 10 if there are any.")
 @click.option("--resume", is_flag=True, help="Go on with a provision of the same that did not end.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take back what provision wrote; data stays.")
 @click.option("--purge", is_flag=True, help="With --undo: data, too.")
-@click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines; each change is a note of phase `plan`.")
-@verbosity_option
 def provision(
     words: tuple[str, ...],
     targets_path: Path | None,
@@ -98,7 +107,6 @@ def provision(
     ask_sudo_password: bool,
     ssh_config: Path | None,
     wheels: Path | None,
-    is_cpu_only: bool,
     is_plan: bool,
     resume: bool,
     is_undo: bool,
@@ -113,13 +121,12 @@ def provision(
     do, --undo takes it back. It overwrites nothing that it did not write.
 
     The wheels are those that a lock names by SHA-256; one that a device has is not sent again. A Jetson with JetPack 6
-    or 7 gets pycuda, too, which the package index has as source only: `make pycuda-wheels` makes its wheels once,
-    docs/container.md says how else.
+    or 7 gets pycuda, too, where somebody has made its wheel (docs/container.md); its GPU is used with it and without.
     """
     from edge.cli.fleet import Rollout, choose, drive
     from edge.deploy.fleet.provision import Admins, provision_over_ssh, undo_over_ssh
-    from edge.deploy.provision.gatherer import Gatherer
     from edge.deploy.provision.provision import WheelSource
+    from edge.deploy.provision.wheels import Gatherer
 
     chosen = choose(words, targets_path)
     _check(chosen, asked["name"], is_undo=is_undo, purge=purge)
@@ -133,7 +140,7 @@ def provision(
         one, what = undo_over_ssh(admins, is_plan=is_plan, purge=purge, tells_changes=as_json), "undo"
     else:
         wanted_of = _wanted(chosen, **asked)
-        software = WheelSource(gatherer=Gatherer(), folder=wheels, is_cpu_only=is_cpu_only)
+        software = WheelSource(gatherer=Gatherer(), folder=wheels)
         one = provision_over_ssh(admins, wanted_of, software=software, is_plan=is_plan, tells_changes=as_json)
         what = _digest(wanted_of(chosen.targets[0]), software)
     result = drive(
@@ -157,8 +164,6 @@ def _check(chosen: Chosen, name: str | None, *, is_undo: bool, purge: bool) -> N
 
 def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
     """Ask for the password of each target whose sudo wants one, before any is begun; who fails, fails in its turn."""
-    from edge.cli.sudo_passwords import sudo_passwords
-
     known = sudo_passwords({target.name: admins.shell(target, threading.Event()) for target in targets})
 
     def password_of(target: Target) -> str | None:
@@ -176,7 +181,7 @@ def _digest(wanted: Wanted, software: WheelSource) -> str:
     from edge.deploy.provision.own_wheel import own_wheel
 
     same = replace(wanted, name="")
-    asked = repr((same, software.folder, software.is_cpu_only, read_lock().made_at))
+    asked = repr((same, software.folder, read_lock().made_at))
     return hashlib.sha256(asked.encode() + own_wheel()).hexdigest()[:12]
 
 
@@ -190,12 +195,15 @@ def _wanted(
     keys: tuple[Path, ...],
     signers: tuple[Path, ...],
     downgraders: tuple[Path, ...],
+    promoters: tuple[Path, ...],
+    trust: Path | None,
     revoked: Path | None,
     exactly: bool,
     lock_me_out: bool,
     pull_from: str | None,
     ring: str,
     registry_ca: Path | None,
+    registry_ca_alone: bool,
 ) -> Callable[[Target], Wanted]:
     from edge.deploy.provision.keys import read_public_key, read_revocations
     from edge.deploy.provision.wanted import Wanted
@@ -209,7 +217,7 @@ def _wanted(
     if lock_me_out and not exactly:
         raise click.UsageError("--lock-me-out goes with --exactly")
 
-    pull = _pull(pull_from, channels or ("stable",), ring, registry_ca)
+    pull = _pull(pull_from, channels or ("stable",), ring, registry_ca, is_alone=registry_ca_alone)
 
     def wanted(target: Target) -> Wanted:
         is_known = target.name in chosen.inventory.targets
@@ -222,6 +230,8 @@ def _wanted(
             networks=networks or None,
             keys=let_in,
             signers=trusted,
+            promoters=[read_public_key(path) for path in promoters],
+            trust=None if trust is None else _first_trust(trust),
             revoked=revocations,
             is_exact=exactly,
             may_lock_out=lock_me_out,
@@ -232,10 +242,24 @@ def _wanted(
     return wanted
 
 
-def _pull(pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | None) -> PullSettings | None:
+def _first_trust(path: Path) -> tuple[str, str]:
+    from edge.bundle.trust import encode_chain, latest_of
+    from edge.deploy.rings.trust import read_chain
+
+    last = read_chain(path)[-1:]
+    root = last[0].document.root
+    latest_of(last, root=root)
+    return root, encode_chain(last).decode()
+
+
+def _pull(
+    pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | None, *, is_alone: bool
+) -> PullSettings | None:
     from edge.registry.https import tls_context
     from edge.registry.pull_settings import PullSettings
 
+    if is_alone and ca is None:
+        raise click.UsageError("--registry-ca-alone goes with --registry-ca")
     if pull_from is None:
         if ring != "all" or ca is not None:
             raise click.UsageError("--ring and --registry-ca go with --pull-from")
@@ -246,7 +270,8 @@ def _pull(pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | 
     if ca is not None and "PRIVATE KEY" in ca.read_text("ascii", "replace"):
         raise click.UsageError(f"--registry-ca: {ca} holds a private key; give the certificate alone")
     try:
-        return PullSettings(repository=pull_from, channel=channels[0], ring=ring)
+        authorities = "registry-ca" if is_alone else "system"
+        return PullSettings(repository=pull_from, channel=channels[0], ring=ring, authorities=authorities)
     except ValueError as error:
         raise click.UsageError(f"--pull-from: {error}") from None
 
@@ -254,7 +279,6 @@ def _pull(pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | 
 def _show(result: FleetResult) -> None:
     """Write the changes, once for all targets that have the same, and what was in the way in full."""
     from edge.cli.run_command import tell
-    from edge.untrusted import cleaned
 
     same: dict[tuple[str, ...], list[str]] = {}
     for outcome in result.outcomes:
@@ -264,10 +288,62 @@ def _show(result: FleetResult) -> None:
             continue
         conflicts = outcome.evidence.get("conflicts")
         for problem in conflicts if isinstance(conflicts, list) else [outcome.problem]:
-            tell(f"error: {outcome.target}: {outcome.code}: {cleaned(str(problem))}")
+            tell(f"error: {outcome.target}: {outcome.code}: {problem}")
     for changes, names in same.items():
         if changes:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             click.echo(f"{names[0]}{more}:")
             for change in changes:
-                click.echo(f"  {cleaned(str(change))}")
+                click.echo(f"  {change}")
+
+
+_AT_ONCE = 16
+
+
+def sudo_passwords(shells: Mapping[str, AdminShell]) -> dict[str, str | DeployError | None]:
+    """Return what sudo takes on each target, by its name: None where it wants no password, the error where it failed.
+
+    Targets that cannot be reached are waited for together, not one after the other.
+    """
+    passwords = _Passwords()
+
+    def password(name: str, found: DeployError | bool) -> str | DeployError | None:
+        return passwords.known(shells[name], name) if found is True else found or None
+
+    with ThreadPoolExecutor(min(_AT_ONCE, len(shells) or 1)) as pool:
+        wants = dict(zip(shells, pool.map(_wants, shells.values()), strict=True))
+    return {name: password(name, found) for name, found in wants.items()}
+
+
+def _wants(shell: AdminShell) -> DeployError | bool:
+    try:
+        return shell.wants_password()
+    except DeployError as error:
+        return error
+
+
+class _Passwords:
+    """Each target has its own password: what was typed for one goes to another only if the person says so."""
+
+    def __init__(self) -> None:
+        self._before: str | None = None
+
+    def known(self, shell: AdminShell, name: str) -> str | DeployError:
+        """Return the password that sudo takes on the target `name`, which wants one, or why there is none."""
+        try:
+            self._before = shell.ask_password(lambda is_again: self._ask(name, is_again=is_again))
+        except DeployError as error:
+            return error
+        return self._before
+
+    def _ask(self, name: str, *, is_again: bool) -> str:
+        is_offered = self._before is not None and not is_again
+        question = f"sudo on {name} does not take it. Once more" if is_again else f"Password for sudo on {name}"
+        typed: str = click.prompt(
+            question + (" (Enter: the same as before)" if is_offered else ""),
+            hide_input=True,
+            err=True,
+            default=self._before if is_offered else None,
+            show_default=False,
+        )
+        return typed

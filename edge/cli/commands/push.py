@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from edge.cli.agent_option import agent_option
+from edge.cli.bundles import bundle_of, making_options
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
-from edge.cli.lazy import verbosity_option
-from edge.cli.options import SECONDS, golden_limit_option
-from edge.cli.paths import IMAGES, READ, Command
-from edge.cli.software_options import software_options
-
-if TYPE_CHECKING:
-    from edge.bundle.manifest import GoldenLimits
-    from edge.deploy.provision.lock import Environment
+from edge.cli.options import SECONDS
+from edge.cli.paths import READ, command
 
 __all__ = ["push"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy push gates.yaml gate-01
   edge-deploy push out/bundles/gates-3f9a1c07b2de.bundle gate-01 --plan
   edge-deploy push gates.yaml site=north --confirm
   edge-deploy push gates.yaml gate-01 --software
   edge-deploy push gates.yaml all --resume --json""",
+    json="Events as JSON Lines.",
 )
 @click.argument("what", type=READ, metavar="PIPELINE_OR_BUNDLE")
 @targets_argument
@@ -57,18 +50,7 @@ Examples:
     help="Give a target up as late after so long, whatever it says. Default: 2.3 hours and the time to send.",
 )
 @click.option("--retry-bad", is_flag=True, help="Also a release that has failed on a device before.")
-@click.option("--key", type=READ, metavar="KEY", help="SSH key that signs a pipeline's bundle.")
-@click.option(
-    "--golden",
-    type=IMAGES,
-    metavar="DIR",
-    help="Images to prove a pipeline's bundle on. Default: frames of its clips.",
-)
-@golden_limit_option
-@software_options
-@agent_option
-@click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines.")
-@verbosity_option
+@making_options
 def push(
     what: Path,
     words: tuple[str, ...],
@@ -82,30 +64,22 @@ def push(
     reconnect_s: float,
     deadline_s: float | None,
     retry_bad: bool,
-    key: Path | None,
-    golden: Path | None,
-    golden_limits: GoldenLimits | None,
-    has_software: bool,
-    libraries: Environment | None,
-    agent: str,
     as_json: bool,
+    **making: Any,
 ) -> int:
     """Bring a release onto devices: sent, built and proven there, switched, judged, and undone if it is bad.
 
     A TARGET is a host of your ssh_config, or a name, label=value or all of the inventory. The release before serves
     until the moment of the switch; nothing that goes wrong, here or there, leaves a device without one.
     """
-    from edge.cli.bundles import bundle_of
     from edge.cli.fleet import Rollout, choose, drive
-    from edge.delivery.options import DeliveryOptions
-    from edge.deploy.fleet.over_ssh import connector, push_over_ssh
+    from edge.delivery.deliverable import DeliveryOptions
+    from edge.deploy.fleet.over_ssh import push_over_ssh
 
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
     chosen = choose(words, targets_path)
-    bundle = bundle_of(
-        what, key=key, golden=golden, limits=golden_limits, has_software=has_software, libraries=libraries
-    )
+    bundle = bundle_of(what, **making)
     options = DeliveryOptions(
         is_plan=is_plan,
         detach=detach,
@@ -118,7 +92,7 @@ def push(
     manifest = bundle.manifest
     result = drive(
         chosen.targets,
-        push_over_ssh(bundle, options, connect=connector(agent)),
+        push_over_ssh(bundle, options),
         order=chosen.order(in_waves=not is_plan and len(chosen.targets) > 1, max_parallel=max_parallel),
         is_json=as_json,
         rollout=None if is_plan else Rollout(release=manifest.release, channel=manifest.channel, is_resumed=resume),

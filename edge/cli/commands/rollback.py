@@ -7,32 +7,28 @@ from pathlib import Path
 import click
 
 from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import Command
+from edge.cli.paths import command
 
 __all__ = ["rollback"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy rollback gate-01
   edge-deploy rollback gate-01 --to 3f9a1c07b2de
   edge-deploy rollback site=north --json""",
+    json="Events as JSON Lines.",
 )
 @targets_argument
 @targets_option
 @max_parallel_option
 @click.option("--to", metavar="RELEASE", help="A release that the device keeps; it goes on trial like a push.")
-@click.option("--json", "as_json", is_flag=True, help="Events as JSON Lines.")
-@verbosity_option
 def rollback(
     words: tuple[str, ...], targets_path: Path | None, max_parallel: int | None, to: str | None, as_json: bool
 ) -> int:
     """Go back to the release that served before; its engine is kept, so this takes one restart of the service."""
     from edge.cli.fleet import choose, drive
-    from edge.delivery.options import DeliveryOptions
+    from edge.delivery.deliverable import DeliveryOptions
     from edge.deploy.fleet.over_ssh import roll_back_over_ssh
 
     chosen = choose(words, targets_path)

@@ -10,43 +10,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from edge.cli.json_log import log_json
-from edge.cli.lazy import verbosity_option
 from edge.cli.memory import limit_arenas
 from edge.cli.options import SECONDS
-from edge.cli.paths import FOLDER, PIPELINE, RELEASE, STREAMED, WRITTEN, Command
+from edge.cli.paths import FOLDER, RELEASE, STREAMED, WRITTEN, command, pipeline_argument
 from edge.cli.run_command import INTERRUPTED, tell
-from edge.cli.run_progress import ticker
-from edge.runtime.pipeline.report import RunReport
+from edge.cli.run_progress import live_table
+from edge.runtime.pipeline.counters import RunReport
+
+if TYPE_CHECKING:
+    from edge.runtime.serve.service import PipelineParts
 
 __all__ = ["report_lines", "run", "stop_on_signals"]
 
 _UNREACHABLE = 3
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
-  edge-runtime run --pipeline pipelines/gates.yaml
-  edge-runtime run --pipeline gates.yaml --duration 60 --stats stats.json
-  edge-runtime run --pipeline gates.yaml --duration 20 --annotate look/
-  edge-runtime run --pipeline gates.yaml --duration 600 --frames gates-frames/
-  edge-runtime run --release /var/lib/edge-deploy/current""",
-)
-@click.option("--pipeline", "path", type=PIPELINE, help="The pipeline file.")
+@command("""
+  edge-runtime run gates.yaml
+  edge-runtime run gates.yaml --duration 60 --stats stats.json
+  edge-runtime run gates.yaml --duration 20 --annotate look/
+  edge-runtime run gates.yaml --duration 600 --frames gates-frames/
+  edge-runtime run --release /var/lib/edge-deploy/current""")
+@pipeline_argument("The pipeline file.")
 @click.option("--release", "release_dir", type=RELEASE, metavar="DIR", help="A release on this device.")
 @click.option("--duration", "duration_s", type=SECONDS, metavar="S", help="Stop after S seconds.")
-@click.option(
-    "--stats",
-    "stats_path",
-    type=STREAMED,
-    metavar="FILE",
-    help="Write the account as JSON; - is stdout.",
-)
+@click.option("--stats", "stats_path", type=STREAMED, metavar="FILE", help="Write the account as JSON; - is stdout.")
 @click.option("--annotate", "annotate_dir", type=FOLDER, metavar="DIR", help="Write frames with boxes.")
 @click.option(
     "--frames", "frames_dir", type=FOLDER, metavar="DIR", help="Write frames as they are, to calibrate and prove with."
@@ -69,7 +62,6 @@ Examples:
     envvar="EDGE_LOG",
     help="json: one object a line, with ids and fields (docs/log-events.md).",
 )
-@verbosity_option
 def run(
     path: Path | None,
     release_dir: Path | None,
@@ -86,10 +78,11 @@ def run(
     SIGHUP (systemctl reload) takes over the streams of the pipeline file: added, removed and changed ones;
     the others do not miss a frame. A file that cannot be used is refused in the log, and all goes on.
 
-    At a terminal a line every ten seconds says how it goes on. What is in flight is inferred and published
-    before it ends. Exits with 130 after Ctrl-C, with 3 when a
-    stream was down at the end, or an output has delivered nothing; as a service that is told to stop, with 0.
+    A terminal shows a live table, and no JSON lines (publish.jsonl: "-"): these go into a pipe or a file. Frames in
+    flight are inferred and published before it ends. Exits with 130 after Ctrl-C, with 3 when a stream was down at the
+    end or an output has delivered nothing, with 1 when the counts do not balance; as a service that is stopped, with 0.
     """
+    from edge.runtime.serve.publishing import is_on_terminal
     from edge.runtime.serve.serve import Serving, open_serving, serve_pipeline
 
     limit_arenas()
@@ -98,25 +91,27 @@ def run(
         log_json()
         say = _to_nobody
     if (path is None) == (release_dir is None):
-        raise click.UsageError("give --pipeline FILE or --release DIR")
+        raise click.UsageError("give PIPELINE or --release DIR")
     write_stats = _stats_writer(stats_path)
     reload = threading.Event()
     with stop_on_signals(reload) as stop:
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every, frames_dir=frames_dir)
-        engine = f"{parts.inference.engine.name} in {parts.precision.value}"
-        streams = "1 stream" if len(parts.sources) == 1 else f"{len(parts.sources)} streams"
-        say(f"running {parts.name} with {engine}, {streams}{_places(annotate_dir, frames_dir)}")
+        say(_running(parts))
+        if is_on_terminal(opened.pipeline.config.publish.jsonl):
+            say("JSON lines are not written to a terminal: pipe them, or name a file in publish.jsonl")
 
-        def account(report: RunReport) -> None:
-            for line in report_lines(report):
-                say(line)
-            write_stats(json.dumps(report.as_json(), indent=2) + "\n")
+        with live_table(is_wanted=log_format != "json") as (show, remove):
 
-        tick = ticker(say, has_messages=opened.pipeline.config.publish.jsonl == "-")
-        report = serve_pipeline(
-            parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload, on_tick=tick, on_end=account
-        )
+            def account(report: RunReport) -> None:
+                remove()
+                for line in (*report_lines(report), *_places(annotate_dir, frames_dir)):
+                    say(line)
+                write_stats(json.dumps(report.as_json(), indent=2) + "\n")
+
+            report = serve_pipeline(
+                parts, opened.heartbeat, stop, duration_s=duration_s, reload=reload, on_tick=show, on_end=account
+            )
         is_stopped = stop.is_set()
     if is_stopped and release_dir is not None:
         # Systemd takes any other code for a failure, and a failure of a release for a reason to leave it.
@@ -124,12 +119,20 @@ def run(
     if stop.is_interrupted:
         say("interrupted")
         return INTERRUPTED
+    if not report.is_balanced:
+        return 1
     return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
 
 
-def _places(annotate_dir: Path | None, frames_dir: Path | None) -> str:
-    boxed = "" if annotate_dir is None else f"; frames with boxes go to {annotate_dir}"
-    return boxed if frames_dir is None else f"{boxed}; frames as they are to {frames_dir}"
+def _running(parts: PipelineParts) -> str:
+    streams = "1 stream" if len(parts.sources) == 1 else f"{len(parts.sources)} streams"
+    return f"running {parts.name} with {parts.inference.engine.name} in {parts.precision.value}, {streams}"
+
+
+def _places(annotate_dir: Path | None, frames_dir: Path | None) -> Iterator[str]:
+    for folder, content in ((annotate_dir, "frames with boxes"), (frames_dir, "frames as they are")):
+        if folder is not None:
+            yield f"{content}: {folder} ({len(list(folder.glob('*.jpg')))} pictures)"
 
 
 def _to_nobody(text: str) -> None:
@@ -137,7 +140,6 @@ def _to_nobody(text: str) -> None:
 
 
 def _stats_writer(path: Path | None) -> Callable[[str], None]:
-    """Return what writes the account."""
     if path is None:
         return lambda text: None
     if str(path) == "-":
@@ -191,7 +193,6 @@ def _has_terminal() -> bool:
 
 
 def report_lines(report: RunReport) -> Iterator[str]:
-    """Yield the account of a run for a person."""
     content = report.as_json()
     for stream in content["streams"]:
         drops = ", ".join(f"{count} {reason}" for reason, count in stream["dropped"].items() if count) or "none"
@@ -201,11 +202,13 @@ def report_lines(report: RunReport) -> Iterator[str]:
             f"{stream['id']}: {stream['state']}{reason}: decoded {stream['decoded']}, inferred {stream['inferred']}, "
             f"dropped {drops}{errors}, {stream['detections']} detections, {stream['fps']} fps"
         )
-    total = content["stages_ms"]["total"]
-    yield (
-        f"{content['inferred']} frames in {content['seconds']} s: {content['fps']} fps, "
-        f"latency p50 {total['p50']} ms, p95 {total['p95']} ms, CPU {content['cpu_ms_per_frame']} ms per frame"
-    )
+    total, of_frames = content["stages_ms"]["total"], ""
+    if content["inferred"]:
+        of_frames = (
+            f": {content['fps']} fps, latency p50 {total['p50']} ms, p95 {total['p95']} ms, "
+            f"CPU {content['cpu_ms_per_frame']} ms per frame"
+        )
+    yield f"{content['inferred']} frames in {content['seconds']} s{of_frames}"
     for name, one in content["published"].items():
         yield f"{name}: {one['delivered']} messages delivered, {one['dropped']} dropped, {one['waiting']} undelivered"
     yield "the counts balance" if content["balanced"] else "THE COUNTS DO NOT BALANCE"

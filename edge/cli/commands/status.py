@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.agent_option import agent_option
+from edge.cli.columns import aligned, shown_width
 from edge.cli.fleet import targets_argument, targets_option
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import Command
+from edge.cli.fleet_rows import printable
+from edge.cli.paths import command
+from edge.cli.run_command import tell
 
 if TYPE_CHECKING:
-    from edge.deploy.fleet.status import DeviceState
-    from edge.wire.software import AgentReport
-    from edge.wire.status import HealthReport, KeptReport, StatusAnswer
+    from edge.delivery.outcome import Outcome
+    from edge.deploy.fleet.ask import DeviceState
+    from edge.deploy.fleet.rollout import FleetResult
+    from edge.wire.status import FileReport, HealthReport, KeptReport, StatusAnswer, TakesReport
 
 __all__ = ["status"]
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy status gate-01
   edge-deploy status all --table
-  edge-deploy status site=north --json""",
-)
+  edge-deploy status site=north --json""")
 @targets_argument
 @targets_option
 @click.option("--table", "as_table", is_flag=True, help="One row for each device.")
-@agent_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
-def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, agent: str, as_json: bool) -> int:
+def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as_json: bool) -> int:
     """Show what devices run and take: release, signer, phase, whether something is wrong with the device (`degraded`)
     and what, streams, how the last switch ended, what is kept to go back to, channels, counters, the age of the
     revocation list, and when this machine last heard of each device.
     """
-    from edge.cli.answers import show_answers
-    from edge.cli.fleet import ask_targets, choose
-    from edge.cli.status_table import show_table
-    from edge.deploy.fleet.over_ssh import connector
-    from edge.deploy.fleet.seen import last_seen, note_seen
-    from edge.deploy.fleet.status import AskedStatus
+    from edge.cli.fleet import choose, show_answers
+    from edge.deploy.fleet.ask import AskedStatus, last_seen, note_seen
 
     chosen = choose(words, targets_path)
-    asked = AskedStatus(connect=connector(agent))
-    result = ask_targets(chosen.targets, asked, max_parallel=chosen.inventory.max_parallel)
+    asked = AskedStatus()
+    result = chosen.ask(asked)
     note_seen(chosen.targets, result.outcomes)
     seen = {target.name: last_seen(target) for target in chosen.targets}
     if as_table and not as_json:
-        show_table(result, asked.answers, asked.states, seen)
+        _show_table(result, asked.answers, asked.states, seen)
     else:
         told = {name: (answer, asked.states.get(name)) for name, answer in asked.answers.items()}
         show_answers(result, told, as_json=as_json, lines_of=_lines, seen=seen)
@@ -63,7 +54,11 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, ag
 def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
     answer, device_state = told
     yield from _state(answer)
-    yield from _agent(answer.agent)
+    yield from _agent(answer)
+    if (ring := answer.ring) is not None:
+        over = ", which is over: nothing new is taken until it is promoted again" if ring.is_over else ""
+        yield f"ring      {ring.tag}: {ring.release or 'nothing'}, stated until {ring.valid_until}{over}"
+    yield from _look(answer)
     yield from _takes(answer)
     if device_state is not None:
         yield f"device    {device_state.state}" + (f": {device_state.reason}" if device_state.reason else "")
@@ -79,7 +74,7 @@ def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
 
 
 def _state(answer: StatusAnswer) -> Iterator[str]:
-    from edge.wire.ending import Problem
+    from edge.wire.peer import Problem
 
     state = answer.state
     if isinstance(state, Problem):
@@ -94,7 +89,7 @@ def _state(answer: StatusAnswer) -> Iterator[str]:
     yield f"phase     {state.phase}{on_trial}{waits}"
     if state.last is not None:
         why = f": {state.last.reason}" if state.last.reason else ""
-        yield f"last      {state.last.release} {state.last.result} at {state.last.at}{why}"
+        yield f"last      {state.last.release or 'no release'} {state.last.result} at {state.last.at}{why}"
 
 
 def _current(kept: KeptReport) -> Iterator[str]:
@@ -108,28 +103,33 @@ def _current(kept: KeptReport) -> Iterator[str]:
         yield f"engine    {kept.engine}"
 
 
-def _agent(agent: AgentReport | None) -> Iterator[str]:
-    """Who answers; an agent of an earlier version does not say."""
-    if agent is None:
+def _agent(answer: StatusAnswer) -> Iterator[str]:
+    """The version that provision installed; an agent of an earlier version does not say."""
+    if answer.installed is not None:
+        later = f", older than the release's {answer.overdue}: edge-deploy provision" if answer.overdue else ""
+        yield f"installed {answer.installed}{later}"
+
+
+def _look(answer: StatusAnswer) -> Iterator[str]:
+    """The result of its last pull, and since when the registry has not said what its ring has."""
+    look = answer.look
+    if look is None:
         return
-    brought = (
-        f" ({agent.software}), beside {agent.installed or 'what is'} installed" if agent.software else ", as installed"
-    )
-    owed = f"; what the release brought has failed at {agent.owed!r}, so this one goes first" if agent.owed else ""
-    yield f"agent     {agent.version}{brought}{owed}"
+    looked = "never" if look.looked_at is None else f"{look.looked_at}, {look.age_s} s ago"
+    why = ": ".join(part for part in (look.code, look.problem) if part)
+    yield f"looked    {looked}; {look.result}" + (f": {why}" if why else "")
 
 
 def _takes(answer: StatusAnswer) -> Iterator[str]:
-    """What it takes; an agent of an earlier version does not say."""
-    from edge.cli.status_table import age_of, counters_text
-    from edge.wire.ending import Problem
+    """Its rules of acceptance; an agent of an earlier version does not say."""
+    from edge.wire.peer import Problem
 
     takes = answer.takes
     if isinstance(takes, Problem):
         yield f"takes     {takes.code}: {takes.problem}"
     elif takes is not None:
-        yield f"takes     {', '.join(takes.channels) or 'any channel'}; counted {counters_text(takes)}"
-        yield f"revoked   {age_of(takes.revocation_list)}"
+        yield f"takes     {', '.join(takes.channels) or 'any channel'}; highest sequence: {_counters_text(takes)}"
+        yield f"revoked   {_age_of(takes.revocation_list)}"
 
 
 def _health(health: HealthReport | None) -> Iterator[str]:
@@ -140,3 +140,58 @@ def _health(health: HealthReport | None) -> Iterator[str]:
     yield f"service   {ready}, {health.batches} batches, {health.age_s:g} s ago"
     for name, stream in sorted(health.streams.items()):
         yield f"stream    {name} {stream.state}, {stream.inferred} frames"
+
+
+_HEAD = ("TARGET", "RELEASE", "DEVICE", "SIGNER", "CHANNELS", "SEQUENCE", "REVOCATION LIST", "SEEN")
+_SPARE = ("SEQUENCE", "REVOCATION LIST", "CHANNELS", "SIGNER")
+_DAY_S = 86_400
+
+
+def _show_table(
+    result: FleetResult,
+    answers: Mapping[str, StatusAnswer],
+    states: Mapping[str, DeviceState],
+    seen: Mapping[str, str | None],
+) -> None:
+    """Print a row for each target on stdout, on stderr errors and what is wrong; `seen` is when each answered last."""
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for one in result.outcomes:
+        state = states.get(one.target)
+        rows.append(_row(one, answers.get(one.target), "-" if state is None else state.state, seen[one.target]))
+    for line in aligned(rows, texts=len(_HEAD), width=shown_width(), spare=_SPARE):
+        click.echo(line)
+    for name, state in states.items():
+        if state.reason:
+            tell(printable(f"{name}: {state.state}: {state.reason}"))
+    for one in result.outcomes:
+        if not one.is_done:
+            tell(printable(f"{one.target}: {one.problem}" + (f"; {one.hint}" if one.hint else "")))
+
+
+def _counters_text(takes: TakesReport) -> str:
+    return ", ".join(f"{channel} {count}" for channel, count in sorted(takes.sequences.items())) or "none yet"
+
+
+def _age_of(file: FileReport | None) -> str:
+    if file is None:
+        return "no list"
+    days = file.age_s // _DAY_S
+    return f"{file.at} ({'today' if days == 0 else f'{days} days ago' if days > 1 else 'yesterday'})"
+
+
+def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | None) -> tuple[str, ...]:
+    from edge.wire.status import TakesReport
+
+    if answer is None:
+        return (one.target, one.result, "-", "-", "-", "-", "-", seen_at or "never")
+    signer = next((kept for kept in answer.releases if kept.release == answer.current), None)
+    takes = answer.takes if isinstance(answer.takes, TakesReport) else None
+    said = (
+        answer.current or "none",
+        state,
+        "-" if signer is None else signer.distrust or signer.signer or "-",
+        "-" if takes is None else ", ".join(takes.channels) or "any",
+        "-" if takes is None else _counters_text(takes),
+        "-" if takes is None else _age_of(takes.revocation_list),
+    )
+    return (one.target, *(printable(cell) for cell in said), seen_at or "never")

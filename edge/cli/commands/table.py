@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.lazy import verbosity_option
-from edge.cli.paths import MODEL, READ, WRITTEN, Group
+from edge.cli.paths import MODEL, READ, WRITTEN, Group, command
 
 if TYPE_CHECKING:
-    from edge.calibrate.lint.finding import Finding
+    from edge.calibrate.lint.facts import Finding
 
 __all__ = ["table"]
 
 _VERIFICATION_FAILED = 4
 _CALIBRATORS = ("EntropyCalibration2", "MinMaxCalibration")
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _out_option = click.option("-o", "--out", type=WRITTEN, required=True, metavar="FILE", help="File to write.")
 
 
@@ -39,20 +38,18 @@ def table() -> None:
     """
 
 
-@table.command(
-    short_help="What a table holds and where it comes from.",
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy table show gates.calib.json""",
+    group=table,
+    short_help="What a table holds and where it comes from.",
 )
 @click.argument("path", type=READ, metavar="TABLE")
-@_json_option
-@verbosity_option
 def show(path: Path, as_json: bool) -> None:
     """Print where a table comes from, then range, scale, method and name of each tensor."""
     import json
 
-    from edge.calibrate.table_file import read_table, table_text
+    from edge.calibrate.table import read_table, table_text
     from edge.cli.output import echo_json, echo_pairs
     from edge.cli.table_lines import provenance, range_lines
 
@@ -66,17 +63,15 @@ def show(path: Path, as_json: bool) -> None:
         click.echo(line)
 
 
-@table.command(
-    short_help="What is wrong with a table, and what to do about it.",
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy table lint gates.calib.json --model yolo11s.onnx
   edge-deploy table lint gates.calib.json --json""",
+    group=table,
+    short_help="What is wrong with a table, and what to do about it.",
 )
 @click.argument("path", type=READ, metavar="TABLE")
 @click.option("--model", type=MODEL, metavar="ONNX", help="Model that the table is to be used with.")
-@_json_option
-@verbosity_option
 def lint(path: Path, model: Path | None, as_json: bool) -> int:
     """Say what is wrong with a table, and what to do about it; exits with 4 when there is an error.
 
@@ -96,20 +91,18 @@ def lint(path: Path, model: Path | None, as_json: bool) -> int:
     return _VERIFICATION_FAILED if errors else 0
 
 
-@table.command(
-    short_help="How two tables differ.",
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy table diff before.calib.json after.calib.json""",
+    group=table,
+    short_help="How two tables differ.",
 )
 @click.argument("first", type=READ, metavar="TABLE")
 @click.argument("second", type=READ, metavar="TABLE")
-@_json_option
-@verbosity_option
 def diff(first: Path, second: Path, as_json: bool) -> None:
     """Say how the second table differs from the first, largest change of a range first."""
     from edge.calibrate.diff import diff_tables
-    from edge.calibrate.table_file import read_table
+    from edge.calibrate.table import read_table
     from edge.cli.output import echo_json
     from edge.cli.table_lines import diff_lines
 
@@ -121,14 +114,14 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
         click.echo(line)
 
 
-@table.command(
-    "import",
-    short_help="A table from a TensorRT calibration cache, or from a Q/DQ ONNX.",
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy table import trt.cache -o gates.calib.json
   edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx
   edge-deploy table import yolo11s-qat.onnx -o gates.calib.json --float-model yolo11s.onnx""",
+    group=table,
+    name="import",
+    short_help="A table from a TensorRT calibration cache, or from a Q/DQ ONNX.",
 )
 @click.argument("source", type=MODEL, metavar="SOURCE")
 @_out_option
@@ -137,17 +130,18 @@ Examples:
     "--float-model",
     type=WRITTEN,
     metavar="FILE",
-    help="File to write the float model of an ONNX to; the table is bound to it.",
+    help="Where to write an ONNX's float model; the table is bound to it.",
 )
-@_json_option
-@verbosity_option
 def import_(source: Path, out: Path, model: Path | None, float_model: Path | None, as_json: bool) -> int:
     """Make a table of a TensorRT calibration cache, or of an ONNX with Q/DQ pairs.
 
     A SOURCE named .onnx is read as an ONNX: of quantization-aware training (QAT), or of a tool that quantizes. Its
     ranges become the table, and the model without its pairs is written to --float-model; `edge-deploy table qdq` makes
-    a Q/DQ model of the two again. What lint would say of the table is told, and nothing is repaired: a table with
-    errors is written as it came, to be looked at, and the command exits with 4.
+    a Q/DQ model of the two again. Weights may be stored in int8, in float, or as whole numbers in float whose DQ alone
+    has the scale; pairs that contradict themselves are refused.
+
+    The findings of lint are printed, and nothing is repaired: a table with errors is written as it came, to be
+    looked at, and the command exits with 4.
     """
     if source.suffix.lower() != ".onnx":
         if float_model is not None:
@@ -191,13 +185,13 @@ def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) ->
     return _told(done.findings, out)
 
 
-@table.command(
-    short_help="A TensorRT calibration cache, or dynamic ranges, from a table.",
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy table export gates.calib.json -o trt.cache
   edge-deploy table export gates.calib.json -o trt.cache --tensorrt 8.6.2 --calibrator MinMaxCalibration
   edge-deploy table export gates.calib.json -o gates.ranges.json --format ranges""",
+    group=table,
+    short_help="A TensorRT calibration cache, or dynamic ranges, from a table.",
 )
 @click.argument("path", type=READ, metavar="TABLE")
 @_out_option
@@ -221,13 +215,11 @@ Examples:
     help="Calibrator that is to read the cache; any other one refuses it.  [default: likewise, else "
     "EntropyCalibration2]",
 )
-@_json_option
-@verbosity_option
 def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator: str | None, as_json: bool) -> int:
     """Write a table as a TensorRT calibration cache, for TensorRT 10.x and older, or as dynamic ranges.
 
     Ranges are for what sets them tensor by tensor (ITensor.set_dynamic_range, TensorRT 10.x and older). A table with a
-    scale that cannot be used is refused there. A cache has the errors of its table: they are told, and the command
+    scale that cannot be used is refused there. A cache has the errors of its table: they are printed, and the command
     exits with 4.
     """
     if format_ == "ranges":
@@ -238,7 +230,7 @@ def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator
 
 
 def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> int:
-    from edge.calibrate.lint.ranges import lint_ranges
+    from edge.calibrate.lint.facts import lint_ranges
     from edge.cli.output import echo_json
     from edge.quantize.tables import export_table
 
@@ -269,7 +261,7 @@ def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: st
 
 
 def _export_ranges(path: Path, out: Path, *, as_json: bool) -> int:
-    from edge.calibrate.lint.ranges import lint_ranges
+    from edge.calibrate.lint.facts import lint_ranges
     from edge.cli.output import echo_json
     from edge.quantize.tables import export_ranges
 
@@ -295,18 +287,18 @@ def _told(findings: Iterable[Finding], written: Path) -> int:
 
 
 def _count_errors(findings: Iterable[Finding]) -> int:
-    from edge.calibrate.lint.finding import Severity
+    from edge.calibrate.lint.facts import Severity
 
     return sum(finding.severity is Severity.ERROR for finding in findings)
 
 
-@table.command(
-    short_help="An ONNX with explicit Q/DQ pairs from a table.",
-    epilog="""\b
-Examples:
+@command(
+    """
   edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx
   edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --float16
   edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx --weights float""",
+    group=table,
+    short_help="An ONNX with explicit Q/DQ pairs from a table.",
 )
 @click.argument("path", type=READ, metavar="TABLE")
 @click.option("--model", type=MODEL, required=True, metavar="ONNX", help="The float model that the table is of.")
@@ -319,13 +311,11 @@ Examples:
     show_default=True,
     help="How weights are stored: int8 for TensorRT 10 and newer, float with a Q/DQ pair for TensorRT 8 as well.",
 )
-@_json_option
-@verbosity_option
 def qdq(path: Path, model: Path, out: Path, is_float16: bool, weights: str, as_json: bool) -> None:
     """Write a model that runs in INT8 by the ranges of a table.
 
     Weights as int8 take a quarter of the bytes; TensorRT 10 and newer, TensorRT for RTX, OpenVINO and ONNX Runtime take
-    them. TensorRT 8 (JetPack 5 and 6.0) wants --weights float and no --float16. Results are the same to the bit.
+    them. TensorRT 8 (JetPack 6.0) wants --weights float and no --float16. Results are the same to the bit.
 
     A table with errors is refused. What INT8 costs in accuracy is not known from a table: measure it with
     `edge-deploy evaluate`.

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.fleet import targets_option
-from edge.cli.lazy import verbosity_option
 from edge.cli.options import SECONDS
-from edge.cli.paths import READ, Command
+from edge.cli.paths import READ, command
 
 if TYPE_CHECKING:
     from edge.config.targets import Inventory, Target
@@ -23,27 +22,24 @@ __all__ = ["targets"]
 _STALE_S = 10.0  # the runtime tells of itself every second
 
 
-@click.command(
-    cls=Command,
-    epilog="""\b
-Examples:
+@command("""
   edge-deploy targets
   edge-deploy targets site=north --check
   edge-deploy targets --targets north.toml --json
-  edge-deploy targets --trust targets.toml""",
-)
+  edge-deploy targets --trust targets.toml""")
 @click.argument("words", nargs=-1, metavar="[TARGET]...")
 @targets_option
 @click.option(
     "--trust",
     "trusted_path",
     type=READ,
+    metavar="FILE",
     help="Inventory that may name an ssh_config although it is only found in a folder; until one of them changes.",
 )
 @click.option("--check", is_flag=True, help="Ask each target how it is.")
-@click.option("--deadline", "deadline_s", type=SECONDS, default=20, show_default=True, help="Of each answer.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@verbosity_option
+@click.option(
+    "--deadline", "deadline_s", type=SECONDS, metavar="S", default=20, show_default=True, help="Of each answer."
+)
 def targets(
     words: tuple[str, ...],
     targets_path: Path | None,
@@ -52,16 +48,16 @@ def targets(
     deadline_s: float,
     as_json: bool,
 ) -> int:
-    """List the inventory: who there is, how each is reached, in which order a rollout goes.
+    """List the inventory: its devices, how each is reached, in which order a rollout goes.
 
     A TARGET is a name, label=value or all; default: all. With --check the exit code is that of a fleet: 0 if all
     have answered, 11 if some have not, 3 if the only one has not.
     """
-    from edge.cli.fleet import ask_targets, choose
+    from edge.cli.fleet import choose
     from edge.cli.output import echo_json
     from edge.config.targets import ALL, trust_inventory
     from edge.deploy.fleet.ask import Asked
-    from edge.wire.ending import Nothing
+    from edge.wire.peer import Nothing
     from edge.wire.verbs import STATUS
 
     if trusted_path is not None:
@@ -70,7 +66,7 @@ def targets(
     inventory, outcomes, exit_code = chosen.inventory, {}, 0
     asked = Asked(STATUS, Nothing(), deadline_s=deadline_s)
     if check:
-        result = ask_targets(chosen.targets, asked, max_parallel=inventory.max_parallel)
+        result = chosen.ask(asked)
         outcomes, exit_code = {outcome.target: outcome for outcome in result.outcomes}, result.exit_code
     if as_json:
         echo_json(_document(chosen.targets, inventory, outcomes))
@@ -142,9 +138,8 @@ def _status(answer: Outcome) -> Mapping[str, object]:
 
 
 def _state(outcome: Outcome, answer: StatusAnswer | None) -> tuple[str, ...]:
-    """Return what was answered in a few words."""
     from edge.cli.fleet_rows import printable
-    from edge.wire.ending import Problem
+    from edge.wire.peer import Problem
 
     if answer is None or not outcome.is_done:
         return "-", printable(f"{outcome.result}: {outcome.problem}")

@@ -1,38 +1,70 @@
-"""One question to each of many targets: how are you, what does your journal say, go back, yes this is right."""
+"""One question to each of many targets (status, journal, rollback, confirm), and when each device was last heard of."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
 import threading
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Generic, TypeVar
 
+from edge.codec import encode
 from edge.config.targets import Target
 from edge.deadline import Deadline
-from edge.delivery.event import BEGIN, END, Event, OnEvent, now
 from edge.delivery.link import LATE, Interrupted, Link
-from edge.delivery.outcome import DONE, INTERRUPTED, Outcome
+from edge.delivery.outcome import BEGIN, DONE, END, Event, OnEvent, Outcome, now
+from edge.delivery.verdict import failed_by, interrupted
+from edge.deploy.fleet.journal import state_folder
 from edge.deploy.fleet.over_ssh import connect_to
 from edge.errors import DeployError
+from edge.reading import json_object
 from edge.transport.channel import Channel
-from edge.wire.codec import encode
-from edge.wire.verbs import Verb
+from edge.untrusted import cleaned_json
+from edge.wire.peer import Nothing
+from edge.wire.release import LookRequest
+from edge.wire.status import StatusAnswer
+from edge.wire.verbs import LOOK, STATUS, Verb
+from edge.writing import write_whole
 
-__all__ = ["ASK_S", "Asked"]
+__all__ = ["ASK_S", "Asked", "AskedStatus", "DeviceState", "ask_one", "last_seen", "note_seen"]
 
 ASK_S = 20.0  # ConnectTimeout of ssh, and as much again for an answer
-
 _UNREACHABLE = 3
-
-
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+
+def ask_one(
+    target: Target,
+    on_event: OnEvent,
+    phase: str,
+    ask: Callable[[], Any],
+    *,
+    failed: Callable[[DeployError], Outcome],
+) -> Outcome:
+    """Return the outcome of one question, with the answer as its evidence; `failed` gives that of an error."""
+    began_s = time.monotonic()
+    on_event(Event(ts=now(), target=target.name, phase=phase, event=BEGIN))
+    try:
+        evidence = ask()
+    except Interrupted:
+        return interrupted(target.name, f"{phase!r} was interrupted")
+    except DeployError as error:
+        return failed(error)
+    on_event(Event(ts=now(), target=target.name, phase=phase, event=END))
+    seconds = round(time.monotonic() - began_s, 3)
+    return Outcome(
+        target=target.name, release=None, result="unchanged", exit_code=DONE, evidence=evidence, seconds=seconds
+    )
 
 
 class Asked(Generic[Q, A]):
     """A `PushOne` that asks a target; the answer's plain values are the evidence of its outcome, then `unchanged`.
 
-    A target that has not answered after `deadline_s` counts as unreachable. `answers` are by the names of targets.
+    A target that has not answered after `deadline_s` counts as unreachable.
     """
 
     def __init__(
@@ -47,25 +79,18 @@ class Asked(Generic[Q, A]):
         self._verb, self._request, self._deadline_s, self._connect = verb, request, deadline_s, connect
 
     def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
-        """Ask one target."""
-        began_s, verb = time.monotonic(), self._verb.name
-        on_event(Event(ts=now(), target=target.name, phase=verb, event=BEGIN))
-        try:
-            answer = self._ask(target, stop)
-        except Interrupted:
-            return _interrupted(target, verb)
-        except DeployError as error:
-            return _late(target, verb, self._deadline_s) if error.code == LATE else _refused(target, error)
-        on_event(Event(ts=now(), target=target.name, phase=verb, event=END))
-        self.answers[target.name] = answer
-        return Outcome(
-            target=target.name,
-            release=None,
-            result="unchanged",
-            exit_code=DONE,
-            evidence=encode(answer),
-            seconds=round(time.monotonic() - began_s, 3),
-        )
+        def ask() -> Any:
+            self.answers[target.name] = answer = self._ask(target, stop)
+            return encode(answer)
+
+        return ask_one(target, on_event, self._verb.name, ask, failed=lambda error: self._failed(target, error))
+
+    def _failed(self, target: Target, error: DeployError) -> Outcome:
+        if error.code == LATE:
+            problem = f"no answer to {self._verb.name!r} within {self._deadline_s:g} s"
+            error = DeployError("transfer.timeout", problem, hint=f"try it by hand: ssh {target.host}")
+        is_away = error.code.startswith("transfer.") and error.exit_code == _UNREACHABLE
+        return failed_by(error, target=target.name, result="unreachable" if is_away else "refused")
 
     def _ask(self, target: Target, stop: threading.Event) -> A:
         link = Link(self._connect(target), stop, Deadline.after(self._deadline_s))
@@ -75,31 +100,84 @@ class Asked(Generic[Q, A]):
             link.close()
 
 
-def _refused(target: Target, error: DeployError) -> Outcome:
-    is_away = error.code.startswith("transfer.") and error.exit_code == _UNREACHABLE
-    return Outcome(
-        target=target.name,
-        release=None,
-        result="unreachable" if is_away else "refused",
-        exit_code=error.exit_code,
-        code=error.code,
-        problem=error.problem,
-        hint=error.hint,
-        evidence=error.evidence,
-    )
+_MOST_TEXT = 500
 
 
-def _late(target: Target, verb: str, deadline_s: float) -> Outcome:
-    problem = f"no answer to {verb!r} within {deadline_s:g} s"
-    return _refused(target, DeployError("transfer.timeout", problem, hint=f"try it by hand: ssh {target.host}"))
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """How a device stands, as its service tells subscribers: `online`, or `degraded` with what is wrong."""
+
+    state: str
+    reason: str | None
 
 
-def _interrupted(target: Target, verb: str) -> Outcome:
-    return Outcome(
-        target=target.name,
-        release=None,
-        result="interrupted",
-        exit_code=INTERRUPTED,
-        code="fleet.interrupted",
-        problem=f"{verb!r} was interrupted",
-    )
+class AskedStatus(Asked[Nothing, StatusAnswer]):
+    """Asks for the status; `states` are those of running services, `device_state` (or null) in the evidence."""
+
+    def __init__(self, *, deadline_s: float = ASK_S, connect: Callable[[Target], Channel] = connect_to) -> None:
+        super().__init__(STATUS, Nothing(), deadline_s=deadline_s, connect=connect)
+        self.states: dict[str, DeviceState] = {}
+
+    def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
+        outcome = super().__call__(target, on_event, stop)
+        if not outcome.is_done:
+            return outcome
+        state = self.states.get(target.name)
+        return replace(outcome, evidence={**outcome.evidence, "device_state": None if state is None else asdict(state)})
+
+    def _ask(self, target: Target, stop: threading.Event) -> StatusAnswer:
+        link = Link(self._connect(target), stop, Deadline.after(self._deadline_s))
+        try:
+            answer = link.ask(STATUS, Nothing())
+            state = None if answer.health is None else _look(link)
+            if state is not None:
+                self.states[target.name] = state
+            return answer
+        finally:
+            link.close()
+
+
+def _look(link: Link) -> DeviceState | None:
+    """Return what the service shows on its status page; None where it shows none, or nothing that can be read."""
+    try:
+        content = link.ask(LOOK, LookRequest(stream="")).content
+        told = cleaned_json(json_object(base64.b64decode(content or "", validate=True)), most=_MOST_TEXT)
+        state, reason = told["state"], told["reason"]
+    except (DeployError, ValueError, KeyError):
+        return None
+    if not isinstance(state, str) or not isinstance(reason, str | None):
+        return None
+    return DeviceState(state, reason)
+
+
+_NAME = "seen.json"
+
+
+def last_seen(target: Target) -> str | None:
+    """Return when a device answered last (RFC 3339 in UTC); None: never, or under this name another host did."""
+    entry = _read().get(target.name)
+    return entry.get("at") if isinstance(entry, dict) and entry.get("host") == target.host else None
+
+
+def note_seen(targets: Iterable[Target], outcomes: Iterable[Outcome]) -> None:
+    """Note which targets have answered just now; what cannot be written is left out, because it is only for people."""
+    reached = {outcome.target for outcome in outcomes if outcome.result not in ("unreachable", "interrupted")}
+    at = now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    new = {target.name: {"host": target.host, "at": at} for target in targets if target.name in reached}
+    if new:
+        with contextlib.suppress(OSError):
+            _write({**_read(), **new})
+
+
+def _read() -> dict[str, object]:
+    try:
+        found = json.loads((state_folder() / _NAME).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(seen: Mapping[str, object]) -> None:
+    path = state_folder() / _NAME
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_whole(path, json.dumps(seen, indent=1, sort_keys=True).encode(), mode=0o600)

@@ -1,15 +1,17 @@
-"""What the driver of a fleet waits for: news from its threads, and Ctrl-C."""
+"""The inbox of a fleet's driver: news from its threads, and Ctrl-C; and who does what is asked of one target."""
 
 from __future__ import annotations
 
 import queue
+import threading
 from dataclasses import dataclass
+from typing import Protocol
 
+from edge.config.targets import Target
 from edge.deadline import Deadline
-from edge.delivery.event import Event
-from edge.delivery.outcome import Outcome
+from edge.delivery.outcome import Event, OnEvent, Outcome
 
-__all__ = ["Finished", "Inbox", "Interrupt", "Item"]
+__all__ = ["Finished", "Inbox", "Interrupt", "Item", "PushOne"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,26 @@ class Inbox:
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
 
     def put(self, item: Item) -> None:
-        """Add an item; never waits."""
+        """Never waits."""
         self._items.put(item)
 
     def interrupt(self) -> None:
-        """Add an interrupt, as of Ctrl-C; may be called by a signal handler."""
+        """May be called by a signal handler."""
         self._items.put(Interrupt())
 
     def get(self, *, until: Deadline | None) -> Item | None:
-        """Return the next item; None once `until` is over; without one it waits for ever."""
+        """Return None once `until` is over; wait for ever without one."""
         try:
             return self._items.get(timeout=None if until is None else until.left_s)
         except queue.Empty:
             return None
+
+
+class PushOne(Protocol):
+    """Does all there is to do for one target, tells `on_event` of it, and returns how it ended; raises nothing.
+
+    It returns within a second once `stop` is set: it closes the connection, and the device ends or undoes on its own.
+    Its child processes are in a session of their own, so that Ctrl-C at the terminal reaches the caller alone.
+    """
+
+    def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome: ...

@@ -1,4 +1,4 @@
-"""What a rollout has done so far, on the workstation's disk, so that `push --resume` goes on where it ended."""
+"""Journal of a rollout on the workstation's disk, so that `push --resume` goes on where it ended."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.targets import Target
-from edge.delivery.event import now
-from edge.delivery.outcome import Outcome
+from edge.delivery.outcome import Outcome, now
 from edge.errors import DeployError
 
 __all__ = ["Journal", "journal_path", "state_folder"]
@@ -23,11 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def journal_path(release: str, channel: str) -> Path:
-    """Return where the rollout of a release on a channel is kept: below $XDG_STATE_HOME, else ~/.local/state.
-
-    Raises:
-        ValueError: if the names cannot be part of a path.
-    """
+    """Return the path below $XDG_STATE_HOME, else ~/.local/state; ValueError if the names cannot be part of it."""
     for name in (release, channel):
         if _NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} is no name of a release or a channel")
@@ -48,11 +43,7 @@ class Journal(AbstractContextManager["Journal"]):
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the journal, and hold it.
-
-        Raises:
-            DeployError: `lock.rollout` while another rollout holds it, `request.journal` if it cannot be written.
-        """
+        """Open or create it, and hold it; raise DeployError `lock.rollout` (another holds it) or `request.journal`."""
         self._path = path
         self._done: set[tuple[str, str]] = set()
         self._last_begin: Mapping[str, Any] | None = None
@@ -73,7 +64,6 @@ class Journal(AbstractContextManager["Journal"]):
             raise
 
     def __exit__(self, *exc_info: object) -> None:
-        """Let another rollout have it."""
         os.close(self._fd)
 
     @property
@@ -86,11 +76,7 @@ class Journal(AbstractContextManager["Journal"]):
         return (target.name, target.host) in self._done
 
     def begin(self, targets: Sequence[Target], *, is_resumed: bool) -> None:
-        """Note that a rollout begins; unless it is resumed, what was done before does not count any more.
-
-        Raises:
-            DeployError: `request.journal`.
-        """
+        """Note a rollout's begin; unless resumed, earlier ends do not count. Raises `DeployError` `request.journal`."""
         entry = {
             "event": "begin",
             "resumed": is_resumed,
@@ -100,11 +86,7 @@ class Journal(AbstractContextManager["Journal"]):
         self._append(entry)
 
     def note(self, target: Target, outcome: Outcome) -> None:
-        """Note how a target ended.
-
-        Raises:
-            DeployError: `request.journal`.
-        """
+        """Raises DeployError `request.journal`."""
         entry = {
             "event": "result",
             "target": target.name,

@@ -9,30 +9,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edge.config.targets import Inventory, Target
-from edge.delivery.event import NOTE, Event, OnEvent
 from edge.delivery.link import Interrupted
-from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, Outcome
-from edge.delivery.report import Report
-from edge.delivery.result import result_of
+from edge.delivery.outcome import DONE, NOTE, PLANNED, Event, OnEvent, Outcome, Report
+from edge.delivery.verdict import failed_by, interrupted
+from edge.deploy.fleet.inbox import PushOne
 from edge.deploy.fleet.over_ssh import address_of
-from edge.deploy.fleet.push_one import PushOne
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.provision import PLAN, Provisioned, WheelSource, provision, undo_provision
 from edge.deploy.provision.wanted import Wanted
 from edge.errors import DeployError
-from edge.transport.ssh_command import SshAddress
+from edge.transport.ssh import SshAddress
 
 __all__ = ["Admins", "provision_over_ssh", "undo_over_ssh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admins:
-    """Who logs in where: `user`, else as ssh_config says; an inventory's `user` and `identity` are those of a push.
+    """The administrators: `user`, else as ssh_config says (an inventory's `user` and `identity` are those of a push).
 
-    `password_of` returns what sudo is told on a target, None: it has to work without; or raises why it is not known.
-
-    Raises:
-        ValueError: if `user` cannot be given to ssh.
+    `password_of` returns sudo's password on a target, None: sudo has to work without; or raises why it is not known.
+    ValueError if `user` cannot be given to ssh.
     """
 
     inventory: Inventory
@@ -44,13 +40,10 @@ class Admins:
         SshAddress(host="any", user=self.user)
 
     def shell(self, target: Target, stop: threading.Event) -> AdminShell:
-        """Return the way in; nobody is called yet."""
+        """No connection is opened yet."""
         stated = None if target.name in self.inventory.targets else target.user
         address = SshAddress(
-            host=target.host,
-            user=self.user or stated,
-            port=target.port,
-            config=self.ssh_config or target.ssh_config,
+            host=target.host, user=self.user or stated, port=target.port, config=self.ssh_config or target.ssh_config
         )
         return AdminShell(address=address, sudo_password=self.password_of(target), stop=stop)
 
@@ -68,20 +61,12 @@ def provision_over_ssh(
     is_plan: bool,
     tells_changes: bool = True,
 ) -> PushOne:
-    """Return what makes a device of the target that it is given, or only plans it; `changes` are in the evidence.
-
-    `tells_changes`: each is an event, too.
-    """
+    """Return what provisions a target, or plans it; `changes` are in the evidence, and events if `tells_changes`."""
 
     def one(target: Target, report: Report, stop: threading.Event) -> Provisioned:
         shell = admins.shell(target, stop)
         return provision(
-            shell,
-            wanted_of(target),
-            software=software,
-            is_plan=is_plan,
-            report=report,
-            pusher=admins.pusher(target),
+            shell, wanted_of(target), software=software, is_plan=is_plan, report=report, pusher=admins.pusher(target)
         )
 
     return _each(one, tells_changes)
@@ -106,9 +91,9 @@ def _each(one: Callable[[Target, Report, threading.Event], Provisioned], tells_c
         try:
             done = one(target, Report(target.name, on_event if tells_changes else without_changes), stop)
         except Interrupted:
-            return _interrupted(target)
+            return interrupted(target.name, "provision was interrupted", hint="run it again: it goes on from there")
         except DeployError as error:
-            return _failed(target, error)
+            return failed_by(error, target=target.name)
         return _outcome(target, done, seconds=round(time.monotonic() - began_s, 3))
 
     return do_one
@@ -126,29 +111,4 @@ def _outcome(target: Target, done: Provisioned, *, seconds: float) -> Outcome:
         evidence={"changes": list(done.changes), "told": list(done.told)},
         bytes_sent=done.bytes_sent,
         seconds=seconds,
-    )
-
-
-def _failed(target: Target, error: DeployError) -> Outcome:
-    return Outcome(
-        target=target.name,
-        release=None,
-        result=result_of(error),
-        exit_code=error.exit_code,
-        code=error.code,
-        problem=error.problem,
-        hint=error.hint,
-        evidence=error.evidence,
-    )
-
-
-def _interrupted(target: Target) -> Outcome:
-    return Outcome(
-        target=target.name,
-        release=None,
-        result="interrupted",
-        exit_code=INTERRUPTED,
-        code="fleet.interrupted",
-        problem="provision was interrupted",
-        hint="run it again: it goes on from there",
     )

@@ -1,25 +1,174 @@
-"""The driver of a fleet: wave after wave, at most so many at once, until all are done or it is better to stop."""
+"""The driver of a fleet: wave after wave, at most so many at once, until all are done or enough have failed.
+
+One thread for each target at work: a push spends its time waiting for a pipe.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from edge.config.count_or_share import CountOrShare
 from edge.config.targets import DEFAULT_MAX_PARALLEL, Target, Wave
 from edge.deadline import Deadline
-from edge.delivery.event import Event
-from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, Outcome, last_event
-from edge.deploy.fleet.inbox import Finished, Inbox, Interrupt
+from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, PROGRESS, Event, Outcome, last_event
+from edge.delivery.verdict import failed_by, interrupted
+from edge.deploy.fleet.inbox import Finished, Inbox, Interrupt, PushOne
 from edge.deploy.fleet.journal import Journal
-from edge.deploy.fleet.push_one import PushOne
-from edge.deploy.fleet.waves import Waves, check_limit
-from edge.deploy.fleet.workers import Workers
-from edge.errors import EXIT_CODE_OF, DeployError
+from edge.errors import EXIT_CODE_OF, DeployError, EdgeError
 
 __all__ = ["FleetResult", "Order", "Watcher", "run_fleet"]
 
+_PROGRESS_S = 0.1  # more often than this cannot be seen
+_logger = logging.getLogger(__name__)
+
+
+class Workers:
+    """Runs pushes side by side on daemon threads; all that they say, and their end, goes to the inbox in order."""
+
+    def __init__(self, push_one: PushOne, inbox: Inbox) -> None:
+        self._push_one, self._inbox = push_one, inbox
+        self._at_once = threading.Event()
+
+    def start(self, target: Target) -> None:
+        """Begin with a target; its `Finished` follows."""
+        threading.Thread(target=self._work, args=(target,), name=f"push-{target.name}", daemon=True).start()
+
+    def end_at_once(self) -> None:
+        """Tell all to close their connections and return."""
+        self._at_once.set()
+
+    def _work(self, target: Target) -> None:
+        began_s = time.monotonic()
+        try:
+            outcome = self._push_one(target, _Relay(self._inbox), self._at_once)
+        except DeployError as error:
+            outcome = failed_by(error, target=target.name, result="failed")
+        except EdgeError as error:
+            outcome = _failed(target, error)
+        except Exception as error:  # the border of a thread: what is raised here would be lost, and the driver wait on
+            _logger.exception("push failed target=%s", target.name)
+            problem = EdgeError(f"{type(error).__name__}: {error}", hint="run again with -v and report it")
+            outcome = _failed(target, problem)
+        seconds = outcome.seconds or time.monotonic() - began_s
+        self._inbox.put(Finished(replace(outcome, target=target.name, seconds=seconds)))
+
+
+class _Relay:
+    """Hands events on, progress at most ten times a second, so that a fast link does not flood the driver."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox, self._next_s = inbox, 0.0
+
+    def __call__(self, event: Event) -> None:
+        now_s = time.monotonic()
+        if event.event == PROGRESS:
+            if now_s < self._next_s:
+                return
+            self._next_s = now_s + _PROGRESS_S
+        self._inbox.put(event)
+
+
+def _failed(target: Target, error: EdgeError) -> Outcome:
+    return Outcome(
+        target=target.name,
+        release=None,
+        result="failed",
+        exit_code=error.exit_code,
+        code="fleet.internal",
+        problem=error.problem,
+        hint=error.hint,
+    )
+
+
+_MAX_TRIED = 3  # who stands in for a canary that is not there; with the network down, a whole fleet is not waited for
+_AWAY = ("unreachable", "late")  # nothing is known of the release there
+_NO_FAILURES = (*_AWAY, "interrupted", "planned", "detached")
+
+
+class Waves:
+    """Splits targets into waves: canaries, then by the steps; who comes next depends on what became of those before.
+
+    `is_proven`: some target serves this release already, so no canary has to go first unless it is named.
+    """
+
+    def __init__(self, targets: Sequence[Target], wave: Wave, *, is_proven: bool = False) -> None:
+        named = set(wave.canary or ())
+        self._canaries = [target for target in targets if target.name in named]
+        self._rest = [target for target in targets if target.name not in named]
+        self._stands_in = not self._canaries and wave.canary != () and not is_proven
+        self._steps = list(wave.steps)
+        self._tried: list[Target] = []
+        self._begun = 0
+
+    def next(self, outcomes: Mapping[str, Outcome]) -> Sequence[Target]:
+        """Return the next wave, empty at the end; raise DeployError `fleet.canary` if no canary serves the release."""
+        if not self._tried and self._canaries:
+            self._tried = self._canaries
+            return self._tried
+        if self._stands_in and not self._tried:
+            return self._one_more()
+        if self._tried and not any(outcomes[target.name].is_done for target in self._tried):
+            return self._instead(outcomes)
+        return self._step()
+
+    def _instead(self, outcomes: Mapping[str, Outcome]) -> Sequence[Target]:
+        results = [outcomes[target.name].result for target in self._tried]
+        if self._stands_in and set(results) <= set(_AWAY) and len(results) < _MAX_TRIED:
+            return self._one_more()
+        if not self._rest:
+            return ()
+        raise DeployError(
+            "fleet.canary",
+            f"no canary serves the release: {', '.join(_spelled(self._tried, outcomes))}",
+            hint="mend it, or name another target as canary in the inventory, then push again with --resume",
+        )
+
+    def _one_more(self) -> Sequence[Target]:
+        one, self._rest = self._rest[:1], self._rest[1:]
+        self._tried += one
+        return one
+
+    def _step(self) -> Sequence[Target]:
+        while self._steps:
+            until = self._steps.pop(0).of(len(self._rest))
+            if until > self._begun:
+                wave, self._begun = self._rest[self._begun : until], until
+                return wave
+        return ()
+
+
+def _spelled(targets: Sequence[Target], outcomes: Mapping[str, Outcome]) -> list[str]:
+    return [f"{target.name} {outcomes[target.name].result}" for target in targets]
+
+
+def has_failed(outcome: Outcome) -> bool:
+    """Return whether a target speaks against going on; one that was not reached, or not let finish, says nothing."""
+    return not outcome.is_done and outcome.result not in _NO_FAILURES
+
+
+def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: CountOrShare) -> None:
+    """Raise DeployError `fleet.stopped` if too many of the `begun` targets (those of all waves so far) have failed.
+
+    A share is of the whole wave, so that the first failure of many does not look like all of them.
+    """
+    failed = sum(has_failed(outcome) for outcome in outcomes.values())
+    attempted = begun - sum(outcome.result in _AWAY for outcome in outcomes.values())
+    if most.is_exceeded_by(failed, attempted):
+        raise DeployError(
+            "fleet.stopped",
+            f"{failed} of {attempted} targets failed, at most {most} may",
+            hint="mend them or the release; --resume goes on with those that are not done",
+            evidence={"failed": failed, "attempted": attempted, "max_failed": str(most)},
+        )
+
+
+_RESUME = "--resume goes on with it"
 _CLOSING_S = 0.8  # for all connections to be closed, once Ctrl-C was pressed twice
 
 
@@ -77,11 +226,9 @@ def run_fleet(
 ) -> FleetResult:
     """Push to all targets, whose names differ; return when each has ended, or is known not to be begun.
 
-    With a journal each end is on disk before it is shown; a resumed rollout leaves out who is done there. An interrupt
-    in the inbox begins no more targets, a second one closes all connections within a second.
-
-    Raises:
-        DeployError: `request.resume`, if there is nothing to resume; `request.journal`, before a target is touched.
+    With a journal each end is on disk before it is shown; a resumed rollout leaves out the targets that are done there.
+    An interrupt in the inbox begins no more targets, a second one closes all connections within a second.
+    Raises DeployError: `request.resume`, if there is nothing to resume; `request.journal`, before a target is touched.
     """
     if is_resumed and (journal is None or not journal.has_begun):
         raise DeployError(
@@ -207,12 +354,12 @@ class _Driver:
         for name, target in list(self._running.items()):
             del self._running[name]
             problem = "its connection did not close in time; it is closed with this process"
-            self._end(target, _interrupted(name, problem), is_begun=True)
+            self._end(target, interrupted(name, problem, hint=_RESUME), is_begun=True)
 
     def _not_begun(self, target: Target) -> Outcome:
         error = self._why_not
         if self._interrupts or error is None:
-            return _interrupted(target.name, "not begun: interrupted")
+            return interrupted(target.name, "not begun: interrupted", hint=_RESUME)
         return Outcome(
             target=target.name,
             release=None,
@@ -222,18 +369,6 @@ class _Driver:
             problem=f"not begun: {error.problem}",
             hint=error.hint,
         )
-
-
-def _interrupted(name: str, problem: str) -> Outcome:
-    return Outcome(
-        target=name,
-        release=None,
-        result="interrupted",
-        exit_code=INTERRUPTED,
-        code="fleet.interrupted",
-        problem=problem,
-        hint="--resume goes on with it",
-    )
 
 
 def _listed(targets: Sequence[Target]) -> str:

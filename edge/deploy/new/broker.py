@@ -14,8 +14,7 @@ from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
 from edge.publish.mqtt.client import connect
 from edge.publish.mqtt.endpoint import endpoint_from_config
-from edge.publish.mqtt.trouble import BrokerError, Trouble
-from edge.publish.mqtt.version import ProtocolChoice
+from edge.publish.mqtt.trouble import BrokerError, ProtocolChoice, Trouble
 
 __all__ = ["broker_from_text", "try_broker", "wants_login"]
 
@@ -26,8 +25,7 @@ _ATTEMPTS = 2
 def broker_from_text(text: str, *, site: str | None, ca: str | None) -> tuple[MqttConfig, Credential | None]:
     """Return what `HOST[:PORT]`, `mqtts://...` (the same) or `mqtt://...` (plain text) means, and its login if any.
 
-    Raises:
-        ConfigError: if it is none of them; the text, which may hold a password, is not part of it.
+    Raises `ConfigError`, without the text: it may hold a password.
     """
     scheme, separator, rest = text.rpartition("://")
     try:
@@ -57,12 +55,7 @@ def try_broker(
     within_s: float,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Connect as nobody in particular, say goodbye, and return where that was.
-
-    Raises:
-        ConfigError: if the TLS files cannot be used.
-        PublishError: with what is wrong and what to do.
-    """
+    """Connect without a session, disconnect, and return the address; raise ConfigError (TLS files), PublishError."""
     name = f"edge-new-{secrets.token_hex(4)}"
     endpoint = endpoint_from_config(config, client_id=name, credential=login, base_dir=base_dir)
     endpoint = dataclasses.replace(endpoint, connect_timeout_s=within_s / _ATTEMPTS)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edge.config.credentials import Credential
+from edge.config.credentials import Credential, line_from_credential, own_path, read_credential
 from edge.config.schema import StreamConfig
 from edge.deploy.new.places import Place
-from edge.deploy.new.secrets import Ask, Secrets
 from edge.deploy.new.side_by_side import Attempt
-from edge.errors import EdgeError, SourceError
+from edge.errors import CertificateError, ConfigError, EdgeError, SourceError
+from edge.media.address import Trust
 from edge.media.first_look import FirstLook, look_at
 
-__all__ = ["FoundCamera", "attempt_of", "camera_of", "logins_of", "wanting"]
+__all__ = ["Ask", "AskTrust", "FoundCamera", "Secrets", "attempt_of", "camera_of", "logins_of", "trusted", "wanting"]
+
+AskTrust = Callable[[str, CertificateError], bool]
+"""Asks whether what the first argument names is what has shown the certificate that was not the expected one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCamera:
-    """What came of a place: a look at it, or why there is none.
+    """A look at a place, or why there is none; `credential` is the name of its secret, None where it wants none.
 
-    Attributes:
-        credential: the name of its secret; None where it wants none.
-        wants_login: it was not seen because of user and password.
+    `wants_login`: it was not seen because of user and password.
     """
 
     place: Place
@@ -33,7 +34,6 @@ class FoundCamera:
 
 
 def attempt_of(place: Place, login: Credential | None, *, within_s: float) -> Attempt[FirstLook]:
-    """Return how to look at a place."""
     pair = None if login is None else (login.user, login.password)
     address = replace(place.address, credential=pair)
     stream = StreamConfig(id=place.id, uri=place.uri)
@@ -41,21 +41,32 @@ def attempt_of(place: Place, login: Credential | None, *, within_s: float) -> At
 
 
 def logins_of(places: Sequence[Place], secrets: Secrets, *, credential: str | None) -> dict[str, Credential | None]:
-    """Return what each place is tried with at first: what was typed in its address, else what is kept.
+    """Return each place's first login: typed in its address, else kept under its host's name or under `credential`.
 
-    Args:
-        places: all of them.
-        secrets: what is kept by the names of their hosts.
-        credential: or by this one, which has to be there.
-
-    Raises:
-        ConfigError: if a secret cannot be used.
+    Raises `ConfigError` if a secret cannot be used, or `credential` is not there.
     """
     stated = None if credential is None else secrets.stated(credential)
     return {
         place.id: place.login or ((stated or secrets.kept(place.host)) if _may_want_login(place) else None)
         for place in places
     }
+
+
+def trusted(places: Sequence[Place], found: Mapping[str, object], ask: AskTrust) -> list[Place]:
+    """Return the places whose certificates a person has taken for theirs, as ones that are known by these."""
+    asked: dict[tuple[str, str], bool] = {}
+    taken = []
+    for place in places:
+        error = found[place.id]
+        if not isinstance(error, CertificateError):
+            continue
+        key = place.host, error.fingerprint
+        if key not in asked:
+            asked[key] = ask(place.address.shown, error)
+        if asked[key]:
+            trust = Trust(fingerprint=error.fingerprint.partition(":")[2])
+            taken.append(replace(place, address=replace(place.address, trust=trust)))
+    return taken
 
 
 def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> dict[str, Credential]:
@@ -72,16 +83,12 @@ def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> d
 
 
 def camera_of(place: Place, found: FirstLook | EdgeError, *, credential: str | None) -> FoundCamera:
-    """Return what came of a place; `credential` is the name of the secret that it took."""
+    """`credential` is the name of the secret that it took."""
     if not isinstance(found, EdgeError):
         return FoundCamera(place=place, look=found, problem=None, credential=credential)
     is_refused = _wants_login(found)
     return FoundCamera(
-        place=place,
-        look=None,
-        problem=found,
-        credential=place.host if is_refused else None,
-        wants_login=is_refused,
+        place=place, look=None, problem=found, credential=place.host if is_refused else None, wants_login=is_refused
     )
 
 
@@ -91,3 +98,46 @@ def _wants_login(found: object) -> bool:
 
 def _may_want_login(place: Place) -> bool:
     return place.address.scheme in ("rtsp", "rtsps", "http", "https")
+
+
+Ask = Callable[[str], "Credential | None"]
+"""Asks a person, or a stand-in for one, for the login of what the argument names; None: there is none."""
+
+
+class Secrets:
+    """Kept and new secrets, written at the end; a secret that is there keeps its content unless `replaces`."""
+
+    def __init__(self, *, replaces: bool, environ: Mapping[str, str]) -> None:
+        self._replaces = replaces
+        self._environ = environ
+        self._used: dict[str, Credential] = {}
+        self.new: dict[str, Credential] = {}
+
+    def stated(self, name: str) -> Credential:
+        """ConfigError if it is not there, or cannot be used."""
+        return read_credential(name, environ=self._environ)
+
+    def kept(self, name: str) -> Credential | None:
+        """Return None where none is kept; ConfigError if it cannot be used."""
+        try:
+            return read_credential(name, environ=self._environ)
+        except ConfigError:
+            if own_path(name, environ=self._environ).exists():
+                raise
+            return None
+
+    def use(self, login: Credential, *, wanted: str) -> str:
+        """Return the name that keeps `login`: `wanted`, with a number where that is another's; or raise ConfigError."""
+        line_from_credential(login, where=f"the login of {wanted}")
+        number = 1
+        while True:
+            name = wanted if number == 1 else f"{wanted}-{number}"
+            before = self._used.get(name) or self.kept(name)
+            is_free = before is None or (self._replaces and name not in self._used)
+            if before == login or is_free:
+                break
+            number += 1
+        self._used[name] = login
+        if before != login:
+            self.new[name] = login
+        return name

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edge.config.credentials import own_path
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.yaml_file import scalar_text
 from edge.deploy.new.cameras import FoundCamera
-from edge.errors import EdgeError
+from edge.deploy.new.places import path_text
+from edge.errors import CertificateError, EdgeError
+from edge.media.address import Trust
 from edge.media.first_look import FirstLook
 from edge.types import ModelSpec
 from edge.untrusted import cleaned
 from edge.version import __version__
 
-__all__ = ["Broker", "Content", "batch_of", "look_text", "model_text", "pipeline_text"]
+__all__ = ["Broker", "Content", "NewPipeline", "batch_of", "look_text", "model_text", "pipeline_text"]
 
 _LABELS_SHOWN = 4
 _MOST_FRAMES = 16
@@ -34,18 +37,14 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What the file says.
+    """The content of a pipeline file; `onnx` is the model's path as the file names it, `folder` the file's.
 
-    Attributes:
-        spec: of the model.
-        onnx: the model file, as the pipeline file names it.
-        cameras: one at least has been seen.
-        snapshots: the name of a picture of each camera that was seen, by the id of its stream.
-        broker: None: none was named.
+    At least one of `cameras` has been seen; `snapshots` are names of pictures by the id of their stream.
     """
 
     spec: ModelSpec
     onnx: str
+    folder: Path
     cameras: Sequence[FoundCamera]
     snapshots: dict[str, Path]
     broker: Broker | None
@@ -57,15 +56,7 @@ class Content:
 
 
 def pipeline_text(content: Content) -> str:
-    """Return the file."""
-    parts = [
-        _head(),
-        _model(content),
-        _batch(content),
-        _streams(content),
-        _mqtt(content.broker),
-        _publish(content),
-    ]
+    parts = [_head(), _model(content), _batch(content), _streams(content), _mqtt(content.broker), _publish(content)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -81,14 +72,12 @@ def batch_of(spec: ModelSpec, streams: int) -> tuple[int, str]:
 
 
 def look_text(look: FirstLook) -> str:
-    """Return what was seen of a stream, in a line."""
     fps = [] if look.fps is None else [f"{look.fps:g} fps"]
     turned = [] if look.turn_deg is None else [f"sideways: players turn it by {look.turn_deg} degrees, this does not"]
     return cleaned(", ".join([look.codec or "unknown codec", str(look.size), *fps, *turned]))
 
 
 def model_text(spec: ModelSpec) -> str:
-    """Return what a model is, in a line."""
     shown = ", ".join(spec.labels[:_LABELS_SHOWN]) + (", ..." if len(spec.labels) > _LABELS_SHOWN else "")
     return cleaned(f"{spec.family.value}, {spec.preprocess.size}, {len(spec.labels)} labels: {shown}")
 
@@ -121,28 +110,42 @@ def _streams(content: Content) -> Iterator[str]:
     yield "streams:"
     for camera in content.cameras:
         if camera.look is not None:
-            yield from _seen(camera, camera.look, content.snapshots[camera.place.id])
+            yield from _seen(content, camera, camera.look)
     for camera in content.cameras:
         if camera.problem is not None:
-            yield from _not_seen(camera, camera.problem)
+            yield from _not_seen(content, camera, camera.problem)
 
 
-def _seen(camera: FoundCamera, look: FirstLook, snapshot: Path) -> Iterator[str]:
+def _seen(content: Content, camera: FoundCamera, look: FirstLook) -> Iterator[str]:
+    snapshot = content.snapshots[camera.place.id]
     yield f"  - id: {scalar_text(camera.place.id)}  # {look_text(look)}; {cleaned(snapshot.name)}"
     note = _AS_A_CAMERA if camera.place.address.scheme == "file" else ""
     yield f"    uri: {scalar_text(camera.place.uri)}{note}"
+    if (trust := camera.place.address.trust) is not None:
+        yield f"    tls: {_trust_text(trust, content.folder)}"
     if camera.credential is not None:
         yield f"    credential: {scalar_text(camera.credential)}  # the name of its login, which is kept apart"
 
 
-def _not_seen(camera: FoundCamera, problem: EdgeError) -> Iterator[str]:
+def _not_seen(content: Content, camera: FoundCamera, problem: EdgeError) -> Iterator[str]:
     yield f"  # Not seen: {cleaned(str(problem))}"
     yield "  # Once it can be reached, take the signs away, or run edge-deploy new --force again."
     yield f"  # - id: {scalar_text(camera.place.id)}"
     yield f"  #   uri: {scalar_text(camera.place.uri)}"
+    trust = camera.place.address.trust
+    if isinstance(problem, CertificateError):
+        trust = Trust(fingerprint=problem.fingerprint.partition(":")[2])
+    if trust is not None:
+        yield f"  #   tls: {_trust_text(trust, content.folder)}"
     if camera.credential is not None:
         where = cleaned(str(own_path(camera.credential)))
         yield f"  #   credential: {scalar_text(camera.credential)}  # {where}: one line, user:password; chmod 600"
+
+
+def _trust_text(trust: Trust, folder: Path) -> str:
+    if trust.ca is not None:
+        return f"{{ca: {scalar_text(path_text(trust.ca, folder))}}}  # the authorities of its certificate"
+    return f'{{fingerprint: "sha256:{trust.fingerprint}"}}  # of its certificate'
 
 
 def _mqtt(broker: Broker | None) -> Iterator[str]:
@@ -169,7 +172,7 @@ def _mqtt_keys(broker: Broker) -> Iterator[str]:
         yield "  tls:"
         yield f"    ca: {scalar_text(config.tls.ca or '')}"
     elif not config.tls:
-        yield "  tls: false  # plain text: whoever is on the network can read and change it"
+        yield "  tls: false  # plain text: anyone on the network can read and change it"
     if config.credential is not None:
         yield f"  credential: {scalar_text(config.credential)}  # the name of its login, which is kept apart"
 
@@ -179,3 +182,80 @@ def _publish(content: Content) -> Iterator[str]:
     yield "  mode: change  # a message when something has changed, and one each second: all | nonempty | change"
     if content.is_on_stdout:
         yield '  jsonl: "-"  # one JSON line a message on stdout; take it out once there is a broker'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPipeline:
+    """Result of `new`; `secrets` are the new ones, by name."""
+
+    out: Path
+    content: Content
+    secrets: Sequence[str]
+    passed_over: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every camera was seen, and the broker takes us in if one was named."""
+        broker = self.content.broker
+        return all(camera.problem is None for camera in self.content.cameras) and (
+            broker is None or broker.problem is None
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        content = self.content
+        seen = sum(camera.look is not None for camera in content.cameras)
+        return {
+            "pipeline": str(self.out),
+            "model": {"onnx": content.onnx, "sha256": content.spec.sha256, "family": content.spec.family.value},
+            "batch": batch_of(content.spec, seen)[0],
+            "streams": [self._camera_json(camera) for camera in content.cameras],
+            "broker": None if content.broker is None else _broker_json(content.broker),
+            "secrets": list(self.secrets),
+            "passed_over": self.passed_over,
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield a name and what came of it, for people."""
+        content = self.content
+        for camera in content.cameras:
+            yield (
+                camera.place.id,
+                cleaned(f"not seen: {camera.problem}") if camera.look is None else look_text(camera.look),
+            )
+        yield "model", model_text(content.spec)
+        frames, why = batch_of(content.spec, sum(camera.look is not None for camera in content.cameras))
+        yield "batch", f"{frames}: {why}"
+        if content.broker is not None:
+            broker = content.broker
+            yield (
+                "broker",
+                cleaned(f"not reached: {broker.problem}") if broker.problem else f"{broker.shown} takes us in",
+            )
+        if self.passed_over:
+            yield "passed over", f"{self.passed_over} other {'file' if self.passed_over == 1 else 'files'}"
+        for name in self.secrets:
+            yield "secret", f"{name}, kept in {own_path(name).parent}"
+
+    def _camera_json(self, camera: FoundCamera) -> dict[str, Any]:
+        look, snapshot = camera.look, self.content.snapshots.get(camera.place.id)
+        return {
+            "id": camera.place.id,
+            "uri": camera.place.uri,
+            "credential": camera.credential,
+            "codec": None if look is None else look.codec,
+            "size": None if look is None else [look.size.width, look.size.height],
+            "fps": None if look is None else look.fps,
+            "turn_deg": None if look is None else look.turn_deg,
+            "snapshot": None if snapshot is None else str(snapshot),
+            "problem": None if camera.problem is None else str(camera.problem),
+            "wants_login": camera.wants_login,
+            "fingerprint": camera.problem.fingerprint if isinstance(camera.problem, CertificateError) else None,
+        }
+
+
+def _broker_json(broker: Broker) -> dict[str, Any]:
+    return {
+        "host": broker.config.host,
+        "credential": broker.config.credential,
+        "problem": None if broker.problem is None else str(broker.problem),
+    }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,20 +16,75 @@ from edge.config.credentials import Credential, line_from_credential, own_path
 from edge.config.load import load_pipeline
 from edge.config.schema import MqttConfig
 from edge.deploy.new.broker import try_broker, wants_login
-from edge.deploy.new.cameras import FoundCamera, attempt_of, camera_of, logins_of, wanting
-from edge.deploy.new.document import Broker, Content, pipeline_text
-from edge.deploy.new.made import NewPipeline
-from edge.deploy.new.new_files import NewFile, write_new_files
+from edge.deploy.new.cameras import (
+    Ask,
+    AskTrust,
+    FoundCamera,
+    Secrets,
+    attempt_of,
+    camera_of,
+    logins_of,
+    trusted,
+    wanting,
+)
+from edge.deploy.new.document import Broker, Content, NewPipeline, pipeline_text
 from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
-from edge.deploy.new.secrets import Ask, Secrets
 from edge.deploy.new.side_by_side import Attempt, side_by_side
 from edge.errors import ConfigError, EdgeError, SourceError
 from edge.media.first_look import FirstLook
 from edge.media.images import encode_jpeg
 from edge.model.inspect import inspect_model
 from edge.untrusted import cleaned
+from edge.writing import staged
 
 __all__ = ["PipelineRequest", "make_pipeline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A file to be; `check` looks at it, under another name in the same folder, before any file gets its own."""
+
+    path: Path
+    content: bytes = field(repr=False)
+    mode: int = 0o666
+    check: Callable[[Path], object] = lambda path: None
+
+
+def write_new_files(files: Sequence[NewFile]) -> None:
+    """Write `files` in order; an interrupt comes before or after. On ConfigError (a `check`'s, too) none is there."""
+    with contextlib.ExitStack() as stack:
+        new = [(file, _staged(stack, file)) for file in files]
+        for file, path in new:
+            file.check(path)
+        with _interrupts_wait():
+            for file, path in new:
+                path.replace(file.path)
+
+
+def _staged(stack: contextlib.ExitStack, file: NewFile) -> Path:
+    try:
+        return stack.enter_context(staged(file.path, file.content, mode=file.mode))
+    except OSError as error:
+        raise ConfigError(
+            f"{file.path}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+        ) from error
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C wait for what takes a moment; only the main thread is interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
 
 _REST_S = 8.0  # counting the rate of a camera that was seen, and taking its connection down
 _JPEG_QUALITY = 90
@@ -35,17 +93,13 @@ _BROKER = "the broker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineRequest:
-    """What was asked for.
+    """A person's request: `out` is the pipeline file to be, `typed` are addresses as text, clips and folders as paths.
 
-    Attributes:
-        model: the ONNX file.
-        typed: addresses as text, clips and folders as paths.
-        out: the pipeline file to be.
-        broker: where messages are to go, and its login where one was typed.
-        credential: the secret of cameras that want a login; None: by the name of the host.
-        is_forced: files and secrets that are there may be replaced.
-        within_s: how long a camera or the broker may take to answer.
-        environ: where the user's configuration is found.
+    `credential`: the secret of cameras that want a login; None: by the name of the host.
+    `is_forced`: files and secrets that are there may be replaced.
+    `camera_ca`: authorities for certificates of cameras; None: the system's.
+    `within_s`: how long a camera or the broker may take to answer.
+    `environ`: where the user's configuration is found.
     """
 
     model: Path
@@ -54,6 +108,7 @@ class PipelineRequest:
     broker: tuple[MqttConfig, Credential | None] | None = None
     credential: str | None = None
     is_forced: bool = False
+    camera_ca: Path | None = None
     within_s: float = 10.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
@@ -64,34 +119,33 @@ class PipelineRequest:
 
 
 def make_pipeline(
-    request: PipelineRequest, *, ask: Ask, ask_broker: Ask, say: Callable[[str], None] = lambda text: None
+    request: PipelineRequest,
+    *,
+    ask: Ask,
+    ask_broker: Ask,
+    ask_trust: AskTrust,
+    say: Callable[[str], None] = lambda text: None,
 ) -> NewPipeline:
     """Write the pipeline file with its snapshots and secrets, and return what is in it.
 
-    Args:
-        request: what is wanted.
-        ask: for logins of cameras that want one that is not known.
-        ask_broker: the same for the broker.
-        say: hears what takes time.
-
-    Raises:
-        ModelError: if the model cannot be used.
-        ConfigError: if an address cannot be used, or a file is there already.
-        SourceError: if no camera was seen; nothing is written then.
+    `ask` gives logins of cameras, `ask_broker` the broker's, `ask_trust` confirms certificates of no known authority.
+    Raises `ModelError`, ConfigError (an address, a file that is there), SourceError if no camera was seen; then nothing
+    is written.
     """
     spec = inspect_model(request.model)
-    places = places_of(request.typed, folder=request.folder)
+    places = places_of(request.typed, folder=request.folder, ca=request.camera_ca)
     snapshots = {place.id: request.out.with_name(f"{request.out.stem}-{place.id}.jpg") for place in places}
     _require_free(request, places, [request.out, *snapshots.values()])
     secrets = Secrets(replaces=request.is_forced, environ=request.environ)
     say(f"looking at {_counted(places)}")
-    cameras, broker = _looked(request, places, secrets, ask=ask, ask_broker=ask_broker)
+    cameras, broker = _looked(request, places, secrets, ask=ask, ask_broker=ask_broker, ask_trust=ask_trust)
     seen = {camera.place.id for camera in cameras if camera.look is not None}
     if not seen:
         raise _none_seen(cameras)
     content = Content(
         spec=spec,
         onnx=path_text(request.model, request.folder),
+        folder=request.folder,
         cameras=cameras,
         snapshots={name: path for name, path in snapshots.items() if name in seen},
         broker=broker,
@@ -101,14 +155,23 @@ def make_pipeline(
 
 
 def _looked(
-    request: PipelineRequest, places: Sequence[Place], secrets: Secrets, *, ask: Ask, ask_broker: Ask
+    request: PipelineRequest,
+    places: Sequence[Place],
+    secrets: Secrets,
+    *,
+    ask: Ask,
+    ask_broker: Ask,
+    ask_trust: AskTrust,
 ) -> tuple[list[FoundCamera], Broker | None]:
     """Return the cameras and the broker as they are, with the logins that are known or told."""
     logins = logins_of(places, secrets, credential=request.credential) | _broker_login(request, secrets)
     found = _tried(request, places, logins)
+    known = {place.id: place for place in trusted(places, found, ask_trust)}
+    places = [known.get(place.id, place) for place in places]
+    found |= _tried(request, places, {name: logins[name] for name in known})
     told: dict[str, Credential | None] = {**wanting(places, found, ask)}
     if request.broker is not None and request.broker[1] is None and wants_login(found[_BROKER]):
-        told[_BROKER] = ask_broker(request.broker[0].host)
+        told[_BROKER] = ask_broker(f"the broker {request.broker[0].host}")
     told = {name: login for name, login in told.items() if login is not None}
     found |= _tried(request, places, told)
     logins |= told

@@ -1,4 +1,4 @@
-"""What was typed as cameras: addresses taken apart, folders of clips gone through, each with an id that can be read."""
+"""Parses typed cameras: addresses, and folders of clips, each with a readable id."""
 
 from __future__ import annotations
 
@@ -7,32 +7,28 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from edge.config.credentials import Credential
+from edge.config.uris import has_secret, split_login
 from edge.errors import ConfigError
-from edge.media.address import CLIP_SUFFIXES, Address, parse_address, redact
+from edge.media.address import CLIP_SUFFIXES, Address, Trust, parse_address, redact
+from edge.media.tunnel import require_trust
 
 __all__ = ["Place", "clips_of", "path_text", "places_of", "slug"]
 
 _LONGEST = 32
 _LONGEST_TAIL = 16
 _IPV4 = re.compile(r"[0-9.]+")
-_SECRET = re.compile(r"(?i)(?:pass(?:word|wd)?|pwd|token|secret)=[^&]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one stream comes from.
+    """Where one stream comes from: `uri` is for the pipeline file and holds no login, `login` was typed within it.
 
-    Attributes:
-        id: of the stream.
-        uri: for the pipeline file; holds no login.
-        address: the same, taken apart.
-        login: what was typed within the address.
-        host: the name of its secret, if it wants one; one for all streams of a host.
+    `host` names its secret, one for all streams of a host.
     """
 
     id: str
@@ -42,19 +38,13 @@ class Place:
     host: str
 
 
-def places_of(typed: Iterable[str | Path], *, folder: Path) -> list[Place]:
-    """Return one place for each address, clip, and clip in a folder, in their order.
+def places_of(typed: Iterable[str | Path], *, folder: Path, ca: Path | None = None) -> list[Place]:
+    """Return a place for each address, clip, and clip in a folder, in order; paths start at the pipeline's `folder`.
 
-    Args:
-        typed: addresses as text, files and folders as paths.
-        folder: of the pipeline file, which its paths start at.
-
-    Raises:
-        ConfigError: if one cannot be used, or is there twice, or a folder has no clips.
+    Raises `ConfigError` if one cannot be used, or is there twice, or a folder has no clips.
     """
-    found = [
-        (uri, parse_address(uri, base_dir=folder)) for one in typed for uri in _uris(one, folder) if _require_open(uri)
-    ]
+    trust = None if ca is None else Trust(ca=Path(os.path.abspath(ca)))
+    found = [_taken_apart(uri, folder, trust) for one in typed for uri in _uris(one, folder)]
     addresses = [address for _, address in found]
     twice = [address for address, count in Counter(map(_key, addresses)).items() if count > 1]
     if twice:
@@ -66,8 +56,9 @@ def places_of(typed: Iterable[str | Path], *, folder: Path) -> list[Place]:
 
 
 def clips_of(folder: Path) -> list[Path]:
-    """Return the clips directly in `folder`, by name."""
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in CLIP_SUFFIXES and path.is_file())
+    """Directly in `folder`, by name."""
+    found = (path for path in folder.iterdir() if path.suffix.lower() in CLIP_SUFFIXES and path.is_file())
+    return sorted(path for path in found if not path.name.startswith("."))  # macOS leaves ._clip.mp4
 
 
 def path_text(path: Path, folder: Path) -> str:
@@ -99,23 +90,31 @@ def _uris(one: str | Path, folder: Path) -> Iterator[str]:
     yield from (path_text(clip, folder) for clip in clips)
 
 
-def _require_open(uri: str) -> bool:
+def _taken_apart(uri: str, folder: Path, trust: Trust | None) -> tuple[str, Address]:
+    uri, login = split_login(uri)
+    _require_open(uri)
+    address = parse_address(uri, base_dir=folder, credential=login)
+    address = replace(address, trust=trust) if address.is_encrypted else address
+    require_trust(address)
+    return uri, address
+
+
+def _require_open(uri: str) -> None:
     """Refuse an address with a secret where it cannot be taken out: the pipeline file is read by everybody."""
     scheme, separator, rest = uri.partition("://")
     if not separator or scheme.lower() not in ("rtsp", "rtsps", "http", "https"):
-        return True
+        return
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     after = rest[len(authority) :]
     if "@" in after:
         raise ConfigError(
             f"{scheme}://...: expected no @ behind the host", hint="in a password write @ as %40, / as %2F, ? as %3F"
         )
-    if _SECRET.search(after):
+    if has_secret(uri):
         raise ConfigError(
-            f"{scheme}://{authority.rpartition('@')[2]}/...: expected no secret in the path or query of an address",
+            f"{scheme}://{authority.rpartition('@')[2]}/...: expected one secret, in the query of the address",
             hint=f"a pipeline file is read by everybody; {scheme}://USER:PASSWORD@HOST/... is kept apart from it",
         )
-    return True
 
 
 def _key(address: Address) -> str:
@@ -123,7 +122,7 @@ def _key(address: Address) -> str:
 
 
 def _without_login(uri: str, address: Address) -> str:
-    return address.location if address.scheme in ("rtsp", "rtsps", "http", "https") else uri
+    return address.template or (address.location if address.scheme in ("rtsp", "rtsps", "http", "https") else uri)
 
 
 def _login(address: Address) -> Credential | None:

@@ -18,16 +18,11 @@ Attempt = Callable[[Callable[[], bool]], T]
 """Gets a function that tells whether anybody still waits; raises `EdgeError` where it fails."""
 
 _AT_ONCE = 32
-_GRACE_S = 0.5  # for what notices that nobody waits any more
+_GRACE_S = 0.5  # for what notices that it is no longer waited for
 
 
 def side_by_side(attempts: Mapping[str, Attempt[T]], *, each_s: float) -> dict[str, T | EdgeError]:
-    """Return what each attempt came to, by its name, in their order.
-
-    Args:
-        attempts: up to 32 of them run at a time.
-        each_s: after how long one is given up that does not end by itself.
-    """
+    """Return each attempt's result by name, in their order; at most 32 run at once, each is given up after `each_s`."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in attempts:
         waiting.put(name)

@@ -14,40 +14,40 @@ from typing import Any
 import msgspec
 
 from edge.bundle.folder import SUFFIX, Bundle, open_bundle, write_bundle
-from edge.bundle.manifest import (
-    BundledFile,
-    GoldenFrames,
-    GoldenLimits,
-    Manifest,
-    Role,
-    encode_manifest,
-    release_name,
-)
+from edge.bundle.manifest import BundledFile, GoldenFrames, GoldenLimits, Manifest, Role, encode_manifest, release_name
 from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
 from edge.bundle.software import software_of
 from edge.calibrate.table import CalibrationTable
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
-from edge.deploy.packing.bounds import check_signable
-from edge.deploy.packing.capacity import check_bound
-from edge.deploy.packing.contents import Contents, collect_contents, digest_of
-from edge.deploy.packing.golden import PackedGolden, make_golden
-from edge.deploy.packing.golden_candidates import find_golden_candidates
-from edge.deploy.packing.keys import find_key
-from edge.deploy.packing.own_software import add_software
-from edge.deploy.packing.software import device_software, tools
+from edge.deploy.packing.bounds import check_bound, check_pairs, check_signable
+from edge.deploy.packing.contents import Contents, collect_contents, device_software, digest_of, tools
+from edge.deploy.packing.golden import PackedGolden, find_golden_candidates, make_golden
+from edge.deploy.provision.keys import find_key
 from edge.deploy.provision.lock import Environment, read_lock
+from edge.deploy.provision.own_wheel import OURS, own_wheel
+from edge.deploy.provision.wheels import gather_libraries
 from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import read_section
 from edge.errors import DeployError
-from edge.evaluate.golden_file import encode_golden
+from edge.evaluate.golden import encode_golden
 from edge.quantize.forms import Forms
 from edge.quantize.precision import precision_of
 from edge.types import ModelSpec, Precision
 from edge.version import __version__
 
-__all__ = ["BundleOptions", "Bundled", "make_bundle"]
+__all__ = ["BundleOptions", "Bundled", "make_bundle", "next_sequence"]
+
+_FOLDER = "wheels"
+
+
+def add_software(contents: Contents, libraries: Environment | None) -> None:
+    """Add edge-deploy's own wheel, and the lock's `libraries` for one kind of device; DeployError `request.wheels`."""
+    contents.add(f"{_FOLDER}/{OURS}", Role.SOFTWARE, own_wheel())
+    for name, path in (gather_libraries(libraries) if libraries is not None else {}).items():
+        contents.add(f"{_FOLDER}/{name}", Role.SOFTWARE, path)
+
 
 _GOLDEN, _SBOM, _SOFTWARE = "golden.json", "sbom.cdx.json", "software.cdx.json"
 _MAX_SAID = 200  # of a text in a stranger's model file
@@ -58,23 +58,19 @@ Bounds = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleOptions:
-    """What to bundle, for whom, and who signs.
+    """Inputs of a bundle: the pipeline, its device classes, the signing key.
 
-    Attributes:
-        pipeline: the file.
-        out: folder of bundles.
-        created_at: whole seconds are kept. With a given time, the same inputs give the same bytes.
-        key: SSH key; None: the first of ~/.ssh.
-        golden: folder of images; None: frames of the pipeline's clips.
-        has_golden: False: without golden frames, which only a device that says so takes.
-        golden_limits: what has to hold on them, here and on the device.
-        calibration_images: the folder that the table was made from, to leave those out for sure.
-        sequence: None: `created_at` in seconds, or one more than a newer bundle in `out` has.
-        downgrade_from: signed as a permission to go back, for devices whose counter of the channel is this; it needs
-            `targets` and `expires_days`.
-        expires_days: None: never.
-        has_software: the release brings this edge-deploy along, and runs with it.
-        libraries: with the libraries that it has on this kind of device, which is then the only one; None: without.
+    `out`: the folder of bundles.
+    `created_at`: whole seconds are kept. With a given time, the same inputs give the same bytes.
+    `key`: SSH key; None: the first of ~/.ssh.
+    `golden`: folder of images; None: frames of the clips. Not `has_golden`: only devices that say so take it.
+    `golden_limits`: bounds on them, here and on the device.
+    `calibration_images`: the folder that the table was made from, to leave those out for sure.
+    `sequence`: None: `created_at` in seconds, or one more than a newer bundle in `out` has.
+    `downgrade_from`: a permission to go back, for devices whose counter of the channel is this; needs `targets` and
+    `expires_days` (None: never).
+    `has_software`: the release brings this edge-deploy along, and runs with it; `libraries`: with its libraries for
+    this kind of device, which is then the only one.
     """
 
     pipeline: Path
@@ -99,10 +95,10 @@ class BundleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
-    """What was made; `signer` is the fingerprint of the key; `golden` None: without golden frames.
+    """The bundle; `signer` is the fingerprint of the key; `golden` None: without golden frames, or not made anew.
 
-    `model_license` None: neither the pipeline nor the model file states one.
-    `beyond`: a sentence for each machine among the device classes that cannot serve what the streams state.
+    `model_license` None: neither the pipeline nor the model file states one. `beyond`, `not_taken`: see `check_bound`,
+    `check_pairs`. `is_again`: it was made before, and is only signed anew.
     """
 
     bundle: Bundle
@@ -111,9 +107,10 @@ class Bundled:
     signer: str
     key: Path
     beyond: tuple[str, ...] = ()
+    not_taken: tuple[str, ...] = ()
+    is_again: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         manifest = self.bundle.manifest
         return {
             "bundle": str(self.bundle.path),
@@ -134,19 +131,14 @@ class Bundled:
             "model_license": self.model_license,
             "signer": self.signer,
             "beyond_bound": list(self.beyond),
+            "pairs_not_taken": list(self.not_taken),
         }
 
 
 def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lambda name: None) -> Bundled:
-    """Write a bundle and return it.
+    """Write a bundle and return it; `on_step` is called with what begins now.
 
-    Args:
-        options: what to bundle.
-        on_step: told what begins now.
-
-    Raises:
-        EdgeError: if pipeline, model, table, images or key cannot be used, or the release fails its golden gate;
-            nothing is written then.
+    Raises EdgeError if an input or the key is of no use, or the release fails its golden gate: nothing is written then.
     """
     pipeline = load_pipeline(options.pipeline, is_for_here=False)
     key = find_key(options.key)
@@ -154,6 +146,7 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     file, spec = open_model(pipeline)
     computed = precision_of(pipeline, spec, file.graph)
     precision, table = computed.precision, computed.table
+    not_taken = check_pairs(pipeline, file.graph)
     beyond = check_bound(pipeline, options.compatible)
     contents = collect_contents(pipeline, needs_table=table is not None)
     with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
@@ -179,7 +172,15 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
         signature = sign(content, key, RELEASE if options.downgrade_from is None else DOWNGRADE)
         files = {path: entry.content for path, entry in contents.entries.items()}
         bundle = write_bundle(options.out, manifest, manifest_bytes=content, signature=signature, files=files)
-    return Bundled(bundle=bundle, golden=golden, model_license=card.license, signer=signer, key=key, beyond=beyond)
+    return Bundled(
+        bundle=bundle,
+        golden=golden,
+        model_license=card.license,
+        signer=signer,
+        key=key,
+        beyond=beyond,
+        not_taken=not_taken,
+    )
 
 
 def _golden(
@@ -291,13 +292,21 @@ def _manifest(
         calibration=_evidence(table),
         golden=options.golden_limits if golden is None else golden.limits,
         golden_frames=GoldenFrames.NONE if golden is None else golden.proof,
+        secrets=_secrets(pipeline),
+        decoders=tuple(sorted({stream.decoder for stream in pipeline.config.streams})),
         files=tuple(_file(path, contents) for path in sorted(contents.entries)),
         made_by=f"edge-deploy {__version__}",
     )
     named = dataclasses.replace(unnamed, release=release_name(unnamed))
     if options.sequence is not None or options.downgrade_from is not None:
         return named
-    return dataclasses.replace(named, sequence=_next_sequence(options.out, named, int(created_at.timestamp())))
+    return dataclasses.replace(named, sequence=next_sequence(options.out, named, int(created_at.timestamp())))
+
+
+def _secrets(pipeline: Pipeline) -> tuple[str, ...]:
+    config = pipeline.config
+    names = {stream.credential for stream in config.streams} | {config.mqtt.credential if config.mqtt else None}
+    return tuple(sorted(name for name in names if name is not None))
 
 
 def _evidence(table: CalibrationTable | None) -> dict[str, object]:
@@ -316,7 +325,7 @@ def _file(path: str, contents: Contents) -> BundledFile:
     return BundledFile(path=path, role=entry.role, length_bytes=length, sha256=sha256)
 
 
-def _next_sequence(out: Path, manifest: Manifest, now_s: int) -> int:
+def next_sequence(out: Path, manifest: Manifest, now_s: int) -> int:
     """Return the time in seconds, which needs no memory; more, where a clock that was ahead has made a bundle here."""
     seen = [now_s]
     for path in sorted(out.glob(f"*{SUFFIX}")) if out.is_dir() else ():

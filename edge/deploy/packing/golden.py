@@ -3,28 +3,141 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
+from edge.calibrate.table import CalibrationTable, DatasetId
 from edge.config.pipeline import Pipeline
-from edge.deploy.packing.golden_candidates import Canvas, GoldenCandidates
-from edge.engine.kind import EngineRequest
+from edge.config.schema import StreamConfig
+from edge.config.uris import local_path
+from edge.engine.kind import EngineRequest, build_and_load, quick_kind, usable_kind
 from edge.engine.pipeline_model import detector_of, max_batch_of
-from edge.engine.select import build_and_load, quick_kind, usable_kind
-from edge.errors import DeployError
-from edge.evaluate.golden import GoldenScore, compare_golden, floor_of
-from edge.evaluate.golden_file import GoldenImage, GoldenSet
-from edge.evaluate.golden_run import detect_golden
+from edge.errors import DeployError, ModelError
+from edge.evaluate.golden import GoldenImage, GoldenScore, GoldenSet, compare_golden, detect_golden, floor_of
 from edge.media.images import write_image
+from edge.media.select import make_source
 from edge.protocols import Engine
+from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms
-from edge.types import Detections, ModelSpec, Precision
+from edge.quantize.make_table.subject import CalibrationImage, FoundImages, find_images, split_images, still_source
+from edge.quantize.stills import looking_like
+from edge.types import Detections, ModelSpec, Precision, Preprocess
 from edge.vision.detect import Detector
 
-__all__ = ["PackedGolden", "make_golden"]
+__all__ = ["GoldenCandidates", "PackedGolden", "find_golden_candidates", "make_golden"]
+
+Canvas = NDArray[np.uint8]
+_OF_A_CLIP = 480  # frames of each clip that are looked through
+_EVERY = 30  # neighbours show the same
+_NO_FRAMES_HINT = "give a folder of images, --golden DIR, or state --no-golden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenCandidates:
+    """Pictures to choose golden frames from; `canvases` can be gone through once."""
+
+    canvases: Iterator[Canvas]
+    proof: GoldenFrames
+    origin: str
+
+
+def find_golden_candidates(
+    pipeline: Pipeline,
+    spec: ModelSpec,
+    table: CalibrationTable | None,
+    *,
+    folder: Path | None,
+    calibration_images: Path | None,
+) -> GoldenCandidates:
+    """Return pictures of `folder` (None: the clips) that did not make the table, as far as that can be known.
+
+    `calibration_images`: the folder that the table was made from, if it is at hand. Raises `DatasetError` for an image,
+    DeployError `bundle.golden.images` if there are none, or all of them made the table.
+    """
+    proven = GoldenFrames.OUTSIDE if table is None and not spec.is_quantized else GoldenFrames.UNKNOWN
+    if folder is None:
+        clips = _clips(pipeline)
+        if not clips:
+            raise DeployError(
+                "bundle.golden.images", f"{pipeline.path}: no images to prove the release on", hint=_NO_FRAMES_HINT
+            )
+        frames = itertools.chain.from_iterable(_frames(pipeline, clip, spec.preprocess) for clip in clips)
+        return GoldenCandidates(canvases=frames, proof=proven, origin=f"{len(clips)} clips of the pipeline")
+    found = find_images(folder)
+    images: Sequence[CalibrationImage] = found.images
+    dataset = None if table is None else table.dataset
+    if dataset is not None:
+        images, proven = _outside(found, folder, dataset, calibration_images)
+    source = still_source(images, spec.preprocess)
+    return GoldenCandidates(
+        canvases=canvases_of(source, spec.preprocess), proof=proven, origin=f"{len(images)} of {folder}"
+    )
+
+
+def _outside(
+    found: FoundImages, folder: Path, dataset: DatasetId, calibration_images: Path | None
+) -> tuple[Sequence[CalibrationImage], GoldenFrames]:
+    """Leave out what made the table, and what looks like it. A table knows its images only by one digest of all."""
+    known = found
+    observed = _observed(found.images, dataset)
+    if observed is None and calibration_images is not None:
+        known = find_images(calibration_images)
+        observed = _observed(known.images, dataset)
+        if observed is None:
+            raise DeployError(
+                "bundle.golden.images",
+                f"{calibration_images}: the table was made from {dataset.images} other images",
+                hint="name the folder that edge-deploy calibrate was given",
+            )
+    if observed is None:
+        return found.images, GoldenFrames.UNKNOWN
+    same = looking_like(found.looks, {digest: known.looks[digest] for digest in sorted(observed)})
+    others = [image for image in found.images if image.sha256 not in same]
+    if not others:
+        raise DeployError(
+            "bundle.golden.images",
+            f"{folder}: the calibration table was made from all of these images, or from ones that look the same, so "
+            "they prove nothing",
+            hint="give other images of the same cameras, --golden DIR",
+        )
+    return others, GoldenFrames.OUTSIDE
+
+
+def _observed(images: Sequence[CalibrationImage], dataset: DatasetId) -> set[str] | None:
+    """Return which of `images` made a table: all, or all but those that `calibrate` has held out; None: cannot tell."""
+    held_out = len(images) - dataset.images
+    if held_out < 0:
+        return None
+    digests = sorted(image.sha256 for image in split_images(images, held_out=held_out).observed)
+    whole = hashlib.sha256(b"".join(map(bytes.fromhex, digests))).hexdigest()
+    return set(digests) if whole == dataset.sha256 else None
+
+
+def _clips(pipeline: Pipeline) -> list[StreamConfig]:
+    folder, clips = pipeline.path.parent, dict[Path, StreamConfig]()
+    for stream in pipeline.config.streams:
+        path = local_path(stream.uri, folder)
+        if path is not None and path.is_file():
+            clips.setdefault(path, stream)
+    return list(clips.values())
+
+
+def _frames(pipeline: Pipeline, clip: StreamConfig, preprocess: Preprocess) -> Iterator[Canvas]:
+    # As a file is read: every frame once, in order, so that the choice does not depend on the machine's speed.
+    stream = StreamConfig(id=clip.id, uri=clip.uri, decoder="auto" if clip.decoder == "nvmm" else clip.decoder)
+    source = make_source(stream, preprocess=preprocess, base_dir=pipeline.path.parent)
+    with closing(source):
+        source.open()
+        yield from itertools.islice(canvases_of(source, preprocess), 0, _OF_A_CLIP, _EVERY)
+
 
 MIN_IMAGES, MAX_IMAGES = 8, 16
 _MOST_LOOKED_AT = 64
@@ -33,6 +146,7 @@ _SURE_SCORE = 0.4
 _MIN_SCORE_ERROR = 0.02  # of the limit: kernels of other engines round otherwise
 _MORE_THAN_HERE = 1.5
 _BATCH = 4
+_QDQ_HINT = "train or quantize it again; edge-deploy table import takes its pairs out, calibrate finds ranges anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,34 +174,23 @@ def make_golden(
     *,
     folder: Path,
     limits: GoldenLimits,
-    on_image: Callable[[], None] = lambda: None,
 ) -> PackedGolden:
-    """Return the golden frames of a release, which it has passed here.
+    """Write the golden frames of a release to `folder` and return them; the release passed `limits` on them here.
 
-    Args:
-        pipeline: whose thresholds and batch are used.
-        forms: of its model, by its table.
-        precision: what the release runs in.
-        candidates: pictures to choose from.
-        folder: where the chosen pictures are written to.
-        limits: what has to hold here and on the device.
-        on_image: called after each picture.
-
-    Raises:
-        DeployError: `bundle.golden.images` if the float model is sure of nothing on them, `bundle.golden` with the
-            numbers if the release does not repeat what the float model finds.
-        EdgeError: what engine and source raise.
+    Raises DeployError: `bundle.golden.images` if the float model is sure of nothing on them, `bundle.golden.reference`
+    if the model carries Q/DQ pairs that cannot be taken out, `bundle.golden` with the numbers if the release does not
+    repeat what the float model finds; and what engine and source raise.
     """
     spec, sure = forms.spec, max(_SURE_SCORE, pipeline.config.model.score_threshold)
     detector = detector_of(pipeline, spec, score_threshold=floor_of(sure))
-    engine_name, chosen = _choose(forms, detector, candidates, sure=sure, on_image=on_image)
+    engine_name, chosen = _choose(_reference(forms), detector, candidates, sure=sure)
     found = _run_release(pipeline, forms, precision, detector, [one.canvas for one in chosen])
     score = compare_golden([one.found for one in chosen], found, sure_score=sure, limits=limits)
     if not score.is_passed:
         raise DeployError(
             "bundle.golden",
             f"{pipeline.path}: the release does not find what its float model finds: {'; '.join(score.failures)}",
-            hint="calibrate again with images of these cameras, or use fp16",
+            hint=_QDQ_HINT if spec.is_quantized else "calibrate again with images of these cameras, or use fp16",
             evidence=score.as_json(spec.labels),
         )
     pictures = {f"golden/{index:02}.png": folder / f"{index:02}.png" for index in range(len(chosen))}
@@ -108,16 +211,27 @@ def make_golden(
     )
 
 
+def _reference(forms: Forms) -> Forms:
+    """Return the float model: where Q/DQ pairs are the release's own, the model without them, never itself."""
+    try:
+        return forms.reference()
+    except ModelError as error:
+        raise DeployError(
+            "bundle.golden.reference",
+            f"the release is unproven: no float model can be made of it to hold its INT8 against: {error.problem}",
+            hint=f"{error.hint}; or bundle it unproven, --no-golden, for devices with allow_unproven = true",
+        ) from error
+
+
 def _choose(
-    forms: Forms, detector: Detector, candidates: GoldenCandidates, *, sure: float, on_image: Callable[[], None]
+    reference: Forms, detector: Detector, candidates: GoldenCandidates, *, sure: float
 ) -> tuple[str, Sequence[_Chosen]]:
     """Take the first pictures on which the float model is sure of something, and a few without where those are few."""
-    engine = _engine(forms, precision=_float_of(forms.spec), max_batch=_BATCH)
+    engine = _engine(reference, precision=Precision.FP32, max_batch=_BATCH)
     telling: list[_Chosen] = []
     silent: list[_Chosen] = []
     try:
         for one in _look_at(engine, detector, candidates.canvases):
-            on_image()
             (telling if (one.found.score >= sure).any() else silent).append(one)
             is_enough = len(telling) >= MIN_IMAGES and _sure_count(telling, sure) >= _ENOUGH_SURE
             if is_enough or len(telling) == MAX_IMAGES:
@@ -158,11 +272,6 @@ def _engine(forms: Forms, *, precision: Precision, max_batch: int) -> Engine:
     return build_and_load(
         kind, forms, EngineRequest(precision=precision, max_batch=max_batch, options=kind.options_type())
     )
-
-
-def _float_of(spec: ModelSpec) -> Precision:
-    # A model that carries Q/DQ pairs has no float form here: it is its own reference.
-    return Precision.INT8 if spec.is_quantized else Precision.FP32
 
 
 def _sure_count(chosen: Sequence[_Chosen], sure: float) -> int:

@@ -1,12 +1,28 @@
-"""What provision has to know of a device, asked in one go by plain shell commands."""
+"""Facts of a device for provision, asked in one go by plain shell commands."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from edge.errors import DeployError
 
-__all__ = ["FACTS_SCRIPT", "WHEEL_STORE", "ProvisionFacts", "facts_from_text"]
+__all__ = [
+    "EXTRA",
+    "FACTS_SCRIPT",
+    "PYCUDA_SOURCE_SHA256",
+    "PYCUDA_VERSION",
+    "PYTHONS",
+    "ProvisionFacts",
+    "WHEEL_STORE",
+    "cache",
+    "extra_of",
+    "facts_from_text",
+    "is_jetson",
+    "pycuda_folder",
+    "pycuda_wheel",
+]
 
 WHEEL_STORE = "/var/cache/edge-deploy/wheels"
 """Where a device keeps the wheels of the version in use, root's alone to write, so that they are not sent again."""
@@ -22,13 +38,17 @@ echo "systemd=$(systemctl --version 2>/dev/null | sed -n '1s/^systemd \\([0-9]*\
 for tool in {" ".join(_NEEDED)}; do
   PATH=$PATH:/usr/sbin:/sbin command -v $tool >/dev/null || echo "missing=$tool"
 done
-test -e /dev/nvmap && echo "gpu=nvmap"
+for node in nvmap dri/renderD128; do test -e /dev/$node && echo "node=$node"; done
+systemctl cat nvargus-daemon.service >/dev/null 2>&1 && echo "has=argus"
 l4t='1s/^# *R\\([0-9]*\\) (release), REVISION: \\([0-9.]*\\).*/l4t=\\1.\\2/p'
 test -r /etc/nv_tegra_release && sed -n "$l4t" /etc/nv_tegra_release
+python3 -c 'import gi; gi.require_version("Gst", "1.0"); from gi.repository import Gst' 2>/dev/null && echo "has=video"
 test -s /etc/edge-deploy/home/.ssh/authorized_keys && echo "has=key"
 test -s /etc/edge-deploy/allowed_signers && echo "has=signer"
 ssh-keygen -Q -l -f /etc/edge-deploy/revoked.krl 2>/dev/null | sed -n 's/^\\([a-z][^#]*[^# ]\\).*/revoked=\\1/p'
 for file in /etc/edge-deploy/credentials/*; do test -f "$file" && echo "credential=${{file##*/}}"; done
+made='s/.*"made_by": *"edge-deploy \\([0-9.]*\\)".*/made=\\1/p'
+sed -n "$made" /var/lib/edge-deploy/current/manifest.json 2>/dev/null
 sha256sum {WHEEL_STORE}/*.whl 2>/dev/null | sed -n 's/^\\([0-9a-f]\\{{64\\}}\\) .*/wheel=\\1/p'
 echo "free=$(df -Pk /opt 2>/dev/null | sed -n '2s/ \\+/ /gp' | cut -d' ' -f4)"
 echo "end=yes"
@@ -39,29 +59,31 @@ echo "end=yes"
 class ProvisionFacts:
     """A device as it is before a provision; `free_bytes` is of the file system with /opt, `l4t` None: no Jetson.
 
-    `wheels` are the SHA-256 of those that it keeps, computed there now; `revoked`: what its list revokes.
+    `has_video`: the system's Python has GStreamer. `wheels` are the SHA-256 of those that it keeps, computed there now;
+    `revoked`: what its list revokes. `gpu_nodes`: those below /dev that a Jetson's GPU is not ready without;
+    `has_argus`: NVIDIA's daemon of cameras. `made_with` is the version of the edge-deploy that has made the release
+    which serves; None: there is none.
     """
 
     architecture: str
     python: tuple[int, int]
     glibc: tuple[int, int]
     systemd: int
-    has_nvmap: bool
+    gpu_nodes: tuple[str, ...]
+    has_argus: bool
     l4t: str | None
     has_key: bool
     has_signer: bool
+    has_video: bool
     credentials: tuple[str, ...]
     free_bytes: int
     wheels: frozenset[str] = frozenset()
     revoked: frozenset[str] = frozenset()
+    made_with: str | None = None
 
 
 def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
-    """Return the facts that FACTS_SCRIPT printed.
-
-    Raises:
-        DeployError: `preflight.device`, if the device lacks what edge-deploy cannot do without.
-    """
+    """Return the facts that FACTS_SCRIPT printed; DeployError `preflight.device` if a necessary part is missing."""
     pairs = [line.partition("=")[::2] for line in text.splitlines() if "=" in line]
     values = dict(pairs)
     if values.get("end") != "yes":
@@ -83,14 +105,17 @@ def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
         python=python,
         glibc=glibc,
         systemd=int(values["systemd"]),
-        has_nvmap=values.get("gpu") == "nvmap",
+        gpu_nodes=tuple(value for name, value in pairs if name == "node"),
+        has_argus=("has", "argus") in pairs,
         l4t=values.get("l4t") or None,
         has_key=("has", "key") in pairs,
         has_signer=("has", "signer") in pairs,
+        has_video=("has", "video") in pairs,
         credentials=tuple(value for name, value in pairs if name == "credential"),
         free_bytes=int(values["free"] or 0) * 1024,
         wheels=frozenset(value for name, value in pairs if name == "wheel"),
         revoked=frozenset(value.strip() for name, value in pairs if name == "revoked"),
+        made_with=values.get("made") or None,
     )
 
 
@@ -101,3 +126,43 @@ def _version(text: str) -> tuple[int, int]:
 
 def _unfit(target: str, problem: str, hint: str) -> DeployError:
     return DeployError("preflight.device", f"{target} {problem}", hint=hint)
+
+
+EXTRA = "jetson"
+"""The extra of edge-deploy that such a device gets."""
+
+PYTHONS = {(3, 10): "JetPack 6", (3, 12): "JetPack 7"}
+"""Pythons that JetPack's TensorRT has bindings for; with another there is no GPU engine to serve by."""
+
+PYCUDA_VERSION = "2026.1"
+PYCUDA_SOURCE_SHA256 = "759516160628ba06f32ce7e563e3f5b9214691dc9528a03ea99ea1073f4e14ba"
+"""Of the source that `make pycuda-wheels` compiles."""
+
+
+def cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edge-deploy"
+
+
+def pycuda_folder() -> Path:
+    """Return where `make pycuda-wheels` puts its wheels."""
+    return cache() / "pycuda"
+
+
+def is_jetson(facts: ProvisionFacts) -> bool:
+    """Return whether a device is a Jetson whose GPU can be used."""
+    return facts.l4t is not None and facts.python in PYTHONS
+
+
+def extra_of(facts: ProvisionFacts, folder: Path | None = None) -> str | None:
+    """Return the extra of edge-deploy that a device gets; None: no Jetson, or there is no wheel of pycuda for it."""
+    return EXTRA if is_jetson(facts) and pycuda_wheel(facts, folder) is not None else None
+
+
+def pycuda_wheel(facts: ProvisionFacts, folder: Path | None = None) -> Path | None:
+    """Return the newest wheel of pycuda for a device, from where `make pycuda-wheels` puts it or from a given folder.
+
+    No lock names it, because it is made on this side (docs/adr/0008): its SHA-256 is that of the file found.
+    """
+    python = f"cp{facts.python[0]}{facts.python[1]}"
+    found = sorted((folder or pycuda_folder()).glob(f"pycuda-*-{python}-{python}-linux_{facts.architecture}.whl"))
+    return found[-1] if found else None

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.bundle.ssh_keygen import run_ssh_keygen
+from edge.bundle.sign import run_ssh_keygen
 from edge.errors import DeployError
 from edge.reading import read_file
 
-__all__ = ["PublicKey", "Revocations", "read_public_key", "read_revocations"]
+__all__ = ["PublicKey", "Revocations", "find_key", "read_public_key", "read_revocations"]
 
 _KINDS = (
     "ssh-ed25519",
@@ -37,10 +37,8 @@ class PublicKey:
         """Return the line that lets it in to push and to nothing else."""
         return f'restrict,command="{_AGENT}" {self.kind} {self.base64} {self.owner}'
 
-    def signer_line(self, *, may_downgrade: bool) -> str:
-        """Return the line that makes its signatures of releases count, and those of steps back and resets."""
-        namespaces = "edge-release,edge-release-downgrade,edge-device-reset" if may_downgrade else "edge-release"
-        return f'{self.owner} namespaces="{namespaces}" {self.kind} {self.base64}'
+    def signer_line(self, *namespaces: str) -> str:
+        return f'{self.owner} namespaces="{",".join(namespaces)}" {self.kind} {self.base64}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +50,7 @@ class Revocations:
 
 
 def read_public_key(path: Path) -> PublicKey:
-    """Return the key in a `.pub` file.
-
-    Raises:
-        DeployError: `request.key`, if it cannot be read, is a private key or is no key.
-    """
+    """DeployError `request.key` if it cannot be read, is private or is no key."""
     try:
         text = read_file(path, follows_links=True).decode("utf-8", "replace").strip()
     except OSError as error:
@@ -72,11 +66,7 @@ def read_public_key(path: Path) -> PublicKey:
 
 
 def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> Revocations:
-    """Return a revocation list, which revokes none of the keys that are trusted.
-
-    Raises:
-        DeployError: `request.revoked`, if it cannot be read, is no such list, or revokes one of `trusted`.
-    """
+    """Return a revocation list that revokes none of the `trusted` keys; DeployError `request.revoked`."""
     try:
         content = read_file(path, most_bytes=_MOST_REVOKED_BYTES, follows_links=True)
     except OSError as error:
@@ -100,3 +90,24 @@ def _unusable(path: Path, problem: str) -> DeployError:
 
 def _wrong(path: Path, problem: str, hint: str) -> DeployError:
     return DeployError("request.key", f"{path}: {problem}", hint=hint)
+
+
+_NAMES = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
+
+
+def find_key(given: Path | None) -> Path:
+    """Return `given`, or the first of the usual keys in ~/.ssh; raise DeployError `bundle.key` if there is none."""
+    if given is not None:
+        if not given.is_file():
+            raise DeployError("bundle.key", f"{given}: no such file", hint="name an SSH key, private or public")
+        return given
+    folder = Path.home() / ".ssh"
+    for name in _NAMES:
+        for path in (folder / name, folder / f"{name}.pub"):  # the public half alone: the agent has the other
+            if path.is_file():
+                return path
+    raise DeployError(
+        "bundle.key",
+        f"no SSH key in {folder} ({', '.join(_NAMES)}), and a bundle is always signed",
+        hint="name one with --key, or make one: ssh-keygen -t ed25519",
+    )

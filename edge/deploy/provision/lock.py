@@ -1,4 +1,4 @@
-"""The lock: the one wheel of each library for each kind of device, by its SHA-256 (docs/adr/0021).
+"""The lock: the one wheel of each library for each kind of device, by its SHA-256 (docs/adr/0018).
 
 `make lock` writes it; nothing here asks a package index.
 """
@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import importlib.resources
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from edge.errors import DeployError
+from edge.reading import json_object
 
 __all__ = ["ENVIRONMENTS", "FORMAT", "Environment", "Lock", "LockedWheel", "Use", "read_lock"]
 
@@ -21,18 +21,16 @@ Use = Literal["serve", "jetson", "install"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Environment:
-    """What decides which wheels a device can use; all have a glibc of 2.35 or newer."""
+    """Facts that decide which wheels a device can use; all have a glibc of 2.35 or newer."""
 
     architecture: str
     python: tuple[int, int]
 
     def __str__(self) -> str:
-        """Return it as the lock names it."""
         return f"{self.architecture}-cp{self.python[0]}{self.python[1]}"
 
     @property
     def title(self) -> str:
-        """Return it as a person says it."""
         return f"Python {self.python[0]}.{self.python[1]} on {self.architecture}"
 
 
@@ -44,14 +42,9 @@ ENVIRONMENTS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedWheel:
-    """One wheel of one library.
+    """One wheel of one library; `use`: `serve` (all devices), `jetson` (with pycuda) or `install` (pip, not installed).
 
-    Attributes:
-        wheel: its file name.
-        use: `serve`: on every device; `jetson`: with pycuda; `install`: pip, which installs the others and stays away.
-        requires: what it needs on this kind of device, without markers.
-        supplier: author or maintainer, as the package states; None: it does not.
-        license: as the package states.
+    `requires`: on this kind of device, without markers. `supplier`, `license`: as stated, None: they are not.
     """
 
     name: str
@@ -76,11 +69,7 @@ class Lock:
     environments: Mapping[Environment, Sequence[LockedWheel]]
 
     def wheels_for(self, environment: Environment, *, is_jetson: bool) -> tuple[LockedWheel, ...]:
-        """Return what a device needs.
-
-        Raises:
-            DeployError: `request.wheels`, if the lock does not know such devices.
-        """
+        """DeployError `request.wheels`, if the lock does not know such devices."""
         if environment not in self.environments:
             raise DeployError(
                 "request.wheels",
@@ -90,20 +79,15 @@ class Lock:
         return tuple(one for one in self.environments[environment] if is_jetson or one.use != "jetson")
 
     def __iter__(self) -> Iterator[Environment]:
-        """Go over the environments."""
         return iter(self.environments)
 
 
 def read_lock(content: bytes | None = None) -> Lock:
-    """Return the lock in `content`, or the one that this edge-deploy brings.
-
-    Raises:
-        DeployError: `request.wheels`, if it cannot be used.
-    """
+    """Return the lock in `content`, or the one that this edge-deploy brings; DeployError `request.wheels`."""
     if content is None:
         content = (importlib.resources.files("edge.deploy.provision") / "lock.json").read_bytes()
     try:
-        values = json.loads(content)
+        values = json_object(content)
         if values["format"] != FORMAT:
             raise ValueError(f"expected {FORMAT}, got {values['format']!r}")
         named = {str(environment): environment for environment in ENVIRONMENTS}

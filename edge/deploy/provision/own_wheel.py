@@ -1,6 +1,6 @@
 """edge-deploy's own wheel for devices, made of the files that run here: no index and no build tool is asked.
 
-It holds what a device needs and no more (`edge.deploy.provision.device_files`). The same files give the same bytes,
+It holds what a device needs and no more (`device_files`). The same files give the same bytes,
 from a checkout and from where the workstation's wheel is installed.
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/.
 """
@@ -12,15 +12,65 @@ import configparser
 import hashlib
 import importlib.metadata
 import io
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from edge.deploy.provision.device_files import device_files
 from edge.errors import DeployError
 from edge.version import __version__
 
 __all__ = ["OURS", "own_wheel"]
+
+_ENTRY = "edge.cli.entry"  # of both commands
+_AT_HOME = "edge.cli.edge_deploy"  # the workstation's, where the other way leads
+_IMPORT = re.compile(rb"^\s*(?:from\s+(edge[\w.]*)\s+import\s+(\([^)]*\)|[^\n#]*)|import\s+(edge[\w.]*))", re.MULTILINE)
+_FILES = re.compile(rb'"(edge/[\w./-]+)"')  # of another package, by how their names begin
+_QUOTED = re.compile(rb'"(edge\.[\w.]+)"')  # a command that is loaded late, a process of its own, a folder with data
+
+
+def device_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return those of the package's files, contents by name (`edge/cli/edge_runtime.py`), that a device needs."""
+    modules = {_module(name): name for name in files if name.endswith(".py")}
+    reached: set[str] = set()
+    named: set[str] = set()
+    # The kinds of engine are folders that are looked for when one is needed, so no import names them.
+    waiting = [_ENTRY, *(module for module in modules if module.startswith("edge.engine."))]
+    while waiting:
+        module = waiting.pop()
+        if module in reached or module == _AT_HOME:
+            continue
+        reached |= {module}
+        waiting += [parent for parent in [module.rpartition(".")[0]] if parent]
+        if module in modules:
+            waiting += _named_by(files[modules[module]])
+            named |= {path.decode() for path in _FILES.findall(files[modules[module]])}
+    return {
+        name: content
+        for name, content in files.items()
+        if _is_reached(name, reached, modules) or name.startswith(tuple(named))
+    }
+
+
+def _module(name: str) -> str:
+    return ".".join(PurePosixPath(name).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _named_by(text: bytes) -> Iterator[str]:
+    for origin, names, module in _IMPORT.findall(text):
+        yield (origin or module).decode()
+        yield from (f"{origin.decode()}.{name}" for name in re.findall(r"\w+", names.decode()))
+    yield from (quoted.decode() for quoted in _QUOTED.findall(text))
+
+
+def _is_reached(name: str, reached: set[str], modules: Mapping[str, str]) -> bool:
+    """Return whether a file is reached: a module itself, data by its folder or the nearest one above that is named."""
+    if name.endswith(".py"):
+        return _module(name) in reached
+    folders = [".".join(folder.parts) for folder in PurePosixPath(name).parents if folder.parts]
+    nearest = next(folder for folder in folders if folder in modules or folder in reached)
+    return nearest in reached and (nearest != "edge" or len(folders) == 1)
+
 
 OURS = f"edge_deploy-{__version__}-py3-none-any.whl"
 _INFO = f"edge_deploy-{__version__}.dist-info"
@@ -33,8 +83,7 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: edge-deploy\nRoot-Is-Purelib: true\nTag
 def own_wheel(root: Path | None = None) -> bytes:
     """Return the wheel for devices of the package that runs from `root`: a checkout, or where wheels are installed.
 
-    Raises:
-        DeployError: `request.wheels`, if it is neither, or an installed file is not as it was installed.
+    DeployError `request.wheels`, if it is neither, or an installed file is not as it was installed.
     """
     root = root or Path(__file__).parents[3]
     files = _for_device(dict(_of_checkout(root) if (root / "setup.cfg").is_file() else _of_installation(root)))

@@ -23,12 +23,7 @@ Ran = subprocess.CompletedProcess[bytes]
 
 
 def run_until(command: Sequence[str], content: bytes, *, timeout_s: float, stop: threading.Event) -> Ran:
-    """Return how a command ended that was given `content`.
-
-    Raises:
-        Interrupted: once `stop` is set, within a second.
-        subprocess.TimeoutExpired: after `timeout_s`.
-    """
+    """Return how it ended; raise Interrupted within a second of `stop`, subprocess.TimeoutExpired after `timeout_s`."""
     with child_of(command) as child:
         given: bytes | None = content
         for _ in _looks(command, timeout_s=timeout_s, stop=stop):
@@ -47,13 +42,10 @@ def send_tar(
     timeout_s: float,
     stop: threading.Event,
 ) -> tuple[Ran, int]:
-    """Return how a command ended that was given files as a tar stream, and the bytes that it took.
-
-    `on_bytes` hears now and then how many these are. Raises as `run_until`.
-    """
+    """Return how a command ended that was given a tar stream, and the bytes that it took; raises as `run_until`."""
     with tempfile.TemporaryFile() as told, child_of(command, stdout=subprocess.DEVNULL, stderr=told) as child:
         assert child.stdin is not None
-        counted, child.stdin = _Counted(child.stdin), None  # the feeder's own: nobody closes it while it writes
+        counted, child.stdin = _Counted(child.stdin), None  # the feeder's own: nothing closes it while it writes
         feeder = threading.Thread(target=_feed, args=(counted, tuple(paths)), daemon=True)
         feeder.start()
         for _ in _looks(command, timeout_s=timeout_s, stop=stop):

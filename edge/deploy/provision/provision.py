@@ -2,24 +2,78 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edge.delivery.event import UPLOAD
-from edge.delivery.report import Report
+from edge.delivery.outcome import UPLOAD, Report
 from edge.deploy.provision.admin import AdminShell
-from edge.deploy.provision.facts import ProvisionFacts
-from edge.deploy.provision.gatherer import Gatherer
-from edge.deploy.provision.jetson import extra_of
-from edge.deploy.provision.lockout import own_keys, require_way_in
-from edge.deploy.provision.wanted import Wanted, steps
-from edge.deploy.provision.wheels import WheelSet
+from edge.deploy.provision.facts import ProvisionFacts, extra_of, is_jetson
+from edge.deploy.provision.keys import PublicKey, read_public_key
+from edge.deploy.provision.wanted import KEYS, SIGNERS, Wanted, steps
+from edge.deploy.provision.wheels import Gatherer, WheelSet
 from edge.errors import DeployError
-from edge.transport.ssh_command import SshAddress
+from edge.media.gstreamer.packages import APT
+from edge.transport.ssh import SshAddress, ssh_command
 from edge.untrusted import cleaned
+from edge.version import __version__, is_later
 
 __all__ = ["BROUGHT", "PLAN", "Provisioned", "WheelSource", "provision", "undo_provision"]
+
+_DEADLINE_S = 10.0
+
+
+def own_keys(pusher: SshAddress) -> frozenset[str]:
+    """Return the keys, in base64, that ssh here would offer to push with: its files' and its agent's."""
+    found: set[str] = set()
+    for line in _said(_resolved(pusher)).splitlines():
+        word, _, path = line.partition(" ")
+        if word == "identityfile":
+            found |= _base64_of(Path(f"{path}.pub").expanduser())
+    for line in _said(["ssh-add", "-L"]).splitlines():
+        found |= set(line.split()[1:2])
+    return frozenset(found)
+
+
+def require_way_in(wanted: Wanted, changes: Iterable[str], mine: frozenset[str], host: str) -> None:
+    """Raise DeployError `request.lockout`, if a file loses one of this machine's keys and none that stays is one."""
+    if wanted.may_lock_out:
+        return
+    stays: Sequence[tuple[str, list[PublicKey]]] = (
+        (KEYS, list(wanted.keys)),
+        (SIGNERS, [key for key, _ in wanted.signers]),
+    )
+    for path, keys in stays:
+        lost = [line for line in changes if line.startswith(f"take a line from {path}") and mine & set(line.split())]
+        if lost and not any(key.base64 in mine for key in keys):
+            raise DeployError(
+                "request.lockout",
+                f"{host}: --exactly takes the key that this machine uses from {path}: {lost[0].split()[-1]}",
+                hint="name it by --key and --signer, too, or say --lock-me-out",
+            )
+
+
+def _resolved(pusher: SshAddress) -> list[str]:
+    command = ssh_command(pusher, ())
+    return [command[0], "-G", *command[1:]]
+
+
+def _base64_of(path: Path) -> set[str]:
+    try:
+        return {read_public_key(path).base64}
+    except DeployError:  # ssh has a list of names that need not be there
+        return set()
+
+
+def _said(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
 
 PLAN = "plan"
 """The phase whose notes are the changes."""
@@ -33,7 +87,7 @@ _ROOM_BYTES = 256 * 1024**2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioned:
-    """What was changed, or would be; `bytes_sent` of wheels; `told`: what is not well now, and stops nothing."""
+    """Changes made, or planned; `bytes_sent` of wheels; `told`: present problems that stop nothing."""
 
     changes: tuple[str, ...]
     is_applied: bool
@@ -43,11 +97,10 @@ class Provisioned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelSource:
-    """Where wheels come from: `folder`, or the lock alone if None. A Jetson gets pycuda, unless `is_cpu_only`."""
+    """Where wheels come from: `folder`, or the lock alone if None. A Jetson also gets pycuda, where it was made."""
 
     gatherer: Gatherer
     folder: Path | None = None
-    is_cpu_only: bool = False
 
 
 def provision(
@@ -61,18 +114,24 @@ def provision(
 ) -> Provisioned:
     """Make a device of the machine behind `shell`, or say what that would change; `pusher`: who pushes from here.
 
-    Raises:
-        DeployError: `request.*`, `transfer.*`, `preflight.*`; `verify.provision` if something of somebody else's is
-            in the way: then nothing has been changed.
-        Interrupted: once the shell's `stop` is set.
+    Raises DeployError `request.*`, `transfer.*`, `preflight.*`; `verify.provision` if a file of another owner is in the
+    way: then nothing has been changed. Interrupted: once the shell's `stop` is set.
     """
     host = shell.address.host
     with report.phase("facts"):
         facts = shell.facts()
         _require_keys(wanted, facts, host)
+        if facts.made_with is not None and is_later(facts.made_with):
+            report.note(
+                "facts", f"its release was made with edge-deploy {facts.made_with}, later than this {__version__}"
+            )
+        if not facts.has_video:
+            report.note("facts", f"nothing decodes cameras there yet: sudo {APT}")
     with report.phase("wheels"):
         report.note("wheels", f"for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
-        extra = None if software.is_cpu_only else extra_of(facts)
+        extra = extra_of(facts, software.folder)
+        if extra is None and is_jetson(facts):
+            report.note("wheels", "no wheel of pycuda was made here for it: its GPU is used without (docs/engines.md)")
         chosen = software.gatherer.wheels(facts, folder=software.folder, extra=extra)
         for name in chosen.made_here:
             report.note("wheels", f"{name} was made on this side, so no lock names it: SHA-256 {chosen.digests[name]}")
@@ -89,11 +148,7 @@ def provision(
 
 
 def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Provisioned:
-    """Take back what provision wrote; data stays unless `purge`.
-
-    Raises:
-        DeployError: as `provision`.
-    """
+    """Take back what provision wrote; data stays unless `purge`. Raises as `provision`."""
     with report.phase(PLAN):
         done = _ask(shell, {"is_undo": True, "is_plan": is_plan, "purge": purge, "steps": []})
         for change in done.changes:
@@ -102,12 +157,7 @@ def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Rep
 
 
 def _apply(
-    shell: AdminShell,
-    wanted: Wanted,
-    facts: ProvisionFacts,
-    wheels: WheelSet,
-    plan: Provisioned,
-    report: Report,
+    shell: AdminShell, wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, plan: Provisioned, report: Report
 ) -> Provisioned:
     host, place, sent = shell.address.host, None, 0
     if any(change.startswith("install ") for change in plan.changes):
@@ -150,13 +200,13 @@ def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
         if not is_given and not is_there:
             raise DeployError(
                 "request.key",
-                f"{host} knows nobody yet who may push: {option} is missing",
+                f"{host} knows no key yet that may push: {option} is missing",
                 hint=f"give your public key: {option} ~/.ssh/id_ed25519.pub",
             )
 
 
 def _require_revocations(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
-    """Hold that nobody's signatures count again because an older list was at hand."""
+    """Hold that no key counts again because an older list was at hand."""
     if wanted.revoked is None or wanted.is_exact:
         return
     if again := sorted(facts.revoked - wanted.revoked.entries):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edge.bundle.ring import RING
+from edge.bundle.sign import DOWNGRADE, RELEASE
 from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey, Revocations
 from edge.deploy.provision.wheels import WheelSet
@@ -23,19 +25,13 @@ PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.
 """Where cameras and brokers are unless somebody says otherwise: private and link-local addresses."""
 
 KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/allowed_signers"
-"""Who may push, and whose releases count."""
+"""Keys that may push, and keys whose releases count."""
 
 _SERVICES = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback", "edge-pull", "edge-software")
 _TO_PULL = ("edge-agent.socket", "edge-pull.timer")
 """Neither does anything where there is no pull.toml."""
 _UNITS = (*(f"{name}.service" for name in _SERVICES), "edge-agent@.service", *_TO_PULL)
-_AT_BOOT = (
-    "edge-recover.service",
-    "edge-runtime.service",
-    "edge-trial.service",
-    "edge-software.service",
-    *_TO_PULL,
-)
+_AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service", "edge-software.service", *_TO_PULL)
 _DATA = (
     "/var/lib/edge-deploy",
     "/var/lib/edge-runtime",
@@ -43,7 +39,7 @@ _DATA = (
     "/var/lib/edge-pull",
     "/var/lib/edge-software",
 )
-# Who serves reads what is pushed, and nobody else: what edge-deploy creates there later is of the same group (setgid).
+# The service reads what is pushed, no other user: what edge-deploy creates there later is of the same group (setgid).
 # Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
 _READ = 0o2750
 _REGISTRY_LOGIN = "registry-login"  # who fetches has a secret of its own, and none of the cameras'
@@ -52,14 +48,10 @@ _DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a person asks for; `networks` None: as they are there, or the defaults.
+    """A person's wishes for a device; `networks`, `revoked`, `pull` None: as they are there, or the defaults.
 
-    Attributes:
-        revoked: whose signatures no longer count; None: as it is there.
-        is_exact: all other keys and signers go.
-        may_lock_out: also those that this machine uses.
-        pull: from where it fetches its releases by itself; None: as it is there.
-        registry_ca: certificates of that registry's own CA, PEM.
+    `is_exact`: all other keys and signers go, with `may_lock_out` also those that this machine uses.
+    `registry_ca`: certificates of the pulled registry's own CA, PEM.
     """
 
     name: str
@@ -69,15 +61,17 @@ class Wanted:
     networks: tuple[str, ...] | None
     keys: Sequence[PublicKey]
     signers: Sequence[tuple[PublicKey, bool]]  # with: may it sign downgrades
+    promoters: Sequence[PublicKey] = ()  # may state what rings run
     revoked: Revocations | None = None
     is_exact: bool = False
     may_lock_out: bool = False
     pull: PullSettings | None = None
+    trust: tuple[str, str] | None = None  # a root's public key, and its word on who counts
     registry_ca: str | None = None
 
 
 def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: str | None) -> list[Step]:
-    """Return the steps in the order in which they are applied; `folder`: where the wheels lie on the device."""
+    """In the order in which they are applied; `folder`: where the wheels lie on the device."""
     made = [
         *_accounts(),
         *_folders(),
@@ -110,7 +104,7 @@ def _accounts() -> Iterator[Step]:
     yield {
         "kind": "Accounts",
         "path": "/etc/sysusers.d/edge-deploy.conf",
-        # The home of edge-deploy is root's, so that nobody who takes over the agent can write its authorized_keys.
+        # The home of edge-deploy is root's, so that an intruder in the agent cannot write its authorized_keys.
         "users": {
             "edge-deploy": ["/etc/edge-deploy/home", "/bin/sh", True],
             "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
@@ -157,7 +151,6 @@ def _folders() -> Iterator[Step]:
     yield _folder("/etc/tmpfiles.d", mode=None)
     yield _file("/etc/tmpfiles.d/edge-deploy.conf", _shipped("tmpfiles.conf"))
     yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)
-    yield _folder("/run/edge-pull", owner="edge-pull", is_volatile=True)
 
 
 def _settings(wanted: Wanted) -> Iterator[Step]:
@@ -166,16 +159,19 @@ def _settings(wanted: Wanted) -> Iterator[Step]:
     yield _file("/etc/edge-deploy/device.toml", text, is_seed=not wanted.is_setting_stated)
     if wanted.pull is not None:
         yield _file("/etc/edge-deploy/pull.toml", encode_pull_settings(wanted.pull))
+    if wanted.trust is not None:
+        yield _file("/etc/edge-deploy/trust_root", wanted.trust[0] + "\n")
+        yield _file("/etc/edge-deploy/trust.json", wanted.trust[1])
     if wanted.registry_ca is not None:
         yield _file("/etc/edge-deploy/registry-ca.pem", wanted.registry_ca)
 
 
 def _trust(wanted: Wanted) -> Iterator[Step]:
-    signers = [[key.signer_line(may_downgrade=downgrade), key.base64] for key, downgrade in wanted.signers]
+    signers = [[key.signer_line(*namespaces), key.base64] for key, namespaces in _signing(wanted)]
     keys = [[key.authorized_line(), key.base64] for key in wanted.keys]
     exact = {"is_exact": wanted.is_exact}
     if signers:
-        # What a signer who goes has signed may go on serving (docs/adr/0018).
+        # What a signer who goes has signed may go on serving (docs/adr/0016).
         former = {"moves_to": "/etc/edge-deploy/former_signers"} if wanted.is_exact else {}
         yield {**_lines(SIGNERS, signers, on_other="widen"), **exact, **former}
     if keys:
@@ -183,6 +179,16 @@ def _trust(wanted: Wanted) -> Iterator[Step]:
     if wanted.revoked is not None:
         content = base64.b64encode(wanted.revoked.content).decode()
         yield {**_file("/etc/edge-deploy/revoked.krl", ""), "content_base64": content}
+
+
+def _signing(wanted: Wanted) -> Iterator[tuple[PublicKey, tuple[str, ...]]]:
+    """Yield whose signatures count, and in which namespaces; a device that pulls has one who states what it runs."""
+    promoters = list(wanted.promoters) or [key for key, _ in wanted.signers if wanted.pull is not None]
+    downgraders = {key.base64 for key, may_downgrade in wanted.signers if may_downgrade}
+    releasers, promoting = {key.base64 for key, _ in wanted.signers}, {key.base64 for key in promoters}
+    for key in {one.base64: one for one in (*promoters, *(key for key, _ in wanted.signers))}.values():
+        of = ((RELEASE, releasers), (DOWNGRADE, downgraders), (RING, promoting))
+        yield key, tuple(namespace for namespace, keys in of if key.base64 in keys)
 
 
 def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
@@ -199,10 +205,14 @@ def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
     if _REGISTRY_LOGIN in facts.credentials:
         yield _folder("/etc/systemd/system/edge-pull.service.d")
         yield _file("/etc/systemd/system/edge-pull.service.d/30-credentials.conf", _credentials([_REGISTRY_LOGIN]))
-    if facts.has_nvmap:
-        yield _file(f"{_DROP_INS}/10-jetson.conf", _shipped("jetson.conf"))
+    if "nvmap" in facts.gpu_nodes:
+        devices = " ".join(f"dev-{node.replace('/', '-')}.device" for node in facts.gpu_nodes)
+        waits = f"# There at provision: for a node that never comes each start would wait.\n[Unit]\nWants={devices}\n"
+        yield _file(f"{_DROP_INS}/10-jetson.conf", waits)
         yield _folder("/etc/systemd/system/edge-build.service.d")
-        yield _file("/etc/systemd/system/edge-build.service.d/10-jetson.conf", _shipped("jetson.conf"))
+        yield _file("/etc/systemd/system/edge-build.service.d/10-jetson.conf", waits)
+    if facts.has_argus:
+        yield _file(f"{_DROP_INS}/15-csi.conf", _shipped("csi.conf"))
     yield _folder("/etc/udev/rules.d", mode=None)
     yield _file("/etc/udev/rules.d/70-edge-deploy.rules", _shipped("udev.rules"))
 

@@ -1,39 +1,142 @@
-"""The software as wheels for a device: edge-deploy's own, and those of the lock, each by its SHA-256."""
+"""The software as wheels, gathered once per kind of device: edge-deploy's own and the lock's, by their SHA-256."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence, Set
+import threading
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.deploy.provision.facts import ProvisionFacts
-from edge.deploy.provision.jetson import EXTRA, cache, pycuda_wheel
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from edge.deploy.provision.facts import EXTRA, ProvisionFacts, cache, pycuda_wheel
 from edge.deploy.provision.lock import Environment, Lock, LockedWheel, read_lock
 from edge.deploy.provision.own_wheel import OURS, own_wheel
-from edge.deploy.provision.requirements import unmet_requirements
 from edge.digest import sha256_of
 from edge.errors import DeployError
 from edge.version import __version__
 from edge.writing import write_whole
 
-__all__ = ["OLDEST_GLIBC", "WheelSet", "gather_libraries", "gather_wheels", "read_wheels"]
+__all__ = ["Gatherer", "OLDEST_GLIBC", "WheelSet", "gather_libraries", "gather_wheels", "read_wheels"]
+
+# Whether packages need anything that is not among them, on the device and not on this machine.
+#
+# Sources: the core metadata's Requires-Dist and the environment markers of
+# https://packaging.python.org/en/latest/specifications/dependency-specifiers/.
+
+_OURS = canonicalize_name("edge-deploy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One distribution: its version and its Requires-Dist, markers and all."""
+
+    version: str
+    requires: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Requirements reached from wanted ones: `edges` by name, as requirements without markers; and what is `unmet`."""
+
+    edges: Mapping[str, tuple[str, ...]]
+    unmet: tuple[str, ...]
+
+
+def plain_name(name: str) -> str:
+    """Return the one spelling of a package's name."""
+    return canonicalize_name(name)
+
+
+def needs_of(
+    found: Mapping[str, Package], asked: Iterable[tuple[str, str]], *, architecture: str, python: tuple[int, int]
+) -> Needs:
+    """Return what `asked` (name and extra, "" for none) need on a device; pip's markers would ask this machine."""
+    edges: dict[str, dict[str, None]] = {}
+    unmet: dict[str, None] = {}
+    waiting = list(asked)
+    seen = set(waiting)
+    for name, extra in waiting:  # grows while it is walked
+        mine = edges.setdefault(name, {})
+        for requirement in map(Requirement, found[name].requires):
+            if requirement.marker is not None:
+                if not requirement.marker.evaluate(_environment(architecture, python, extra)):
+                    continue
+                requirement.marker = None
+            wanted = canonicalize_name(requirement.name)
+            mine[str(requirement)] = None
+            if wanted not in found or not requirement.specifier.contains(found[wanted].version, prereleases=True):
+                unmet[str(requirement)] = None
+                continue
+            new = [(wanted, more) for more in ("", *sorted(requirement.extras)) if (wanted, more) not in seen]
+            waiting += new
+            seen.update(new)
+    return Needs(edges={name: tuple(mine) for name, mine in edges.items()}, unmet=tuple(unmet))
+
+
+def unmet_requirements(
+    wheels: Iterable[Path], *, architecture: str, python: tuple[int, int], extra: str | None = None
+) -> list[str]:
+    """Return what `wheels` require on a device and none of them gives, without markers, in order and once each.
+
+    `extra` is asked of edge-deploy itself. DeployError `request.wheels`, if one is no wheel.
+    """
+    found = dict(map(_package, wheels))
+    asked = [(name, "") for name in sorted(found)]
+    asked += [(_OURS, extra)] if extra is not None and _OURS in found else []
+    return list(needs_of(found, asked, architecture=architecture, python=python).unmet)
+
+
+def _package(wheel: Path) -> tuple[str, Package]:
+    try:
+        stated = next(iter(importlib.metadata.distributions(path=[str(wheel)])))
+        return canonicalize_name(stated.metadata["Name"]), Package(
+            version=stated.version, requires=tuple(stated.requires or ())
+        )
+    except (StopIteration, zipfile.BadZipFile, KeyError, TypeError):
+        raise DeployError("request.wheels", f"{wheel} is no wheel, or is damaged", hint="remove it") from None
+
+
+def _environment(architecture: str, python: tuple[int, int], extra: str) -> dict[str, str]:
+    version = f"{python[0]}.{python[1]}"
+    return {
+        "extra": extra,
+        "implementation_name": "cpython",
+        "implementation_version": f"{version}.0",
+        "os_name": "posix",
+        "platform_machine": architecture,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{version}.0",
+        "python_version": version,
+        "sys_platform": "linux",
+    }
+
 
 OLDEST_GLIBC = (2, 35)
+
+
 """Of JetPack 6; all wheels of the lock run with it."""
+
 
 _DOWNLOAD_S = 1800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelSet:
-    """What is installed on a device: `paths` and SHA-256 by file name; edge-deploy's own among them, and pip's.
+    """Wheels installed on a device: `paths` and SHA-256 by file name; edge-deploy's own among them, and pip's.
 
-    `requirements` is what pip is told, as its requirements file: name, version and SHA-256 of each but pip.
+    `requirements` is pip's requirements file: name, version and SHA-256 of each but pip.
     `made_here`: the file names of those that no lock names, because they were made on this side.
     """
 
@@ -51,12 +154,10 @@ class WheelSet:
 
     @property
     def version(self) -> str:
-        """The version of edge-deploy among them."""
         return __version__
 
     @property
     def length_bytes(self) -> int:
-        """Bytes of them all."""
         return self.missing_bytes(frozenset())
 
     def missing(self, there: Set[str]) -> list[Path]:
@@ -64,16 +165,13 @@ class WheelSet:
         return [path for name, path in self.paths.items() if self.digests[name] not in there]
 
     def missing_bytes(self, there: Set[str]) -> int:
-        """Return the bytes of those."""
         return sum(path.stat().st_size for path in self.missing(there))
 
 
 def read_wheels(folder: Path, facts: ProvisionFacts, *, extra: str | None = None, lock: Lock | None = None) -> WheelSet:
     """Return the wheels for a device from a folder that somebody has filled; others may lie there, too.
 
-    Raises:
-        DeployError: `request.wheels`, if one that the lock names is not there, or not the one that the lock names;
-            `request.pycuda`, if that is pycuda's.
+    DeployError `request.wheels`, if one that the lock names is not there, or not the one that the lock names.
     """
     wanted = _wanted(facts, extra, lock)
     missing = [one.wheel for one in wanted if not (folder / one.wheel).is_file()]
@@ -91,12 +189,7 @@ def read_wheels(folder: Path, facts: ProvisionFacts, *, extra: str | None = None
 
 
 def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None, lock: Lock | None = None) -> WheelSet:
-    """Return the wheels for a device; those that the cache does not hold are downloaded, by SHA-256.
-
-    Raises:
-        DeployError: `request.wheels`, if one cannot be had as the lock names it; `request.pycuda`, if a Jetson's has
-            not been made.
-    """
+    """Return the wheels for a device, downloaded by SHA-256 unless cached; DeployError `request.wheels`."""
     made = pycuda_wheel(facts) if extra == EXTRA else None
     wanted = _wanted(facts, extra, lock)
     paths = _gathered(wanted, Environment(facts.architecture, facts.python))
@@ -104,11 +197,7 @@ def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None, lock: Lock
 
 
 def gather_libraries(environment: Environment, *, lock: Lock | None = None) -> Mapping[str, Path]:
-    """Return where the wheels lie that edge-deploy needs on such a device besides its own, by file name.
-
-    Raises:
-        DeployError: `request.wheels`, as `gather_wheels`.
-    """
+    """Return the wheels that such a device needs besides edge-deploy's, by file name; DeployError `request.wheels`."""
     wheels = (lock or read_lock()).wheels_for(environment, is_jetson=False)
     paths = _gathered([one for one in wheels if one.use == "serve"], environment)
     for one in wheels:
@@ -140,7 +229,7 @@ def _proven(
     facts: ProvisionFacts,
     extra: str | None,
 ) -> WheelSet:
-    """Return the set, once each file is what it has to be; pycuda's is whatever was made here (docs/adr/0017)."""
+    """Return the set, once each file is what it has to be; pycuda's is whatever was made here (docs/adr/0008)."""
     for one in wanted:
         if sha256_of(paths[one.wheel]) != one.sha256:
             raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
@@ -164,7 +253,6 @@ def _proven(
 
 
 def _kept_own() -> Path:
-    """Return our own wheel, written to the cache."""
     folder = cache() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
     content, path = own_wheel(), folder / OURS
@@ -216,3 +304,20 @@ def _is_there(path: Path, sha256: str) -> bool:
 
 def _failed(problem: str, *, hint: str = "or give a folder of wheels by --wheels") -> DeployError:
     return DeployError("request.wheels", problem, hint=hint)
+
+
+class Gatherer:
+    """Remembers what was gathered, for as long as the command runs; may be asked by many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sets: dict[tuple[object, ...], WheelSet] = {}
+
+    def wheels(self, facts: ProvisionFacts, *, folder: Path | None, extra: str | None) -> WheelSet:
+        """Return the wheels for a device, as `read_wheels` from a folder or as `gather_wheels`."""
+        key = (facts.architecture, facts.python, facts.glibc, folder, extra)
+        with self._lock:
+            if key not in self._sets:
+                made = gather_wheels(facts, extra=extra) if folder is None else read_wheels(folder, facts, extra=extra)
+                self._sets[key] = made
+            return self._sets[key]

@@ -17,11 +17,12 @@ from urllib.parse import urljoin, urlsplit
 
 from edge.errors import DeployError, MissingDependencyError
 from edge.registry.artifact import OCI_MANIFEST, ArtifactLayer
-from edge.registry.client import host_of, token_in
+from edge.registry.client import token_in
 from edge.registry.https import tls_context
-from edge.registry.login import Login, read_challenge
+from edge.registry.login import Login, host_of, read_challenge
 from edge.registry.problems import UNREACHABLE, refused, retry_after_s
 from edge.registry.reference import Reference
+from edge.untrusted import cleaned
 
 __all__ = ["RegistryWriter"]
 
@@ -34,11 +35,8 @@ _PAUSES_S = (1.0, 3.0, 9.0)
 class RegistryWriter:
     """Writes blobs and manifests to the repository of `reference`; every method raises DeployError `registry.*`.
 
-    Args:
-        reference: the repository.
-        login: None: none. It is sent to the registry, and to where that says that its tokens are.
-        ca: a file of certificates that count beside those of the system.
-        is_basic: the registry takes user and password with each request, and gives no tokens.
+    `login` is sent to the registry, and to where that says that its tokens are; `ca` counts beside those of the system;
+    `is_basic`: the registry takes user and password with each request, and gives no tokens.
     """
 
     def __init__(self, reference: Reference, *, login: Login | None, ca: Path | None, is_basic: bool) -> None:
@@ -50,20 +48,18 @@ class RegistryWriter:
         return self._make()  # when something is to be written: oras takes a second to be imported
 
     def close(self) -> None:
-        """End all connections."""
         if "_provider" in self.__dict__:
             self._provider.session.close()
 
     def has(self, layer: ArtifactLayer) -> bool:
-        """Return whether a blob is there already."""
         where, told = _container(self._reference), {"digest": layer.digest}
         return bool(self._asked(lambda: self._provider.blob_exists(told, where)))
 
     def put(self, layer: ArtifactLayer, path: Path) -> None:
-        """Send a blob that lies in the file `path`; DeployError `bundle.file` if that cannot be read any longer."""
+        """DeployError `bundle.file` if `path` cannot be read any longer."""
         url, what = f"https://{_container(self._reference).upload_blob_url()}", layer.digest[:19]
         begun = self._taken(lambda: self._provider.do_request(url, "POST", headers={"Content-Length": "0"}), what)
-        place = urlsplit(urljoin(url, begun.headers.get("Location", "")))
+        place = self._asked(lambda: urlsplit(urljoin(url, begun.headers.get("Location", ""))))
         query = "&".join(one for one in (place.query, f"digest=sha256%3A{layer.sha256}") if one)
         headers = {"Content-Type": "application/octet-stream"}
         try:
@@ -122,7 +118,7 @@ class RegistryWriter:
         try:
             return ask()
         except requests.exceptions.SSLError as error:
-            raise DeployError("registry.tls", f"{host}: {error}", hint="docs/registry.md, A CA of your own") from None
+            raise DeployError("registry.tls", f"{host}: {error}", hint="docs/fleet.md, A CA of your own") from None
         except requests.exceptions.InvalidSchema:
             problem = f"{host}: it sends us to where there is no TLS"
             raise DeployError("registry.answer", problem, hint="a registry is always reached by HTTPS") from None
@@ -133,8 +129,9 @@ class RegistryWriter:
             raise DeployError(UNREACHABLE, f"{host}: {what}", hint=hint) from None
         except (requests.exceptions.RequestException, ValueError) as error:
             # oras says as a ValueError that an answer is not what it understands.
+            what = cleaned(str(error))[:200]
             raise DeployError(
-                "registry.answer", f"{host}: {error}", hint="look whether this is an OCI registry"
+                "registry.answer", f"{host}: {what}", hint="look whether this is an OCI registry"
             ) from None
 
 
@@ -148,7 +145,7 @@ def _provider(reference: Reference, login: Login | None, ca: Path | None, *, is_
         ) from None
 
     class Provider(oras.provider.Registry):  # type: ignore[misc]
-        """Asks as `RegistryClient` does; oras waits two minutes, and tells its token to whoever it is sent to."""
+        """Asks as `RegistryClient` does; oras waits two minutes, and tells its token to any host that it is sent to."""
 
         known = login.header if login is not None and is_basic else None
 
@@ -182,13 +179,14 @@ def _provider(reference: Reference, login: Login | None, ca: Path | None, *, is_
             challenge = read_challenge(header)
             if challenge is None or not challenge.is_bearer:
                 return None
-            headers = {} if login is None else {"Authorization": login.header}
-            answer = self.session.get(urljoin(f"https://{reference.host}/", challenge.url), headers=headers)
+            url = urljoin(f"https://{reference.host}/", challenge.url)
+            headers = {} if login is None else {"Authorization": login.header_for(url, reference.host)}
+            answer = self.session.get(url, headers=headers)
             return token_in(answer.content) if answer.status_code == 200 else None
 
     oras.logger.logger.logger.setLevel(logging.CRITICAL)  # what matters comes as an error of ours
     made = Provider()
-    made.session.auth = lambda request: request  # nobody else's login: that of ~/.netrc would take the token's place
+    made.session.auth = lambda request: request  # no other login: that of ~/.netrc would take the token's place
     made.session.adapters.clear()
     made.session.mount("https://", _adapter(ca))
     return made

@@ -24,9 +24,7 @@ def kept_login(reference: Reference) -> Login | None:
     """Return the login for a repository from the first file that has one; None where none has.
 
     Each file's own helpers are asked (`credHelpers`, `credsStore`); a key may name a part of a registry (podman).
-
-    Raises:
-        DeployError: `registry.login`, for a file or a helper that is not what it should be; never with a secret.
+    DeployError `registry.login`, for a file or a helper that is not what it should be; never with a secret.
     """
     for path in _kept_in():
         if path.exists():
@@ -101,14 +99,14 @@ def _asked(path: Path, suffix: Any, host: str, *, is_needed: bool) -> Login | No
 
 
 def _kept_in() -> Iterator[Path]:
-    """Yield where docker and podman keep logins, in the order in which podman looks."""
+    """Yield where docker and podman keep logins, in the order in which podman looks; empty counts as not set."""
     home = Path.home()
-    if "REGISTRY_AUTH_FILE" in os.environ:
-        yield Path(os.environ["REGISTRY_AUTH_FILE"])
-    if "XDG_RUNTIME_DIR" in os.environ:
-        yield Path(os.environ["XDG_RUNTIME_DIR"]) / "containers/auth.json"
-    yield Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "containers/auth.json"
-    yield Path(os.environ.get("DOCKER_CONFIG", home / ".docker")) / "config.json"
+    if file := os.environ.get("REGISTRY_AUTH_FILE"):
+        yield Path(file)
+    if folder := os.environ.get("XDG_RUNTIME_DIR"):
+        yield Path(folder) / "containers/auth.json"
+    yield Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "containers/auth.json"
+    yield Path(os.environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
 
 
 def _unfit(path: Path, what: str) -> DeployError:

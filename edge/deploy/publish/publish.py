@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ OnStep = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What was published: under which tags, as which digest, and how many bytes of blobs were sent of how many."""
+    """A published release: its tags, its digest, and how many bytes of blobs were sent of how many."""
 
     reference: str
     release: str
@@ -48,20 +48,15 @@ def publish(
 ) -> Published:
     """Put `bundle` into a registry, under its release's name, and under the tag of `reference` if it states one.
 
-    Args:
-        bundle: signed already; its files are checked before they are sent.
-        reference: where.
-        login: None: what docker or podman keep for this registry.
-        ca: a file of certificates that count for this registry, beside those of the system.
-        on_step: takes what is being sent, and bytes done of all.
-
-    Raises:
-        DeployError: `registry.*`; `bundle.file` if a file has changed. The devices' tag was not moved then.
-        MissingDependencyError: without oras.
+    `login` None: what docker or podman keep for this registry. `on_step` takes what is being sent, and bytes done of
+    all.
+    DeployError: `registry.*`; `bundle.file` if a file has changed: the devices' tag was not moved then.
+    MissingDependencyError: without oras.
     """
     login = login or kept_login(reference)
-    writer = RegistryWriter(reference, login=login, ca=ca, is_basic=_is_basic(reference, login, ca))
-    with _layers(bundle) as layers:
+    tags = (bundle.manifest.release, *([] if reference.tag is None else [reference.tag]))
+    opened = RegistryWriter(reference, login=login, ca=ca, is_basic=_is_basic(reference, login, ca))
+    with closing(opened) as writer, _layers(bundle) as layers:
         total = sum(layer.length_bytes for layer in layers)
         sent = done = 0
         for layer, path in layers.items():
@@ -70,12 +65,10 @@ def publish(
                 writer.put(layer, path)
                 sent += layer.length_bytes
             done += layer.length_bytes
-    manifest, signature, *files = (layer for layer in layers if layer.media_type != EMPTY)
-    artifact = encode_artifact(manifest, signature, files, annotations=_annotations(bundle.manifest))
-    tags = (bundle.manifest.release, *([] if reference.tag is None else [reference.tag]))
-    for tag in tags:
-        digest = writer.put_manifest(artifact, tag)
-    writer.close()
+        manifest, signature, *files = (layer for layer in layers if layer.media_type != EMPTY)
+        artifact = encode_artifact(manifest, signature, files, annotations=_annotations(bundle.manifest))
+        for tag in tags:
+            digest = writer.put_manifest(artifact, tag)
     return Published(
         reference=f"{reference.host}/{reference.repository}",
         release=bundle.manifest.release,
@@ -88,12 +81,9 @@ def publish(
 
 def _is_basic(reference: Reference, login: Login | None, ca: Path | None) -> bool:
     """Ask the registry who it wants to be asked by; that an address, a CA or a login is wrong is seen here at once."""
-    client = RegistryClient(reference, login=login, ca=ca)
-    try:
+    with closing(RegistryClient(reference, login=login, ca=ca)) as client:
         client.check()
         return client.is_basic
-    finally:
-        client.close()
 
 
 @contextmanager

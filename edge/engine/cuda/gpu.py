@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.engine.cuda.binding import cuda_driver, cuda_errors
 from edge.engine.cuda.libcuda import open_driver
 from edge.errors import EngineError
 
@@ -26,16 +26,14 @@ class Gpu:
         name: as the driver tells it.
         compute_capability: major and minor.
         is_integrated: whether it shares the machine's memory, as a Jetson's does.
-        memory_bytes: of its memory.
         processors: streaming multiprocessors.
 
     Raises:
         EngineError: if there is no driver, or no such GPU.
-        MissingDependencyError: if pycuda is not installed.
     """
 
     def __init__(self, index: int = 0) -> None:
-        self._cuda = import_pycuda()
+        self._cuda = cuda_driver()
         with cuda_errors("opening the GPU"):
             device = self._cuda.Device(index)
             self.name: str = device.name()
@@ -49,7 +47,6 @@ class Gpu:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
         return self._context is None
 
     @contextlib.contextmanager
@@ -73,8 +70,8 @@ class Gpu:
             context.detach()
         try:
             open_driver().call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-        except EngineError as error:  # it is nobody's any more
-            _log.warning("leaving the GPU all the same reason=%s", error)
+        except EngineError as error:  # it has no owner any more
+            _log.warning("CUDA teardown failed, continuing reason=%s", error)
 
     def _leave(self) -> None:
         """Make the context no longer that of this thread. pycuda keeps a list of its own, and aborts if it has a rest.
@@ -84,7 +81,7 @@ class Gpu:
         try:
             self._cuda.Context.pop()
         except self._cuda.Error as error:
-            _log.warning("leaving the GPU's context once more reason=%s", error)
+            _log.warning("CUDA context could not be left, trying again reason=%s", error)
             open_driver().call("cuCtxPushCurrent_v2", ctypes.c_void_p(self._context.handle))
             with cuda_errors("leaving the GPU's context"):
                 self._cuda.Context.pop()

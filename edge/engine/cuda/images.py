@@ -12,7 +12,7 @@ SOURCE = Path(__file__).with_name("kernels.cu")
 FOLDER = Path(__file__).with_name("compiled")
 INDEX = FOLDER / "index.json"
 
-_CUBINS = ((7, 2), (7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0))
+_CUBINS = ((7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0))
 _PTX = (8, 0)
 
 TARGETS = {
@@ -26,10 +26,7 @@ def image_name(compute_capability: tuple[int, int]) -> str:
     """Return the file for a GPU.
 
     A cubin runs on its own architecture: that it runs on later ones of the same major number, too, does not hold
-    between a discrete GPU and a Jetson's.
-
-    Raises:
-        EngineError: if there is none.
+    between a discrete GPU and a Jetson's. Raises `EngineError` if there is none.
     """
     major, minor = compute_capability
     if compute_capability in _CUBINS:
@@ -46,8 +43,7 @@ def image_name(compute_capability: tuple[int, int]) -> str:
 def read_kernel_image(compute_capability: tuple[int, int]) -> bytes:
     """Return the kernels for a GPU, as the driver takes them.
 
-    Raises:
-        EngineError: if there are none, or the installation lacks the file.
+    Raises `EngineError` if there are none, or the installation lacks the file.
     """
     path = FOLDER / image_name(compute_capability)
     try:

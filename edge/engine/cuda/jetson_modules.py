@@ -1,4 +1,4 @@
-"""What the datasheets say of Jetson modules: dense INT8 of the GPU alone, and the memory's rate.
+"""Datasheet figures of Jetson modules: dense INT8 of the GPU alone, and the memory's rate.
 
 The figures on the box are sparse and count the DLA, which no model of ours uses: they are twice to three times these.
 Source: NVIDIA's module data sheets and its blog on JetPack 6.2 (Super modes); dense INT8 = 4096 operations for each

@@ -36,16 +36,6 @@ __device__ inline void multiply_add_half(unsigned (&sums)[2], unsigned a, unsign
 }
 #endif
 
-// Past the cache of the processor that asks: what another kernel has made is never there.
-__device__ inline uint4 load_shared_by_all(const uint4* from) {
-    uint4 value;
-    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "l"(from)
-                 : "memory");
-    return value;
-}
-
 #endif
 
 typedef unsigned char uint8;
@@ -343,15 +333,6 @@ extern "C" __global__ void float_peak(float* sums, unsigned rounds, float a, flo
     float all = parts[0];
     for (int chain = 0; chain < 8; ++chain) all = parts[chain] - float(chain) == all ? all : -1.0f;
     sums[blockIdx.x * blockDim.x + threadIdx.x] = all;
-}
-
-// set_peak: reads `count` times 16 bytes and writes as many, `times` times: what lies in a cache of all stays there.
-
-extern "C" __global__ void set_peak(const uint4* from, uint4* to, size_t count, unsigned times) {
-    const size_t step = size_t(gridDim.x) * blockDim.x;
-    for (unsigned time = 0; time < times; ++time)
-        for (size_t index = size_t(blockIdx.x) * blockDim.x + threadIdx.x; index < count; index += step)
-            to[index] = load_shared_by_all(from + index);
 }
 
 // copy_peak: reads and writes `count` times 16 bytes each.

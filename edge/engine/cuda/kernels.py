@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.engine.cuda.binding import cuda_driver, cuda_errors
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.images import read_kernel_image
 from edge.types import HISTOGRAM_BINS, ColourOrder, Preprocess
@@ -45,21 +45,25 @@ class Kernels:
 
     Addresses are the GPU's, streams are pycuda's. Nothing here waits.
 
+    Args:
+        gpu: that they are for.
+        image: compiled, or to be compiled by the driver; None: the one for this GPU.
+
     Raises:
         EngineError: if there are no kernels for this GPU.
     """
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, *, image: bytes | None = None) -> None:
         self._normalize: dict[str, Any] = {}
         self._candidates: dict[str, Any] = {}
         self._largest: dict[str, Any] = {}
         self._tally: dict[str, tuple[Any, Any]] = {}
         self._widen: Any = None
         self._means: dict[str, Any] = {}
-        image = read_kernel_image(gpu.compute_capability)
+        image = image or read_kernel_image(gpu.compute_capability)
         major, minor = gpu.compute_capability
         with cuda_errors(f"loading the kernels for compute capability {major}.{minor}"):
-            self._module: Any = import_pycuda().module_from_buffer(image)
+            self._module: Any = cuda_driver().module_from_buffer(image)
             try:
                 self._find()
             except BaseException:
@@ -69,8 +73,7 @@ class Kernels:
     def function(self, name: str, arguments: str) -> Any:
         """Return another kernel, its arguments as `struct` writes them.
 
-        Raises:
-            EngineError: if this GPU has none of that name.
+        Raises `EngineError` if this GPU has none of that name.
         """
         with cuda_errors(f"kernel {name}"):
             return self._function(name, arguments)
@@ -136,7 +139,6 @@ class Kernels:
         means.prepared_async_call((channels, rows), (_MEANS_THREADS, 1, 1), stream, values, plane, found)
 
     def close(self) -> None:
-        """Unload them."""
         self._normalize, self._candidates, self._largest, self._tally, self._means = {}, {}, {}, {}, {}
         self._widen = self._module = None
 

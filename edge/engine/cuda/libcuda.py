@@ -1,4 +1,4 @@
-"""NVIDIA's driver library through ctypes: whether there is one that works, and the calls that pycuda lacks (graphs)."""
+"""NVIDIA's driver library through ctypes: whether there is one that works, and its calls by name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import ctypes
 import functools
 from typing import Any
 
-from edge.errors import EngineError
+from edge.errors import EngineError, OutOfMemoryError
 
-__all__ = ["CudaCallError", "DriverLibrary", "open_driver"]
+__all__ = ["CudaCallError", "CudaMemoryError", "DriverLibrary", "open_driver"]
 
 _NAME = "libcuda.so.1"
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 
 class CudaCallError(EngineError):
@@ -19,6 +20,10 @@ class CudaCallError(EngineError):
     def __init__(self, call: str, code: int, text: str) -> None:
         super().__init__(f"{call}: {text} (CUDA error {code})")
         self.code = code
+
+
+class CudaMemoryError(CudaCallError, OutOfMemoryError):
+    """There is not enough memory for the call."""
 
 
 class DriverLibrary:
@@ -40,7 +45,8 @@ class DriverLibrary:
             raise EngineError(f"the CUDA driver has no {name}", hint="CUDA 11.4 or newer is needed") from error
         code = function(*arguments)
         if code != 0:
-            raise CudaCallError(name, code, self._text(code))
+            kind = CudaMemoryError if code == _OUT_OF_MEMORY else CudaCallError
+            raise kind(name, code, self._text(code))
 
     def _text(self, code: int) -> str:
         text = ctypes.c_char_p()
@@ -52,10 +58,8 @@ class DriverLibrary:
 def open_driver() -> DriverLibrary:
     """Return the driver library, initialized.
 
-    It is asked before anything else of CUDA is: TensorRT's objects crash where there is no driver.
-
-    Raises:
-        EngineError: if there is none, or it has no GPU.
+    It is asked before anything else of CUDA is: TensorRT's objects crash where there is no driver. Raises `EngineError`
+    if there is none, or it has no GPU.
     """
     try:
         library = ctypes.CDLL(_NAME)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.engine.cuda.binding import cuda_driver, cuda_errors
 
 __all__ = ["DeviceBuffer", "HostArray", "Owner"]
 
@@ -36,12 +36,11 @@ class HostArray:
         array: the memory, of use until `close`.
 
     Args:
-        shape, dtype: of the array.
         is_mapped: the GPU sees it at `address`.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, *, is_mapped: bool) -> None:
-        cuda = import_pycuda()
+        cuda = cuda_driver()
         flags = cuda.host_alloc_flags.DEVICEMAP if is_mapped else 0
         with cuda_errors(f"pinning {int(np.prod(shape)) * np.dtype(dtype).itemsize} bytes of memory"):
             self.array: NDArray[Any] = cuda.pagelocked_empty(shape, dtype, mem_flags=flags)
@@ -49,17 +48,16 @@ class HostArray:
             try:
                 self._address = int(self._allocation.get_device_pointer()) if is_mapped else None
             except cuda.Error:
-                self._allocation.free()  # while the GPU is current: later nobody could
+                self._allocation.free()  # while the GPU is current: later it could not be freed
                 raise
 
     @property
     def address(self) -> int:
-        """Where the GPU sees it."""
         assert self._address is not None, "this memory is not mapped"
         return self._address
 
     def close(self) -> None:
-        """Free it; whoever still looks at `array` looks at nothing."""
+        """Free it; `array` may not be read any more."""
         with cuda_errors("freeing pinned memory"):
             self._allocation.free()
 
@@ -69,10 +67,9 @@ class DeviceBuffer:
 
     def __init__(self, size_bytes: int) -> None:
         with cuda_errors(f"taking {size_bytes} bytes of the GPU's memory"):
-            self._allocation = import_pycuda().mem_alloc(size_bytes)
+            self._allocation = cuda_driver().mem_alloc(size_bytes)
         self.address = int(self._allocation)
 
     def close(self) -> None:
-        """Free it."""
         with cuda_errors("freeing the GPU's memory"):
             self._allocation.free()

@@ -8,10 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cores import available_cores
-from edge.engine.openvino.binding import name_and_version
-from edge.engine.openvino.compiler import Compiler, largest_name
-from edge.engine.openvino.rows import Rows, require_rows
-from edge.errors import EngineError
+from edge.engine.openvino.compiler import Compiler, Rows, RowsRunner, largest_name
 from edge.types import ColourOrder, ModelSpec, Preprocess
 
 __all__ = ["OpenVinoActivations"]
@@ -19,22 +16,15 @@ __all__ = ["OpenVinoActivations"]
 _IN_FLIGHT_BESIDE_CORES = 2  # one that is being read, and one that waits, so that no core ever does
 
 
-class OpenVinoActivations:
+class OpenVinoActivations(RowsRunner):
     """`edge.protocols.ActivationEngine` and `ObservingEngine` on the CPU.
 
     Every image is one request on one thread, so that its values depend neither on the rows beside it nor on the number
-    of cores. Only a model whose batch is fixed to more than one gets that many images at once.
-
-    Args:
-        spec: what the model is.
-        names: tensors to give out.
-        largest_of: other tensors of which only the largest |x| of an image is given out, float32 (count,).
-        max_batch: rows of each canvas.
-        content: the model, where it is not what the file of `spec` holds.
-
-    Raises:
-        EngineError: if OpenVINO cannot read, compile or run the model, or it has no tensor of such a name.
-        MissingDependencyError: if openvino is not installed.
+    of cores. Only a model whose batch is fixed to more than one gets that many images at once. `names`: tensors to give
+    out. `largest_of`: other tensors of which only the largest |x| of an image is given out, float32 (count,).
+    `max_batch`: rows of each canvas. `content`: the model, where it is not what the file of `spec` holds.
+    Raises `EngineError` if OpenVINO cannot read, compile or run the model, or it has no tensor of such a name;
+    MissingDependencyError if openvino is not installed.
     """
 
     def __init__(
@@ -46,14 +36,9 @@ class OpenVinoActivations:
         max_batch: int = 1,
         content: bytes | None = None,
     ) -> None:
+        super().__init__(spec, max_batch)
         cores = available_cores()
-        config = {
-            "INFERENCE_NUM_THREADS": str(cores),
-            "NUM_STREAMS": str(cores),
-            "INFERENCE_PRECISION_HINT": "f32",
-        }
-        self._spec = spec
-        self._max_batch = max_batch
+        config = {"INFERENCE_NUM_THREADS": str(cores), "NUM_STREAMS": str(cores), "INFERENCE_PRECISION_HINT": "f32"}
         inner = tuple(name for name in names if name != spec.input_name)
         step = spec.batch or 1
         compiler = Compiler(spec, config, content=content, inner=inner, largest_of=largest_of)
@@ -66,53 +51,22 @@ class OpenVinoActivations:
         self._input = _Input(spec.preprocess, rows) if len(inner) < len(names) else None
         self._counts = [0] * canvases
 
-    @property
-    def name(self) -> str:
-        """`openvino` and its version."""
-        return name_and_version()
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """The preprocess in the graph."""
-        return self._spec.preprocess
-
-    @property
-    def max_batch(self) -> int:
-        """Rows of each canvas."""
-        return self._max_batch
-
-    @property
-    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
-        """More canvases than cores, uint8 (max_batch, H, W, 3) RGB."""
-        return tuple(rows.canvas[: self._max_batch] for rows in self._rows)
-
     def start(self, index: int, count: int) -> None:
-        """Begin inference of the first `count` rows of canvas `index`."""
-        require_rows(index, count, canvases=len(self._rows), max_batch=self._max_batch)
-        self._rows[index].start(count)
+        super().start(index, count)
         self._counts[index] = count
 
     def wait(self, index: int) -> dict[str, NDArray[np.float32]]:
         """Return the tensors of the rows last started, by name; valid until the next `start` of this canvas."""
-        try:
-            found = self._rows[index].wait()
-        except RuntimeError as error:
-            raise EngineError(f"{self._spec.path.name}: inference failed: {error}") from error
+        found = self._outputs(index)
         for name, given_out in self._largest.items():
             found[name] = found.pop(given_out)
         if self._input is not None:
             found[self._spec.input_name] = self._input.of(self.canvases[index][: self._counts[index]])
         return found
 
-    def close(self) -> None:
-        """Free the requests and the compiled model; what is still being inferred is waited for and forgotten."""
-        for rows in self._rows:
-            rows.end()
-        self._rows = ()
-
 
 class _Input:
-    """What the first node reads. OpenVINO cannot be asked for it: it moves the order of colours into that node."""
+    """Input of the first node. OpenVINO cannot be asked for it: it moves the order of colours into that node."""
 
     def __init__(self, preprocess: Preprocess, rows: int) -> None:
         levels = np.arange(256) * preprocess.scale

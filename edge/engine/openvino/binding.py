@@ -1,4 +1,4 @@
-"""The only module that imports openvino, and only when it is used; nobody is told of it."""
+"""The only module that imports openvino, and only when it is used; its telemetry is off."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ _making = threading.Lock()
 
 
 def import_openvino() -> Any:
-    """Return `openvino`.
-
-    Raises:
-        MissingDependencyError: if it is not installed.
-    """
+    """Raises `MissingDependencyError` if it is not installed."""
     # As it comes, its import starts a thread and a process that report to a server of Google's under a number that it
     # keeps in ~/intel, unless somebody has refused. It does without that package where there is none.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # an import of it fails then
@@ -29,7 +25,9 @@ def import_openvino() -> Any:
         import openvino.opset13
         import openvino.preprocess
     except ImportError as error:
-        raise MissingDependencyError("OpenVINO is not importable", hint="pip install openvino") from error
+        raise MissingDependencyError(
+            f"OpenVINO is not importable: {error}", hint="pip install --upgrade openvino"
+        ) from error
     return openvino
 
 
@@ -39,9 +37,7 @@ def core() -> Any:
     With its first model a core gives the thread an alternate stack for signals, and takes it away at its end, putting
     back the one before. Of two cores that end in the order in which they began, the second puts back the first's, which
     is gone by then: the next signal that somebody handles, SIGTERM or Ctrl-C, ends the process by a segmentation fault.
-
-    Raises:
-        MissingDependencyError: if openvino is not installed.
+    Raises `MissingDependencyError` if openvino is not installed.
     """
     with _making:
         return _core()
@@ -58,11 +54,7 @@ def name_and_version() -> str:
 
 
 def require_precision(precision: Precision) -> None:
-    """Refuse arithmetic that this CPU does not have.
-
-    Raises:
-        EngineError: then.
-    """
+    """Raises `EngineError` for arithmetic that this CPU does not have."""
     capabilities = _capabilities() if precision is Precision.FP16 else ["FP16"]
     if "FP16" not in capabilities:
         raise EngineError(f"precision fp16: this CPU computes {', '.join(capabilities)}", hint="use fp32 or int8")

@@ -1,6 +1,6 @@
 """OpenVINO as an engine: the rows of a canvas run side by side.
 
-A CPU gains nothing from a batch dimension (docs/adr/0002): the rows of a canvas run as independent requests, unless
+A CPU gains nothing from a batch dimension (docs/adr/0006): the rows of a canvas run as independent requests, unless
 `rows_per_request` asks for more. Input and output tensors are slices of arrays made once, so that nothing is copied or
 allocated per frame.
 """
@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cores import available_cores
-from edge.engine.openvino.binding import name_and_version, require_precision
-from edge.engine.openvino.compiler import Compiler
-from edge.engine.openvino.rows import Rows, require_rows
-from edge.errors import EngineError
+from edge.engine.openvino.binding import require_precision
+from edge.engine.openvino.compiler import Compiler, Rows, RowsRunner
 from edge.model.graph import graph_from_bytes
 from edge.model.rebatch import largest_difference, rebatch
-from edge.types import ModelSpec, Precision, Preprocess
+from edge.types import ModelSpec, Precision
 
-__all__ = ["OpenVinoEngine", "OpenVinoOptions"]
+__all__ = ["OpenVinoEngine", "OpenVinoOptions", "Options"]
 
 _log = logging.getLogger(__name__)
 _CANVASES = 2  # one is inferred while the other is filled
@@ -45,22 +45,15 @@ class OpenVinoOptions:
             raise ValueError(f"rows_per_request is 1 to max_batch={self.max_batch}, got {self.rows_per_request}")
 
 
-class OpenVinoEngine:
+class OpenVinoEngine(RowsRunner):
     """`edge.protocols.Engine` on the CPU.
 
-    Args:
-        spec: what the model is.
-        options: how to run it.
-        content: the model, where it is not what the file of `spec` holds.
-
-    Raises:
-        EngineError: if OpenVINO cannot read, compile or run the model, or this CPU lacks the precision.
-        MissingDependencyError: if openvino is not installed.
+    `content`: the model, where it is not what the file of `spec` holds. Raises `EngineError` if OpenVINO cannot read,
+    compile or run the model, or this CPU lacks the precision; MissingDependencyError if openvino is not installed.
     """
 
     def __init__(self, spec: ModelSpec, options: OpenVinoOptions, *, content: bytes | None = None) -> None:
-        self._spec = spec
-        self._max_batch = options.max_batch
+        super().__init__(spec, options.max_batch)
         batched = self._rebatched(content) if spec.batch == 1 and options.rows_per_request > 1 else None
         self._config = self._compile_config(options)
         self._one = Compiler(spec, self._config, content=content)
@@ -70,43 +63,9 @@ class OpenVinoEngine:
         if len(sizes) > 1 and not self._rows_agree(sizes[0]):
             self._rows = self._make_rows([1])
 
-    @property
-    def name(self) -> str:
-        """`openvino` and its version."""
-        return name_and_version()
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """The preprocess in the graph."""
-        return self._spec.preprocess
-
-    @property
-    def max_batch(self) -> int:
-        """Rows of each canvas that may be used."""
-        return self._max_batch
-
-    @property
-    def canvases(self) -> tuple[NDArray[np.uint8], ...]:
-        """Two canvases, uint8 (max_batch, H, W, 3) RGB."""
-        return tuple(rows.canvas[: self._max_batch] for rows in self._rows)
-
-    def start(self, index: int, count: int) -> None:
-        """Begin inference of the first `count` rows of canvas `index`."""
-        require_rows(index, count, canvases=len(self._rows), max_batch=self._max_batch)
-        self._rows[index].start(count)
-
     def wait(self, index: int) -> NDArray[np.float32]:
-        """Return the raw output of the rows last started; valid until the next `start` of this canvas."""
-        try:
-            return self._rows[index].wait()[self._spec.output_name]
-        except RuntimeError as error:
-            raise EngineError(f"{self._spec.path.name}: inference failed: {error}") from error
-
-    def close(self) -> None:
-        """Free the requests and the compiled models; what is still being inferred is waited for and forgotten."""
-        for rows in self._rows:
-            rows.end()
-        self._rows = ()
+        """Valid until the next `start` of this canvas."""
+        return self._outputs(index)[self._spec.output_name]
 
     def _compile_config(self, options: OpenVinoOptions) -> dict[str, str]:
         threads = options.threads or available_cores()
@@ -154,3 +113,10 @@ class OpenVinoEngine:
 
     def _tolerance(self) -> float:
         return _INT8_TOLERANCE if self._spec.is_quantized else _REBATCH_TOLERANCE
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`threads` None = all cores; `rows_per_request` > 1 runs that many rows as one batch."""
+
+    threads: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None
+    rows_per_request: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1

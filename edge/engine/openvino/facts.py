@@ -1,4 +1,4 @@
-"""What is known of the CPU engine before OpenVINO is loaded. Standard library only."""
+"""Facts of the CPU engine before OpenVINO is loaded. Standard library only."""
 
 from __future__ import annotations
 
@@ -38,10 +38,5 @@ def _build_memory_bytes(model_bytes: int, pixels: int) -> int:
 
 
 FACTS = KindFacts(
-    name="openvino",
-    rank=0,
-    why_not=_why_not,
-    versions=_versions,
-    build_memory_bytes=_build_memory_bytes,
-    is_quick=True,
+    name="openvino", rank=0, why_not=_why_not, versions=_versions, build_memory_bytes=_build_memory_bytes, is_quick=True
 )

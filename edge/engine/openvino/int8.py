@@ -41,7 +41,7 @@ def _is_int8_in_float() -> bool:
 def why_int8_in_float() -> str | None:
     """Return why the levels of INT8 are better computed in float here; None: OpenVINO computes INT8, and exactly.
 
-    A convolution of the largest uint8 by the largest int8 is compiled and run (40 ms, once). docs/adr/0009.
+    A convolution of the largest uint8 by the largest int8 is compiled and run (40 ms, once). docs/adr/0006.
     """
     ov = import_openvino()
     compiled = core().compile_model(_convolution(ov), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})

@@ -8,18 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 
 from edge.engine.averaging import Averaging
-from edge.engine.cores import available_cores
-from edge.engine.kind import DoctorFinding, EngineKind, EngineRequest, ModelForms, Peak, Plan, QdqForm
+from edge.engine.kind import DoctorFinding, EngineKind, EngineRequest, LayerProfiler, ModelForms, Peak, Plan, QdqForm
 from edge.engine.openvino.activations import OpenVinoActivations
 from edge.engine.openvino.binding import name_and_version, require_precision
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions, Options
 from edge.engine.openvino.facts import FACTS
 from edge.engine.openvino.int8 import why_int8_in_float
-from edge.engine.openvino.node_times import CpuNodeMeter
-from edge.engine.openvino.options import Options
-from edge.engine.openvino.peaks import cpu_peaks
-from edge.engine.openvino.profile import OpenVinoLayerProfiler
-from edge.engine.openvino.roofs import CpuRoofMeter
 from edge.errors import EngineError, ModelError
 from edge.types import ModelSpec, Precision
 
@@ -33,12 +27,10 @@ class _OpenVino:
 
     @property
     def name(self) -> str:
-        """As in a pipeline file."""
         return FACTS.name
 
     @property
     def options_type(self) -> type[msgspec.Struct]:
-        """Its keys in the `engine` section."""
         return Options
 
     def build(
@@ -56,7 +48,7 @@ class _OpenVino:
         return plan
 
     def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> OpenVinoEngine:
-        """Return the engine that runs the model `plan`; the file of `spec` is not read."""
+        """The file of `spec` is not read."""
         options = request.options
         assert isinstance(options, Options)
         settings = OpenVinoOptions(
@@ -76,7 +68,6 @@ class _OpenVino:
     def activations(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> OpenVinoActivations:
-        """Return an engine that gives out tensors."""
         return OpenVinoActivations(spec, tensors, max_batch=max_batch, content=content)
 
     def observing(
@@ -94,46 +85,19 @@ class _OpenVino:
     def averaging(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> Averaging:
-        """Return an engine that takes the means of channels, on the host."""
         return Averaging(OpenVinoActivations(spec, tensors, max_batch=max_batch, content=content), tensors)
 
-    def profiler(
-        self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None
-    ) -> OpenVinoLayerProfiler:
-        """Return what times `layers` on one thread."""
+    def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
+        from edge.engine.openvino.profile import OpenVinoLayerProfiler  # serving times no layer
+
         return OpenVinoLayerProfiler(spec, layers, content=content)
 
     def peaks(self) -> Iterator[Peak]:
-        """Yield what the CPU reaches, on all cores."""
+        from edge.engine.openvino.peaks import cpu_peaks  # nor does it measure peaks
+
         yield from cpu_peaks()
 
-    @property
-    def cores(self) -> int:
-        """How many this process may use."""
-        return available_cores()
-
-    @property
-    def is_processor(self) -> bool:
-        """It is."""
-        return True
-
-    @property
-    def precisions(self) -> tuple[Precision, Precision]:
-        """CPUs compute in FP32 what INT8 leaves."""
-        return Precision.FP32, Precision.INT8
-
-    def roof_meter(self, *, cores: int) -> CpuRoofMeter:
-        """Return what measures products of matrices, and working sets."""
-        return CpuRoofMeter(cores=cores)
-
-    def node_meter(
-        self, spec: ModelSpec, names: Collection[str], *, content: bytes, rows: int, cores: int
-    ) -> CpuNodeMeter:
-        """Return what times the nodes of a model."""
-        return CpuNodeMeter(spec, names, content=content, rows=rows, cores=cores)
-
     def examine(self) -> Iterator[DoctorFinding]:
-        """Yield the version, and how INT8 is computed on this CPU."""
         if FACTS.why_not() is not None:
             return
         yield DoctorFinding(

@@ -1,4 +1,4 @@
-"""What a CPU reaches at most, measured: an INT8 convolution by OpenVINO, and copying in memory."""
+"""Measures the peaks of a CPU: an INT8 convolution by OpenVINO, and copying in memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ _COPY_BYTES = 256 << 20  # more than caches hold
 
 def cpu_peaks() -> Iterator[Peak]:
     """Yield the peaks of the CPU, on all cores that this process may use.
-
-    Raises:
-        MissingDependencyError: if openvino is not installed.
+    Raises `MissingDependencyError` if openvino is not installed.
     """
     yield _int8()
     yield _copy()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from edge.engine.tensorrt.abilities import Abilities, abilities_of
 from edge.engine.tensorrt.facts import why_not
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.machine import LIBRARIES, read_machine
 from edge.errors import MissingDependencyError
 
-if TYPE_CHECKING:  # the types of TensorRT, for whoever names one in its own `if TYPE_CHECKING`
+if TYPE_CHECKING:
     from tensorrt import Builder as Builder
     from tensorrt import EngineInspector as EngineInspector
     from tensorrt import IBuilderConfig as IBuilderConfig
@@ -29,7 +28,64 @@ if TYPE_CHECKING:  # the types of TensorRT, for whoever names one in its own `if
     from tensorrt import ParserError as ParserError
     from tensorrt import Runtime as Runtime
 
-__all__ = ["TensorRtLibrary", "import_tensorrt", "library_of", "make_logger"]
+    IRuntimeCache: TypeAlias = Any  # of TensorRT for RTX alone
+    IRuntimeConfig: TypeAlias = Any
+
+__all__ = ["Abilities", "TensorRtLibrary", "abilities_of", "import_tensorrt", "library_of", "make_logger"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """Features of a library.
+
+    Attributes:
+        has_calibrators: classes that calibrate, and read and write a calibration cache (until 10.x).
+        has_dynamic_ranges: the range of a tensor can be set (until 10.x).
+        has_precision_flags: INT8 and FP16 are flags of a build, and the builder picks where (until 10.x).
+        has_strong_typing: a network computes in the types that the ONNX states (since 10; always since 11).
+        has_explicit_batch_flag: a network is made with a flag for what all of them are since 10.
+        takes_int8_weights: an int8 weight may stand behind a DequantizeLinear alone. TensorRT 8 wants a pair behind a
+            float weight; nothing on its surface says so, but what came with 10.0, as that did, is there: int64.
+        has_progress_monitor: a build tells how far it is (since 10).
+        has_node_of_error: a parser's error names the node (since 10).
+        has_chosen_capability: a build for a GPU that is not in this machine (TensorRT for RTX).
+        has_context_strategies: a context takes memory by a strategy, of a stated size (since 10.1).
+        has_own_graphs: it compiles kernels and captures graphs itself, where it runs (TensorRT for RTX).
+    """
+
+    has_calibrators: bool
+    has_dynamic_ranges: bool
+    has_precision_flags: bool
+    has_strong_typing: bool
+    has_explicit_batch_flag: bool
+    takes_int8_weights: bool
+    has_progress_monitor: bool
+    has_node_of_error: bool
+    has_chosen_capability: bool
+    has_context_strategies: bool
+    has_own_graphs: bool
+
+    @property
+    def is_always_strongly_typed(self) -> bool:
+        """Whether there is no other typing than what the ONNX states."""
+        return self.has_strong_typing and not self.has_precision_flags
+
+
+def abilities_of(trt: Any) -> Abilities:
+    flags, networks = trt.BuilderFlag, trt.NetworkDefinitionCreationFlag
+    return Abilities(
+        has_calibrators=hasattr(trt, "IInt8EntropyCalibrator2"),
+        has_dynamic_ranges=hasattr(trt.ITensor, "set_dynamic_range"),
+        has_precision_flags=hasattr(flags, "INT8") and hasattr(flags, "FP16"),
+        has_strong_typing=hasattr(networks, "STRONGLY_TYPED"),
+        has_explicit_batch_flag=hasattr(networks, "EXPLICIT_BATCH"),
+        takes_int8_weights=hasattr(trt, "int64"),
+        has_progress_monitor=hasattr(trt, "IProgressMonitor"),
+        has_node_of_error=hasattr(trt.ParserError, "node_name"),
+        has_chosen_capability=hasattr(trt.IBuilderConfig, "set_compute_capability"),
+        has_context_strategies=hasattr(trt.IExecutionContext, "set_device_memory"),
+        has_own_graphs=hasattr(trt, "CudaGraphStrategy"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +93,8 @@ class TensorRtLibrary:
     """An imported TensorRT.
 
     Attributes:
-        trt: the module.
         name: `tensorrt` or `tensorrt_rtx`.
         version: as `10.3.0`.
-        abilities: what it offers.
     """
 
     trt: Any
@@ -59,8 +113,7 @@ class TensorRtLibrary:
 def import_tensorrt() -> TensorRtLibrary:
     """Return the first of `LIBRARIES` that can be imported.
 
-    Raises:
-        MissingDependencyError: if none can, with how to get one.
+    Raises `MissingDependencyError` if none can, with how to get one.
     """
     failures: list[str] = []
     for name in LIBRARIES:
@@ -79,13 +132,12 @@ def import_tensorrt() -> TensorRtLibrary:
 
 
 def library_of(trt: Any) -> TensorRtLibrary:
-    """Return what is known of the module `trt`."""
     name = "tensorrt_rtx" if "rtx" in trt.__name__ else "tensorrt"
     return TensorRtLibrary(trt=trt, name=name, version=str(trt.__version__), abilities=abilities_of(trt))
 
 
 def make_logger(library: TensorRtLibrary, log: MessageLog) -> ILogger:
-    """Return a logger for TensorRT that hands everything on to `log`; it has to outlive what is made with it."""
+    """The logger has to outlive what is made with it."""
     base: Any = library.trt.ILogger
 
     class _Logger(base):  # type: ignore[misc]  # its base is known when the library is

@@ -1,6 +1,6 @@
 """TensorRT's own calibrators, on a workstation: they look at batches of images and write a calibration cache.
 
-Entropy and Legacy can calibrate after layers are fused, which loses names of the ONNX file: they are told not to.
+Entropy and Legacy can calibrate after layers are fused, which loses names of the ONNX file: that is switched off.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from edge.engine.kind import ModelForms
 from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.config import make_config
-from edge.engine.tensorrt.build.network import parsed_network
-from edge.engine.tensorrt.build.shapes import set_shapes
+from edge.engine.tensorrt.build.network import parsed_network, set_shapes
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.routes import Route
 from edge.errors import DatasetError, EngineError
+from edge.reading import available_bytes
 from edge.types import ColourOrder, Precision, Preprocess
 
 __all__ = ["CALIBRATORS", "BatchMemory", "CalibratorSettings", "model_input", "written_cache"]
@@ -53,9 +53,7 @@ class BatchMemory(Protocol):
         """Where the GPU sees it."""
         ...
 
-    def close(self) -> None:
-        """Free it."""
-        ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ class CalibratorSettings:
 
 @dataclass(slots=True)
 class _Feed:
-    """What TensorRT's callbacks share with us: an exception cannot travel through TensorRT, so it is kept."""
+    """State shared with TensorRT's callbacks: an exception cannot travel through TensorRT, so it is kept."""
 
     batches: Iterator[NDArray[np.uint8]]
     memory: BatchMemory
@@ -111,10 +109,7 @@ def written_cache(
     """Return the cache that a calibrator writes of the float model.
 
     Args:
-        library: whose calibrator.
-        device: on which it runs.
         model: its float form is looked at.
-        settings: which calibrator.
         batches: uint8 (B, H, W, 3) RGB canvases, one B for all.
         make_memory: makes the memory of one batch, given its shape (B, 3, H, W).
 
@@ -155,12 +150,14 @@ def _run(
 ) -> MessageLog:
     log, trt = MessageLog(), library.trt
     logger = make_logger(library, log)
+    free_bytes = available_bytes()
     builder = trt.Builder(logger)
     name, batch = model.spec.name, int(feed.memory.array.shape[0])
     content = model.float_model()
     network = parsed_network(library, builder, logger, content, name=name, is_strongly_typed=False)
     options = Options(optimization_level=_FAST)
-    config = make_config(library, builder, device, options, route=Route.IMPLICIT_CACHE, precision=Precision.INT8)
+    route, precision = Route.IMPLICIT_CACHE, Precision.INT8
+    config = make_config(library, builder, device, options, route=route, precision=precision, free_bytes=free_bytes)
     if settings.name in _AFTER_FUSION:
         config.set_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION)
     set_shapes(builder, config, network, model.spec, max_batch=batch)

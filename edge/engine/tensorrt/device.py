@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 
-from edge.engine.cuda.libcuda import open_driver
+from edge.engine.cuda.driver import Device, device_attribute
 
 __all__ = ["TensorrtDevice", "read_device"]
-
-# enum CUdevice_attribute in cuda.h
-_INTEGRATED, _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 18, 75, 76
-_NAME_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,31 +27,15 @@ class TensorrtDevice:
 
     @property
     def capability(self) -> str:
-        """As `8.7`."""
         return "{}.{}".format(*self.compute_capability)
 
 
 def read_device(index: int = 0) -> TensorrtDevice:
-    """Return the GPU; no context is made on it, and pycuda is not needed.
-
-    Raises:
-        EngineError: if there is no driver, or it has no such GPU.
-    """
-    driver = open_driver()
-    handle, memory = ctypes.c_int(), ctypes.c_size_t()
-    name = ctypes.create_string_buffer(_NAME_BYTES)
-    driver.call("cuDeviceGet", ctypes.byref(handle), index)
-    driver.call("cuDeviceGetName", name, _NAME_BYTES, handle)
-    driver.call("cuDeviceTotalMem_v2", ctypes.byref(memory), handle)
-
-    def attribute(number: int) -> int:
-        value = ctypes.c_int()
-        driver.call("cuDeviceGetAttribute", ctypes.byref(value), number, handle)
-        return value.value
-
+    """Return the GPU; no context is made on it. Raises `EngineError` if there is no driver, or it has no such GPU."""
+    device = Device(index)
     return TensorrtDevice(
-        name=name.value.decode("utf-8", "replace"),
-        compute_capability=(attribute(_CAPABILITY_MAJOR), attribute(_CAPABILITY_MINOR)),
-        memory_bytes=memory.value,
-        is_integrated=bool(attribute(_INTEGRATED)),
+        name=device.name(),
+        compute_capability=device.compute_capability(),
+        memory_bytes=device.total_memory(),
+        is_integrated=bool(device.get_attribute(device_attribute.INTEGRATED)),
     )

@@ -1,27 +1,29 @@
-"""The engine that runs a plan: two canvases, each with a stream of its own, one event for each batch."""
+"""The engine that runs a plan: two canvases, of which one is filled while the other is inferred, and one stream.
+
+All else on the GPU is shared but the outputs, which the host may read late: two batches are never inferred at once.
+"""
 
 from __future__ import annotations
 
-import logging
+import contextlib
+from collections.abc import Iterator, Mapping
 
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer
 from edge.engine.cuda.stream import Stream
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import TensorRtLibrary
-from edge.engine.tensorrt.execution import Execution
-from edge.engine.tensorrt.plan import PlanHeader
+from edge.engine.tensorrt.execution import Execution, Executions
+from edge.engine.tensorrt.plan import PlanHeader, split_compiled
 from edge.engine.tensorrt.results import CandidateResult, RawResult, Result
-from edge.engine.tensorrt.runner import TensorRtRunner
-from edge.engine.tensorrt.runtime import load_engine
-from edge.engine.tensorrt.slot import Slot
+from edge.engine.tensorrt.runner import TensorRtRunner, load_engine
+from edge.engine.tensorrt.slot import COPY, Slot
 from edge.engine.tensorrt.tensors import Tensors, input_of, tensors_of
 from edge.errors import EngineError
 from edge.types import EngineOutput, ModelSpec
 
 __all__ = ["TensorRtEngine"]
 
-_log = logging.getLogger(__name__)
 _CANVASES = 2  # one is inferred while the other is filled
 
 
@@ -31,15 +33,11 @@ class TensorRtEngine(TensorRtRunner):
     With `request.score_threshold` the host gets candidates, without it the raw output.
 
     Args:
-        library: TensorRT.
         content: what TensorRT serialized.
-        header: of the plan.
-        spec: what the model is.
         request: what the plan was built for.
 
     Raises:
         EngineError: if there is no driver, TensorRT does not take the plan, or memory runs out.
-        MissingDependencyError: if pycuda is not installed.
     """
 
     def __init__(
@@ -54,6 +52,7 @@ class TensorRtEngine(TensorRtRunner):
         self._step = header.batch
         self._rows = request.max_batch if header.batch is None else -(-request.max_batch // header.batch) * header.batch
         self._slots: list[Slot] = []
+        self._executions: Executions | None = None
         super().__init__(library, spec, max_batch=request.max_batch)
         try:
             with self._at_work():
@@ -63,54 +62,70 @@ class TensorRtEngine(TensorRtRunner):
             raise
 
     def start(self, index: int, count: int) -> None:
-        """Begin inference of the first `count` rows of canvas `index`."""
         self._require_rows(index, count)
         with self._at_work():
             self._slots[index].start(count)
 
     def wait(self, index: int) -> EngineOutput:
-        """Return what came of the rows last started; valid until the next `start` of this canvas."""
+        """Valid until the next `start` of this canvas."""
         with self._at_work():
             return self._slots[index].wait()
 
+    @contextlib.contextmanager
+    def singly(self) -> Iterator[None]:
+        """Give work singly meanwhile, where it is else given as a graph; a library's own graphs stay."""
+        with contextlib.ExitStack() as both:
+            for slot in self._slots:
+                both.enter_context(slot.singly())
+            yield
+
+    def compiled(self) -> bytes:
+        """Return what the library has compiled for each number of rows, all of which are inferred for that."""
+        for count in range(1, self.max_batch + 1):
+            self.start(0, count)
+            self.wait(0)
+        with self._at_work():
+            assert self._executions is not None
+            return self._executions.runtime_cache()
+
     def _open(self, content: bytes, header: PlanHeader) -> None:
         kernels = self._owner.keep(Kernels(self._gpu))
-        self._loaded = load_engine(self._library, content, name=self._spec.name, dla_core=header.dla_core)
+        plan, compiled = split_compiled(header, content)
+        self._loaded = load_engine(self._library, plan, name=self._spec.name, dla_core=header.dla_core)
         self._owner.callback(self._forget)
-        places = [self._place() for _ in range(_CANVASES)]
-        is_shared = not all(execution.has_profile for execution, _ in places)
-        if is_shared:
-            _log.warning(
-                "the canvases take turns, without CUDA graphs model=%s reason=%s",
-                self._spec.name,
-                f"TensorRT {self._library.version} lets one context alone use a profile",
-            )
-            places = places[:1] * _CANVASES
-        self._tensors = self._sized(places[0][0], header)
-        for execution, stream in places:
-            self._slots.append(self._slot(kernels, execution, stream, is_shared=is_shared))
+        stream = self._stream()
+        self._executions = executions = Executions(
+            self._loaded, self._owner, name=self._spec.name, stream=stream.handle, runtime_cache=compiled
+        )
+        self._tensors = self._sized(executions.of(self._step or self._rows), header)
+        shared = self._shared()
+        for _ in range(_CANVASES):
+            self._slots.append(self._slot(kernels, executions, stream, shared))
         self._canvases = [slot.canvas for slot in self._slots]
-        if not is_shared:
-            step = self._step or self._rows
-            for slot in self._slots:
-                slot.capture(range(step, self._rows + 1, step))
+        for slot in self._slots:
+            slot.prepare()
 
     def _sized(self, execution: Execution, header: PlanHeader) -> Tensors:
-        source = input_of(header, self._spec)
-        execution.set_shape(source.name, (self._step or self._rows, *source.row_shape))
-        return tensors_of(header, self._spec, execution.shape_of)
+        source, rows = input_of(header, self._spec), self._step or self._rows
+        execution.set_shape(source.name, (rows, *source.row_shape))
+        return tensors_of(header, self._spec, execution.shape_of, rows=rows)
 
     def _forget(self) -> None:
+        self._slots.clear()
+        self._executions = None
         del self._loaded
 
-    def _place(self) -> tuple[Execution, Stream]:
-        stream = self._stream()
-        return self._execution(stream), stream
+    def _shared(self) -> dict[str, DeviceBuffer]:
+        """Return what both canvases use in turn: all of the GPU's memory but the output, which the host may read."""
+        tensors, size = self._tensors, self._spec.preprocess.size
+        row_bytes = {one.name: one.row_bytes for one in (tensors.input, *tensors.others)}
+        if not self._gpu.is_integrated:
+            row_bytes[COPY] = size.height * size.width * 3
+        return {name: self._owner.keep(DeviceBuffer(self._rows * count)) for name, count in row_bytes.items()}
 
-    def _execution(self, stream: Stream) -> Execution:
-        return self._owner.keep(Execution(self._loaded, name=self._spec.name, stream=stream.handle))
-
-    def _slot(self, kernels: Kernels, execution: Execution, stream: Stream, *, is_shared: bool) -> Slot:
+    def _slot(
+        self, kernels: Kernels, executions: Executions, stream: Stream, shared: Mapping[str, DeviceBuffer]
+    ) -> Slot:
         return Slot(
             self._owner,
             self._gpu,
@@ -120,8 +135,8 @@ class TensorRtEngine(TensorRtRunner):
             rows=self._rows,
             step=self._step,
             stream=stream,
-            execution=execution,
-            make_execution=None if is_shared else lambda: self._execution(stream),
+            executions=executions,
+            shared=shared,
             make_result=lambda source: self._result(kernels, source),
         )
 

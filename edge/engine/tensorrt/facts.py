@@ -1,4 +1,4 @@
-"""What is known of the GPU engine before TensorRT is loaded: whether it can run here, and if not, what to do."""
+"""Facts of the GPU engine before TensorRT is loaded: whether it can run here, and if not, what to do."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from edge.engine.tensorrt.probe import probe
 __all__ = ["FACTS", "why_not"]
 
 _MIB = 1024 * 1024
-# Computed, not measured on a board: the CUDA context and TensorRT's own code, the workspace (options.py), the model in
-# the builder's copies (float, requantized, by tactic), activations of the tactics that are compared.
-_REST_BYTES = 1024 * _MIB
+# TensorRT's own code by published logs of builds (1.1 to 1.8 GiB), the CUDA context and the workspace (options.py). By
+# computation: the builder's copies of the model (float, requantized, by tactic), activations of tactics compared.
+_REST_BYTES = 2304 * _MIB
 _PER_MODEL_BYTE = 8
 _PER_PIXEL_BYTES = 54  # of all images of a batch
 
@@ -30,8 +30,6 @@ def why_not(machine: ThisMachine) -> str | None:
         return f"this user may not open {node}: sudo usermod -aG {groups} USER, then log in again"
     if machine.library is None:
         return _how_to_get(machine)
-    if not machine.has_pycuda:
-        return f"pycuda is not installed: {_how_to_get_pycuda(machine)}"
     return None
 
 
@@ -53,12 +51,6 @@ def _how_to_get(machine: ThisMachine) -> str:
     return "TensorRT is not installed: pip install tensorrt-cu12 (or, on a GeForce RTX, tensorrt-rtx)"
 
 
-def _how_to_get_pycuda(machine: ThisMachine) -> str:
-    if machine.is_jetson:
-        return "push from a workstation with `edge-deploy provision`, which brings the wheel"
-    return "pip install pycuda (it is compiled; nvcc or the CUDA headers have to be there)"
-
-
 def _why_not() -> str | None:
     machine = read_machine()
     reason = why_not(machine)
@@ -68,8 +60,10 @@ def _why_not() -> str | None:
 def _versions() -> Mapping[str, str]:
     machine = read_machine()
     library = machine.library or "tensorrt"
+    version = machine.libraries.get(library, "not installed")
     return {
-        library: machine.libraries.get(library, "not installed"),
+        library: version,
+        **({"profiles": "shared"} if version.startswith("8.") else {}),  # plans without that are built again
         "architecture": machine.architecture,
         "gpu": machine.gpu or "none",
         **({} if machine.l4t is None else {"l4t": machine.l4t}),
@@ -87,4 +81,5 @@ FACTS = KindFacts(
     versions=_versions,
     build_memory_bytes=_build_memory_bytes,
     is_quick=False,
+    is_symmetric=True,
 )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,28 +18,34 @@ from edge.engine.kind import (
     DoctorFinding,
     EngineKind,
     EngineRequest,
+    Int8Form,
     LayerProfiler,
     ModelForms,
     Peak,
     Plan,
+    ProofForm,
 )
-from edge.engine.measuring import NodeMeter, RoofMeter
 from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt
-from edge.engine.tensorrt.build.build import build_plan
+from edge.engine.tensorrt.build.build import build_plan, int8_forms
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
 from edge.engine.tensorrt.device import read_device
 from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import PlanHeader, require_fit, split_plan
+from edge.engine.tensorrt.plan import PlanHeader, require_fit, split_plan, with_compiled
+from edge.engine.tensorrt.routes import routes_of
 from edge.errors import EngineError
+from edge.roofline.proof import Row
 from edge.types import ModelSpec, Precision
 
 if TYPE_CHECKING:
+    from edge.engine.tensorrt.engine import TensorRtEngine
     from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
 
 __all__ = ["KIND"]
+
+_DLA_NODE = Path("/dev/nvhost-ctrl-nvdla0")
 
 
 class _TensorRt:
@@ -44,12 +53,10 @@ class _TensorRt:
 
     @property
     def name(self) -> str:
-        """As in a pipeline file."""
         return FACTS.name
 
     @property
     def options_type(self) -> type[msgspec.Struct]:
-        """Its keys in the `engine` section."""
         return Options
 
     def build(
@@ -59,12 +66,21 @@ class _TensorRt:
         *,
         on_progress: Callable[[str, float], None] = lambda phase, share: None,
     ) -> Plan:
-        """Return a plan for this machine's GPU."""
         library, device = import_tensorrt(), read_device()
-        return build_plan(library, device, model, request, on_progress=on_progress)
+        plan = build_plan(library, device, model, request, on_progress=on_progress)
+        if not library.abilities.has_own_graphs:
+            return plan
+        with closing(self._engine(plan.data, model.spec, request)) as engine:
+            return replace(plan, data=with_compiled(plan.data, engine.compiled()))
+
+    def int8_forms(self, model: ModelForms, request: EngineRequest) -> tuple[Int8Form, ...]:
+        """Return the forms that the installed TensorRT has; which is the fastest here is not known (docs/adr/0023)."""
+        return int8_forms(import_tensorrt().abilities, model, request)
 
     def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> Engine:
-        """Return the engine of a plan that was built by this TensorRT for this GPU."""
+        return self._engine(plan, spec, request)
+
+    def _engine(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> TensorRtEngine:
         from edge.engine.tensorrt.engine import TensorRtEngine
 
         library, (header, content) = self._read(plan, spec)
@@ -73,8 +89,7 @@ class _TensorRt:
     def activations(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> ActivationEngine:
-        """Return an engine that gives out tensors of the float network."""
-        from edge.engine.tensorrt.activations import TensorRtActivations
+        from edge.engine.tensorrt.inside import TensorRtActivations
 
         library = import_tensorrt()
         read_device()
@@ -89,8 +104,7 @@ class _TensorRt:
         max_batch: int = 1,
         content: bytes | None = None,
     ) -> ObservingEngine:
-        """Return an engine that counts what is in tensors of the float network, on the GPU."""
-        from edge.engine.tensorrt.observing import TensorRtObserving
+        from edge.engine.tensorrt.inside import TensorRtObserving
 
         library = import_tensorrt()
         read_device()
@@ -101,8 +115,7 @@ class _TensorRt:
     def averaging(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> AveragingEngine:
-        """Return an engine that takes the means of channels of the float network, on the GPU."""
-        from edge.engine.tensorrt.averaging import TensorRtAveraging
+        from edge.engine.tensorrt.inside import TensorRtAveraging
 
         library = import_tensorrt()
         read_device()
@@ -123,7 +136,6 @@ class _TensorRt:
         cutoff: float | None = None,
         on_progress: Callable[[str, float], None] = lambda phase, share: None,
     ) -> bytes:
-        """Return the cache that one of TensorRT's calibrators writes, on this machine's GPU."""
         settings = CalibratorSettings(name=calibrator, quantile=quantile, cutoff=cutoff)
         library, device = import_tensorrt(), read_device()
         require_calibration(read_machine(), library)
@@ -139,9 +151,7 @@ class _TensorRt:
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Return what times `layers` on the GPU, in an engine that is built for it: float32, or INT8."""
-        from edge.engine.tensorrt import layer_times
-        from edge.engine.tensorrt.given import GivenModel
-        from edge.engine.tensorrt.profiling import ProfiledPlan
+        from edge.engine.tensorrt.profiling import GivenModel, ProfiledPlan, TimedLayers
 
         library, device = import_tensorrt(), read_device()
         rows = spec.batch or 1
@@ -150,38 +160,7 @@ class _TensorRt:
         request = EngineRequest(precision=precision, max_batch=rows, options=Options())
         header, serialized = split_plan(build_plan(library, device, model, request).data)
         plan = ProfiledPlan(library, header, serialized, spec, layers, rows=rows)
-        return layer_times.LayerProfiler(plan, layers)
-
-    @property
-    def cores(self) -> int:
-        """1: a GPU is measured as a whole."""
-        return 1
-
-    @property
-    def is_processor(self) -> bool:
-        """It is not: decoding and reading are the processor's, or the decoder's."""
-        return False
-
-    @property
-    def precisions(self) -> tuple[Precision, Precision]:
-        """GPUs compute in FP16 what INT8 leaves."""
-        return Precision.FP16, Precision.INT8
-
-    def roof_meter(self, *, cores: int) -> RoofMeter:
-        """Return what measures products from registers, and working sets; `cores` is 1."""
-        from edge.engine.cuda.roofs import GpuRoofMeter
-
-        library = import_tensorrt()
-        return GpuRoofMeter(engine=f"{library.name} {library.version}")
-
-    def node_meter(
-        self, spec: ModelSpec, names: Collection[str], *, content: bytes, rows: int, cores: int
-    ) -> NodeMeter:
-        """Return what times the layers of a plan; `cores` is 1."""
-        from edge.engine.tensorrt.layer_times import GpuNodeMeter
-
-        library, (header, serialized) = self._read(content, spec)
-        return GpuNodeMeter(library, header, serialized, spec, names, rows=rows)
+        return TimedLayers(plan, layers)
 
     def peaks(self) -> Iterator[Peak]:
         """Yield what the GPU reaches; neither TensorRT nor a model is needed."""
@@ -190,11 +169,25 @@ class _TensorRt:
         yield from gpu_peaks(read_machine().board)
 
     def examine(self) -> Iterator[DoctorFinding]:
-        """Yield what is installed, the routes that it has and which is taken, and known-bad combinations."""
         yield from examined(read_machine())
 
+    def proofs(self, *, is_brief: bool) -> Iterator[Row]:
+        """Yield what CUDA does; neither TensorRT nor a model is needed."""
+        from edge.engine.cuda.proofs import cuda_proofs
+
+        yield from cuda_proofs(is_brief=is_brief)
+
+    def forms(self) -> Iterator[ProofForm]:
+        """Yield FP16 and each way to INT8, and with DLA cores the way that they take."""
+        library = import_tensorrt()
+        yield ProofForm(name="fp16", precision=Precision.FP16, options=Options())
+        for route in routes_of(library.abilities):
+            options = msgspec.convert({"route": route.value}, Options)
+            yield ProofForm(name=f"int8 {route.value}", precision=Precision.INT8, options=options)
+        if _DLA_NODE.exists():
+            yield ProofForm(name="dla", precision=Precision.INT8, options=Options(dla_core=0), is_beside=True)
+
     def _read(self, plan: bytes, spec: ModelSpec) -> tuple[TensorRtLibrary, tuple[PlanHeader, bytes]]:
-        """Return the library, and header and content of a plan that it made for this GPU."""
         library, device = import_tensorrt(), read_device()
         try:
             header, content = split_plan(plan)

@@ -1,24 +1,25 @@
-"""What TensorRT says: kept, because it gives its reasons to its logger only, and passed on to the program's log."""
+"""TensorRT's logger: keeps messages, because reasons come there only, and passes them on to the program's log."""
 
 from __future__ import annotations
 
 import enum
 import logging
-from collections import deque
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-__all__ = ["LogSeverity", "MessageLog", "TensorRtMessage", "is_out_of_memory"]
+__all__ = ["LogSeverity", "MessageLog", "is_out_of_memory"]
 
 _log = logging.getLogger(__name__)
-_KEPT = 4000
+_KEPT = 1000  # errors, and warnings
 _TOLD_CHARACTERS = 600
-# CUDA's words, TensorRT's, and those of the Jetson's memory manager (NvMap, error 12 is ENOMEM).
+_SKIPPED = re.compile(r"Skipping tactic \S+ due to insufficient memory")
+_QUIET = re.compile(rf"Tactic Device request: |.*{_SKIPPED.pattern}")  # two lines for each tactic: told as their number
 # Looked at, and of no consequence: TensorRT says how it does what was asked for.
 _HARMLESS = (
     "(foreignNode) Converting conv activation scales to fp32.",
     "(foreignNode) Converting conv weight scales to fp32.",
 )
+# CUDA's words, TensorRT's, and those of the Jetson's memory manager (NvMap, error 12 is ENOMEM).
 _OUT_OF_MEMORY = (
     "out of memory",
     "outofmemory",
@@ -38,64 +39,46 @@ class LogSeverity(enum.IntEnum):
     VERBOSE = 4
 
 
-_LEVEL_OF = {
-    LogSeverity.INTERNAL_ERROR: logging.ERROR,
-    LogSeverity.ERROR: logging.ERROR,
-    LogSeverity.WARNING: logging.WARNING,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorRtMessage:
-    """One message, as TensorRT gave it."""
-
-    severity: LogSeverity
-    text: str
-
-
 class MessageLog:
-    """Takes TensorRT's messages, from any of its threads; keeps the last few thousand."""
+    """Takes TensorRT's messages, from any of its threads; keeps errors, and apart from them warnings, each once.
+
+    What explains a failure is not lost among the 10^5 lines that a build says of its tactics, which are only passed on.
+
+    Attributes:
+        skipped_tactics: ways to compute a layer that a build did not try for lack of memory.
+    """
 
     def __init__(self) -> None:
-        self._messages: deque[TensorRtMessage] = deque(maxlen=_KEPT)
-        self._told: set[str] = set()
+        self._errors: dict[str, None] = {}
+        self._warnings: dict[str, None] = {}
+        self.skipped_tactics = 0
 
     def add(self, severity: int, text: str) -> None:
-        """Keep a message; `severity` is TensorRT's number."""
-        message = TensorRtMessage(severity=LogSeverity(severity), text=text.strip())
-        self._messages.append(message)
-        self._tell(message)
-
-    def _tell(self, message: TensorRtMessage) -> None:
-        """Pass a message on: loudly once, because TensorRT says some things of every layer."""
-        is_loud = message.text not in self._told and not message.text.startswith(_HARMLESS)
-        level = _LEVEL_OF.get(message.severity, logging.DEBUG) if is_loud else logging.DEBUG
-        _log.log(level, "tensorrt: %s", message.text)
-        if level > logging.DEBUG:
-            self._told.add(message.text)
-
-    @property
-    def messages(self) -> tuple[TensorRtMessage, ...]:
-        """What was kept, the oldest first."""
-        return tuple(self._messages)
-
-    def texts(self, *, at_most: LogSeverity) -> tuple[str, ...]:
-        """Return the texts of messages as severe as `at_most` or more, each once, the oldest first."""
-        return tuple(dict.fromkeys(one.text for one in self._messages if one.severity <= at_most))
+        """Take a message, told loudly once if it is serious; `severity` is TensorRT's number."""
+        if severity > LogSeverity.WARNING:
+            _log.debug("tensorrt: %s", text)
+            return
+        is_error, told = severity <= LogSeverity.ERROR, text.strip()
+        kept = self._errors if is_error else self._warnings
+        self.skipped_tactics += bool(_SKIPPED.search(told))
+        is_quiet = told.startswith(_HARMLESS) or _QUIET.match(told)
+        is_loud = told not in kept and len(kept) < _KEPT and not is_quiet
+        if len(kept) < _KEPT:
+            kept[told] = None
+        level = logging.ERROR if is_error else logging.WARNING
+        _log.log(level if is_loud else logging.DEBUG, "tensorrt: %s", told)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return the texts of warnings and errors that are not known to be harmless, each once."""
-        return tuple(text for text in self.texts(at_most=LogSeverity.WARNING) if not text.startswith(_HARMLESS))
+        """Return the texts of errors, and of warnings that are not known to be harmless."""
+        return (*self._errors, *(text for text in self._warnings if not text.startswith(_HARMLESS)))
 
     def reason(self) -> str:
         """Return what a person has to know of a failure: the errors, else the last warning."""
-        errors, warnings = self.texts(at_most=LogSeverity.ERROR), self.warnings()
-        told = "; ".join(errors) if errors else next(iter(warnings[-1:]), "TensorRT gave no reason")
+        told = "; ".join(self._errors) or next(iter(self.warnings()[-1:]), "TensorRT gave no reason")
         return told[:_TOLD_CHARACTERS]
 
 
 def is_out_of_memory(texts: Iterable[str]) -> bool:
-    """Return whether one of TensorRT's messages says that memory ran out."""
     return any(
         word in text.lower().replace(" ", "").replace("_", "") or word in text.lower()
         for text in texts

@@ -1,4 +1,4 @@
-"""What a machine has of what TensorRT needs, read from files. Standard library only, no library is loaded."""
+"""Finds the parts that TensorRT needs, by files. Standard library only, no library is loaded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SystemCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """What a machine has.
+    """The parts of this machine that TensorRT needs.
 
     Attributes:
         architecture: as `aarch64`.
@@ -47,7 +47,6 @@ class ThisMachine:
         closed_nodes: those that this user may not open.
         libraries: versions of the libraries that can be imported, by import name.
         system_copies: what lies among the system's packages, whether this Python sees it or not.
-        has_pycuda: whether it can be imported.
         is_venv: whether this Python runs in a virtual environment.
         missing_groups: `video` and `render`, where the machine has them and the user, who is not root, is not in them.
     """
@@ -61,7 +60,6 @@ class ThisMachine:
     closed_nodes: tuple[str, ...] = ()
     libraries: Mapping[str, str] = field(default_factory=dict)
     system_copies: tuple[SystemCopy, ...] = ()
-    has_pycuda: bool = False
     is_venv: bool = False
     missing_groups: tuple[str, ...] = ()
 
@@ -77,12 +75,12 @@ class ThisMachine:
 
     @property
     def gpu(self) -> str | None:
-        """What computes: the board, or the first discrete GPU."""
+        """Name of the board, or of the first discrete GPU."""
         return self.board if self.is_jetson else next(iter(self.gpus), None)
 
 
 def read_machine(root: Path = Path("/")) -> ThisMachine:
-    """Return what this machine has; `root` is where its files lie."""
+    """`root` is where its files lie."""
     nodes = sorted(path for pattern in _GPU_NODES for path in root.glob(pattern))
     return ThisMachine(
         architecture=platform.machine(),
@@ -94,7 +92,6 @@ def read_machine(root: Path = Path("/")) -> ThisMachine:
         closed_nodes=tuple(f"/{path.relative_to(root)}" for path in nodes if not os.access(path, os.R_OK | os.W_OK)),
         libraries={name: version for name in LIBRARIES if (version := _version(name)) is not None},
         system_copies=tuple(_system_copies(root / "usr/lib")),
-        has_pycuda=_is_there("pycuda"),
         is_venv=sys.prefix != sys.base_prefix,
         missing_groups=() if os.geteuid() == 0 else tuple(_missing_groups()),
     )

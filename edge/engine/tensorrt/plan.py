@@ -1,6 +1,6 @@
 r"""What a device keeps of a TensorRT engine: a header that says what it is for, and TensorRT's own bytes behind it.
 
-    b"EDGETRT1\n" | length of the header, uint32 little-endian | header, JSON | what TensorRT serialized
+    b"EDGETRT1\n" | length of the header, uint32 little-endian | header, JSON | what TensorRT serialized, and compiled
 
 Of a plan of another version or GPU TensorRT says little more than that it cannot be read, and some of its releases
 crash. So the header is held against this machine before TensorRT sees a byte.
@@ -17,7 +17,7 @@ from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.errors import EngineError
 
-__all__ = ["PlanHeader", "PlanTensor", "require_fit", "split_plan", "written_plan"]
+__all__ = ["PlanHeader", "PlanTensor", "require_fit", "split_compiled", "split_plan", "with_compiled", "written_plan"]
 
 _MAGIC = b"EDGETRT1\n"
 _LENGTH = struct.Struct("<I")
@@ -33,7 +33,7 @@ class PlanTensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is, and what it is for.
+    """Header of a plan: the software and machine that it is for, its precision and its tensors.
 
     Attributes:
         library: `tensorrt` or `tensorrt_rtx`.
@@ -46,7 +46,8 @@ class PlanHeader(msgspec.Struct, frozen=True, kw_only=True):
         batch: rows of every inference, where the model fixes them; None: 1 to `max_batch`.
         inputs, outputs: of the engine.
         dla_core: on which it runs; None: on the GPU.
-        sha256: of what TensorRT serialized.
+        sha256: of what follows.
+        compiled_bytes: of it, at its end: kernels that TensorRT for RTX compiled where it ran first.
     """
 
     library: str
@@ -61,6 +62,7 @@ class PlanHeader(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[PlanTensor, ...]
     dla_core: int | None = None
     sha256: str = ""
+    compiled_bytes: int = 0
 
 
 def written_plan(header: PlanHeader, content: bytes) -> bytes:
@@ -69,12 +71,19 @@ def written_plan(header: PlanHeader, content: bytes) -> bytes:
     return b"".join((_MAGIC, _LENGTH.pack(len(told)), told, content))
 
 
-def split_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
-    """Return the header, and what TensorRT serialized.
+def with_compiled(plan: bytes, compiled: bytes) -> bytes:
+    header, content = split_plan(plan)
+    return written_plan(msgspec.structs.replace(header, compiled_bytes=len(compiled)), content + compiled)
 
-    Raises:
-        EngineError: if it is no plan of this kind, or damaged.
-    """
+
+def split_compiled(header: PlanHeader, content: bytes) -> tuple[bytes, bytes]:
+    """Return what TensorRT serialized, and what it compiled, of what follows the header."""
+    end = len(content) - header.compiled_bytes
+    return content[:end], content[end:]
+
+
+def split_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
+    """Return the header, and what follows it. Raises `EngineError` if it is no plan of this kind, or damaged."""
     start = len(_MAGIC) + _LENGTH.size
     if plan[: len(_MAGIC)] != _MAGIC or len(plan) < start:
         raise EngineError("this is no plan of the tensorrt engine", hint=_REBUILD)
@@ -90,11 +99,7 @@ def split_plan(plan: bytes) -> tuple[PlanHeader, bytes]:
 
 
 def require_fit(header: PlanHeader, library: TensorRtLibrary, device: TensorrtDevice) -> None:
-    """Refuse a plan that another TensorRT or another GPU was to run.
-
-    Raises:
-        EngineError: naming what it was built by and what is here.
-    """
+    """Raises `EngineError` naming what the plan was built by and what is here."""
     if (header.library, header.version) != (library.name, library.version):
         raise EngineError(
             f"the plan was built by {header.library} {header.version}, here is {library.name} {library.version}",

@@ -1,4 +1,4 @@
-"""Whether driver, pycuda and TensorRT work here, beyond being installed: tried where a crash or a hang harms nobody."""
+"""Whether driver, pycuda and TensorRT work here, beyond being installed: tried where a crash or a hang does no harm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import ctypes, importlib, sys
 code = ctypes.CDLL("libcuda.so.1").cuInit(0)
 if code:
     sys.exit(f"the CUDA driver gives no GPU (cuInit returns {code}); nvidia-smi tells more")
-import pycuda.driver
+try:
+    import pycuda.driver
+except Exception:
+    pass  # the driver is then called without it
 importlib.import_module(sys.argv[1]).__version__
 """
 _ENOUGH_S = 60.0  # importing TensorRT from a cold SD card takes ten

@@ -1,50 +1,170 @@
-"""A plan that is run for its times: of each step by the GPU's clock, of each layer by TensorRT's profile."""
+"""TensorRT's own profile of the layers on the GPU, under the names of the ONNX file.
+
+TensorRT's layer is the unit: what it fused is timed as one, and never shared out among the nodes that went into it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.engine.cuda.binding import cuda_driver, cuda_errors
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray
-from edge.engine.cuda.stream import CudaEvent
+from edge.engine.kind import QdqForm
+from edge.engine.nodes import nodes_of_lone_layers
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.execution import Execution
-from edge.engine.tensorrt.origins import Origins
 from edge.engine.tensorrt.plan import PlanHeader
-from edge.engine.tensorrt.runner import TensorRtRunner
-from edge.engine.tensorrt.runtime import load_engine
+from edge.engine.tensorrt.runner import TensorRtRunner, load_engine
 from edge.engine.tensorrt.slot import canvas_of
 from edge.engine.tensorrt.tensors import input_of, tensors_of
-from edge.errors import EngineError
+from edge.errors import CalibrationError, EngineError
+from edge.model.qdq.insert import QdqModel
 from edge.types import ModelSpec
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.binding import ICudaEngine, IProfiler
 
-__all__ = ["ENGINE_STEP", "ProfiledPlan"]
+__all__ = ["GivenModel", "Origins", "ProfiledPlan", "TimedLayers", "nodes_of_layer"]
 
-ENGINE_STEP = "engine"
+
+class GivenModel:
+    """`edge.engine.kind.ModelForms` of which there is one form.
+
+    Args:
+        spec: what the model is; quantized where the file carries Q/DQ pairs.
+        content: the file.
+    """
+
+    def __init__(self, spec: ModelSpec, content: bytes) -> None:
+        self._spec, self._content = spec, content
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    def float_model(self, *, is_float16: bool = False) -> bytes:
+        """Return the file; only in the precision that it has is it asked for."""
+        assert not is_float16, "a model that is given as it is has no other type"
+        return self._content
+
+    def qdq_model(self, form: QdqForm) -> QdqModel:
+        """Return the file, in whichever form its pairs are: what a TensorRT does not take, it refuses by name."""
+        return QdqModel(model=self._content, quantized_nodes=(), float_nodes=(), mac_share_int8=0.0, ranges={})
+
+    @property
+    def ranges(self) -> Mapping[str, float] | None:
+        return None
+
+    @property
+    def keep_float(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def has_centres(self) -> bool:
+        return False
+
+    @property
+    def beyond_ranges(self) -> tuple[str, ...]:
+        return ()
+
+    def calibration_cache(self, *, version: int, calibrator: str) -> bytes:
+        raise CalibrationError(f"{self._spec.name}: there is no table to write a calibration cache of")
+
+
+# TensorRT fuses, and splits: the unit that it times is a layer of its own. Since 8.6 its parser writes into each layer
+# which node it came from, and the builder keeps that through its fusions: `[ONNX Layer: a]`, joined by the characters
+# 0x1E and 0x1F. Where there is no such entry the layer's name is taken apart. What neither tells is not guessed.
+_BEGIN, _END = "[ONNX Layer: ", "]"
+_SEPARATORS = re.compile("[\x1e\x1f]")
+# "a + b": one behind the other; "a || b": convolutions of one input, made one; "PWN(a, b)": what is pointwise.
+_JOINED = re.compile(r" \+ | \|\| |, |PWN\(")
+_UNNAMED = "node_of_"  # what the parser puts before an output, for a node without a name
+_ADDED = ("Reformatting CopyNode",)  # named after the layer that it is for
+_REGION = "{ForeignNode["  # of Myelin, or a DLA core: from its first node to its last, those between are not told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerOrigin:
+    """A layer of an engine.
+
+    Attributes:
+        kind: what it is there, with its tactic where that is known: `CaskConvolution sm80_xmma_fprop...`.
+        nodes: of the ONNX file, of those that were asked for.
+    """
+
+    kind: str
+    nodes: frozenset[str]
+
+
+class Origins:
+    """The layers of an engine, as its inspector tells them.
+
+    Args:
+        text: what the inspector tells as JSON. TensorRT 8 to 11 differ, and an engine that was not built to be looked
+            into has names only.
+        names: of nodes of the ONNX file; those without a name are called after their first output.
+    """
+
+    def __init__(self, text: str, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+        self._known: dict[str, LayerOrigin] = {}
+        for name, kind, metadata in _told(text):
+            before = self._known[name].nodes if name in self._known else frozenset()
+            self._known[name] = LayerOrigin(kind=kind, nodes=before | self._nodes(name, metadata))
+
+    def of(self, layer: str) -> LayerOrigin:
+        """Return what a layer is, of several with its name together; by its name alone where the inspector has none."""
+        return self._known.get(layer) or LayerOrigin(kind="layer", nodes=self._nodes(layer, ""))
+
+    def _nodes(self, layer: str, metadata: str) -> frozenset[str]:
+        told = nodes_of_layer(layer, metadata)
+        return self._names.intersection(told) | self._names.intersection(one.removeprefix(_UNNAMED) for one in told)
+
+
+def nodes_of_layer(name: str, metadata: str) -> list[str]:
+    """Return the nodes that a layer came from, as its entry tells, else its name; none where neither tells them all."""
+    if name.startswith(_ADDED):
+        return []
+    if metadata:
+        parts = _SEPARATORS.split(metadata)
+        return [one[len(_BEGIN) : -len(_END)] for one in parts if one.startswith(_BEGIN) and one.endswith(_END)]
+    if _REGION in name:
+        return []
+    return [part.strip().rstrip(")") for part in _JOINED.split(name) if part]
+
+
+def _told(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, kind and metadata of each layer."""
+    try:
+        layers = json.loads(text)["Layers"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+    for layer in layers if isinstance(layers, list) else ():
+        if isinstance(layer, str):
+            yield layer, "layer", ""
+        elif isinstance(layer, Mapping):
+            kind = " ".join(str(layer[key]) for key in ("LayerType", "TacticName") if layer.get(key))
+            yield str(layer.get("Name", "?")), kind or "layer", str(layer.get("Metadata", ""))
 
 
 class ProfiledPlan(TensorRtRunner):
     """Runs a plan with one batch at a time, without graphs.
 
     Args:
-        library: TensorRT.
-        header: of the plan.
         content: what TensorRT serialized.
-        spec: what the model is.
-        names: of nodes of the ONNX file; it is told which of them went into a layer.
+        names: of nodes of the ONNX file; the profile says which of them went into a layer.
         rows: of each batch, as many as the model fixes where it does.
 
     Raises:
         EngineError: if there is no driver, TensorRT does not take the plan, or memory runs out.
-        MissingDependencyError: if pycuda is not installed.
     """
 
     def __init__(
@@ -69,43 +189,23 @@ class ProfiledPlan(TensorRtRunner):
 
     @property
     def origins(self) -> Origins:
-        """Which nodes went into the layers."""
         return self._origins
 
     def fill(self, images: NDArray[np.uint8]) -> None:
         """Say what is inferred from now on: uint8 (rows, H, W, 3) RGB."""
         self._canvas.array[:] = images
 
-    def step_seconds(self) -> dict[str, float]:
-        """Infer once, and return what each step took on the GPU; `ENGINE_STEP` is TensorRT's.
-
-        Raises:
-            EngineError: if the inference failed.
-        """
-        with self._at_work(), cuda_errors("timing an inference"):
-            steps = dict(self._steps())
-            for event, step in zip(self._events, steps.values(), strict=False):
-                event.record(self._order)
-                step()
-            last = self._events[len(steps)]
-            last.record(self._order)
-            last.synchronize()
-            pairs = zip(self._events, self._events[1:], strict=False)
-            return {name: one.seconds_until(other) for name, (one, other) in zip(steps, pairs, strict=False)}
-
     def layer_seconds(self) -> dict[str, float]:
         """Infer once with TensorRT's profiler, and return what it reports by layer, of equal names the sum.
 
-        Raises:
-            EngineError: if the inference failed, or TensorRT reports nothing of it.
+        Raises `EngineError` if the inference failed, or TensorRT reports nothing of it.
         """
         with self._at_work(), cuda_errors("profiling an inference"):
             if self._profiler is None:
                 self._profiler = _make_profiler(self._library, self._taken_s)
                 self._execution.report_to(self._profiler)
             self._taken_s.clear()
-            for _, step in self._steps():
-                step()
+            self._infer()
             self._order.synchronize()
             self._execution.report()
             if not self._taken_s:
@@ -120,7 +220,7 @@ class ProfiledPlan(TensorRtRunner):
         self._execution = keep(Execution(loaded, name=spec.name, stream=self._order.handle))
         self._input = input_of(header, spec)
         self._execution.set_shape(self._input.name, (rows, *self._input.row_shape))
-        tensors = tensors_of(header, spec, self._execution.shape_of)
+        tensors = tensors_of(header, spec, self._execution.shape_of, rows=rows)
         self._output = tensors.output
         every = (self._input, tensors.output, *tensors.others)
         self._device = {one.name: keep(DeviceBuffer(rows * one.row_bytes)) for one in every}
@@ -129,19 +229,17 @@ class ProfiledPlan(TensorRtRunner):
         self._canvases = [self._canvas]
         self._copy = None if self._gpu.is_integrated else keep(DeviceBuffer(self._canvas.array.nbytes))
         self._host = keep(HostArray((rows, *self._output.row_shape), self._output.dtype, is_mapped=False))
-        self._events = [keep(CudaEvent(is_timed=True)) for _ in range(1 + len(list(self._steps())))]
 
-    def _steps(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yield what gives each step to the stream, from a batch to its output."""
+    def _infer(self) -> None:
         if self._copy is not None:
-            yield "copy to the GPU", self._bring
-        yield "preprocess", self._normalize
-        yield ENGINE_STEP, lambda: self._execution.enqueue(self._order.handle)
-        yield "copy to the host", self._fetch
+            self._bring()
+        self._normalize()
+        self._execution.enqueue(self._order.handle)
+        self._fetch()
 
     def _bring(self) -> None:
         assert self._copy is not None
-        import_pycuda().memcpy_htod_async(self._copy.address, self._canvas.array, self._order.raw)
+        cuda_driver().memcpy_htod_async(self._copy.address, self._canvas.array, self._order.raw)
 
     def _normalize(self) -> None:
         self._kernels.normalize(
@@ -154,7 +252,7 @@ class ProfiledPlan(TensorRtRunner):
         )
 
     def _fetch(self) -> None:
-        import_pycuda().memcpy_dtoh_async(self._host.array, self._device[self._output.name].address, self._order.raw)
+        cuda_driver().memcpy_dtoh_async(self._host.array, self._device[self._output.name].address, self._order.raw)
 
 
 def _inspected(library: TensorRtLibrary, engine: ICudaEngine) -> str:
@@ -174,3 +272,43 @@ def _make_profiler(library: TensorRtLibrary, taken_s: dict[str, float]) -> Any:
             taken_s[layer_name] = taken_s.get(layer_name, 0.0) + 1e-3 * ms
 
     return _Profiler()
+
+
+class TimedLayers:
+    """`edge.engine.kind.LayerProfiler`: holds the GPU until `close`.
+
+    Args:
+        plan: it is closed with this.
+        layers: names of nodes in the ONNX file.
+    """
+
+    def __init__(self, plan: ProfiledPlan, layers: Collection[str]) -> None:
+        self._plan, self._layers = plan, tuple(layers)
+        self._runs: list[dict[str, float]] = []
+
+    def warm_up(self, images: NDArray[np.uint8]) -> None:
+        self._plan.fill(images)
+        self._plan.layer_seconds()
+
+    def run(self, images: NDArray[np.uint8]) -> None:
+        """Raises `EngineError` if the inference failed, or TensorRT reports nothing of it."""
+        self._plan.fill(images)
+        self._runs.append(self._plan.layer_seconds())
+
+    def times(self) -> dict[str, NDArray[np.float64]]:
+        """Return seconds for one frame in each run, float64 (runs,), by layer.
+
+        A layer that TensorRT cut into several is their sum. It is left out where one of them is another one of the
+        layers, too, and where no layer of TensorRT's is known to be it.
+        """
+        names = dict.fromkeys(name for run in self._runs for name in run)
+        lone = nodes_of_lone_layers({name: self._plan.origins.of(name).nodes for name in names})
+        return {
+            layer: np.array([sum(run.get(name, 0.0) for name in lone[layer]) for run in self._runs])
+            / self._plan.max_batch
+            for layer in self._layers
+            if layer in lone
+        }
+
+    def close(self) -> None:
+        self._plan.close()

@@ -1,14 +1,15 @@
-"""What the host gets of a batch: all of the raw output, or the cells of it that can hold a detection."""
+"""Results of a batch on the host: all of the raw output, or the cells of it that can hold a detection."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.engine.cuda.binding import cuda_driver, cuda_errors
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
 from edge.engine.tensorrt.tensors import Cells, Tensor
@@ -36,8 +37,6 @@ class RawResult:
     """The whole output, float32 (count, ...), in pinned memory.
 
     Args:
-        owner: of the memory.
-        output: what comes out.
         source: where it lies on the GPU.
         rows: of it, at most.
     """
@@ -47,8 +46,7 @@ class RawResult:
         self._host = owner.keep(HostArray((rows, *output.row_shape), output.dtype, is_mapped=False))
 
     def issue(self, stream: Any, rows: int) -> None:
-        """Begin to copy."""
-        import_pycuda().memcpy_dtoh_async(self._host.array[:rows], self._source.address, stream)
+        cuda_driver().memcpy_dtoh_async(self._host.array[:rows], self._source.address, stream)
 
     def read(self, count: int) -> NDArray[np.float32]:
         """Return a view where the engine gives float32."""
@@ -62,12 +60,9 @@ class CandidateResult:
     the same, the batch takes longer.
 
     Args:
-        owner: of the memory.
-        kernels: of the GPU.
         output: what comes out, and its `cells`.
         source: where it lies on the GPU.
         rows: of it, at most.
-        score_threshold: of the cells that the host gets.
         name: of the model, for the log.
     """
 
@@ -94,8 +89,7 @@ class CandidateResult:
         self._is_crowded = False
 
     def issue(self, stream: Any, rows: int) -> None:
-        """Begin to look for cells."""
-        cuda = import_pycuda()
+        cuda = cuda_driver()
         cuda.memset_d32_async(self._counter.address, 0, 1, stream)
         self._kernels.candidates(
             stream,
@@ -117,7 +111,10 @@ class CandidateResult:
         """Return the cells in the order of the output, or all of it where they were too many."""
         found = int(self._found.array[0])
         if found > self._capacity:
-            return self._all_of_it(count, found)
+            level = logging.DEBUG if self._is_crowded else logging.WARNING
+            _log.log(level, "candidates overflow model=%s found=%d places=%d", self._name, found, self._capacity)
+            self._is_crowded = True
+            return self._all_of_it(count)
         keys = self._keys.array[:found]
         order = np.argsort(keys)
         row, cell = np.divmod(keys[order].astype(np.int64), self._cells.count)
@@ -127,13 +124,11 @@ class CandidateResult:
             cell=cell[:kept],
             values=self._values.array[order[:kept]],
             score_threshold=self._threshold,
+            whole=functools.partial(self._all_of_it, count),
         )
 
-    def _all_of_it(self, count: int, found: int) -> NDArray[np.float32]:
-        level = logging.DEBUG if self._is_crowded else logging.WARNING
-        _log.log(level, "candidates overflow model=%s found=%d places=%d", self._name, found, self._capacity)
-        self._is_crowded = True
+    def _all_of_it(self, count: int) -> NDArray[np.float32]:
         whole = np.empty((count, *self._output.row_shape), self._output.dtype)
         with cuda_errors("copying the whole output"):
-            import_pycuda().memcpy_dtoh(whole, self._source.address)
+            cuda_driver().memcpy_dtoh(whole, self._source.address)
         return whole.astype(np.float32, copy=False)

@@ -1,4 +1,4 @@
-"""Which way a precision reaches TensorRT: chosen and explained here alone (docs/adr/0013-tensorrt-routes.md)."""
+"""Which way a precision reaches TensorRT: chosen and explained here alone (docs/adr/0007)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import enum
 from dataclasses import dataclass, replace
 
 from edge.engine.kind import QdqForm
-from edge.engine.tensorrt.abilities import Abilities
+from edge.engine.tensorrt.binding import Abilities
 from edge.errors import EngineError
 from edge.types import Precision
 
-__all__ = ["ChosenRoute", "Route", "WantedRoute", "choose_route", "routes_of"]
+__all__ = ["ChosenRoute", "Route", "WantedRoute", "choose_routes", "routes_of"]
 
 
 class Route(str, enum.Enum):
@@ -30,7 +30,7 @@ class Route(str, enum.Enum):
 
     @property
     def is_implicit(self) -> bool:
-        """Whether the builder is told scales, and decides itself what computes in INT8."""
+        """Whether the builder gets scales alone, and decides itself what computes in INT8."""
         return self in (Route.IMPLICIT_CACHE, Route.IMPLICIT_RANGES)
 
     @property
@@ -41,14 +41,14 @@ class Route(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRoute:
-    """What is asked for.
+    """Request for a route.
 
     Attributes:
-        precision: arithmetic.
         forced: the `route` option; None: `auto`.
         has_own_qdq: the model carries Q/DQ pairs itself.
         is_for_dla: it is to run on a DLA core.
         beyond_ranges: what a table says that an implicit way leaves out.
+        without_centres: Q/DQ pairs leave out the centres of the table.
     """
 
     precision: Precision
@@ -56,6 +56,7 @@ class WantedRoute:
     has_own_qdq: bool = False
     is_for_dla: bool = False
     beyond_ranges: tuple[str, ...] = ()
+    without_centres: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +83,29 @@ def routes_of(abilities: Abilities) -> tuple[Route, ...]:
     return tuple(route for route, is_there in ways if is_there)
 
 
-def choose_route(wanted: WantedRoute, abilities: Abilities) -> ChosenRoute:
-    """Return the route.
+def choose_routes(wanted: WantedRoute, abilities: Abilities) -> tuple[ChosenRoute, ...]:
+    """Return the route, and behind it what is left where that cannot be built: the best of the other sort.
 
-    Raises:
-        EngineError: if the library does not have the one that is asked for, or it does not fit the model.
+    What has no implementation as Q/DQ pairs may have one where the builder picks itself; a second way of the same sort
+    would fail as the first did, minutes later. Raises `EngineError` if the library does not have the one that is asked
+    for, or it does not fit the model.
     """
-    chosen = _route(wanted, abilities)
-    if not chosen.route.is_implicit:
-        return chosen
-    return replace(chosen, why="; ".join((chosen.why, *(f"without {part}" for part in wanted.beyond_ranges))))
+    ways = [_route(wanted, abilities)]
+    is_free = wanted.forced is None and not wanted.has_own_qdq and not wanted.is_for_dla
+    if wanted.precision is Precision.INT8 and is_free:
+        others = [one for one in routes_of(abilities) if one.is_implicit != ways[0].route.is_implicit]
+        ways += [_chosen(one, "scales for a builder that picks itself", abilities) for one in others[:1]]
+    return tuple(_with_losses(one, wanted) for one in ways)
+
+
+def _with_losses(way: ChosenRoute, wanted: WantedRoute) -> ChosenRoute:
+    """Return `way` with what it leaves out of the table."""
+    if way.route.is_implicit:
+        return replace(way, why=way.why + "".join(f"; without {part}" for part in wanted.beyond_ranges))
+    if not wanted.without_centres or not way.route.is_explicit:
+        return way
+    why = f"{way.why}; without the centres of the table"
+    return replace(way, why=why, form=replace(way.form, has_centres=False))
 
 
 def _route(wanted: WantedRoute, abilities: Abilities) -> ChosenRoute:

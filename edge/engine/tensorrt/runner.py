@@ -1,4 +1,4 @@
-"""What all that runs an engine of TensorRT has in common: a GPU, what it owns there, and what it says of itself."""
+"""Base of everything that runs an engine of TensorRT: its GPU, owned memory, and description."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import logging
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,45 @@ from numpy.typing import NDArray
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.memory import HostArray, Owner
 from edge.engine.cuda.stream import Stream
-from edge.engine.tensorrt.binding import TensorRtLibrary
+from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
+from edge.engine.tensorrt.log import MessageLog
 from edge.errors import EngineError, TensorMismatchError
 from edge.types import ModelSpec, Preprocess
 
-__all__ = ["TensorRtRunner"]
+if TYPE_CHECKING:
+    from edge.engine.tensorrt.binding import ICudaEngine, ILogger, Runtime
+
+__all__ = ["Loaded", "TensorRtRunner", "load_engine"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """An engine, and what has to live as long as it does."""
+
+    library: TensorRtLibrary
+    engine: ICudaEngine
+    runtime: Runtime
+    logger: ILogger
+    log: MessageLog
+
+
+def load_engine(library: TensorRtLibrary, content: bytes, *, name: str, dla_core: int | None) -> Loaded:
+    """Return the engine of `content`, what TensorRT serialized; the GPU's context is current.
+
+    Raises `EngineError` if TensorRT does not take it, with what it says.
+    """
+    log = MessageLog()
+    logger = make_logger(library, log)
+    runtime = library.trt.Runtime(logger)
+    if runtime is None:
+        raise EngineError(f"{name}: TensorRT has no runtime here: {log.reason()}")
+    if dla_core is not None:
+        runtime.DLA_core = dla_core  # before the engine is made; otherwise it gets core 0
+    engine = runtime.deserialize_cuda_engine(content)
+    if engine is None:
+        raise EngineError(f"{name}: TensorRT does not take the plan: {log.reason()}", hint="build it again")
+    return Loaded(library=library, engine=engine, runtime=runtime, logger=logger, log=log)
+
 
 _log = logging.getLogger(__name__)
 
@@ -29,13 +65,10 @@ class TensorRtRunner:
     drained before anything is freed.
 
     Args:
-        library: TensorRT.
-        spec: what the model is.
         max_batch: rows of each canvas.
 
     Raises:
         EngineError: if there is no driver.
-        MissingDependencyError: if pycuda is not installed.
     """
 
     def __init__(self, library: TensorRtLibrary, spec: ModelSpec, *, max_batch: int) -> None:
@@ -46,17 +79,14 @@ class TensorRtRunner:
 
     @property
     def name(self) -> str:
-        """`tensorrt` or `tensorrt_rtx`, and its version."""
         return f"{self._library.name} {self._library.version}"
 
     @property
     def preprocess(self) -> Preprocess:
-        """The preprocess that the kernel computes."""
         return self._spec.preprocess
 
     @property
     def max_batch(self) -> int:
-        """Rows of each canvas that may be used."""
         return self._max_batch
 
     @property
@@ -67,8 +97,7 @@ class TensorRtRunner:
     def close(self) -> None:
         """Wait for what runs, and free everything; a second time does nothing, or what the first could not.
 
-        Raises:
-            EngineError: if the GPU cannot be spoken to.
+        Raises `EngineError` if the GPU cannot be spoken to.
         """
         if self._gpu.is_closed:
             return
@@ -79,7 +108,7 @@ class TensorRtRunner:
             try:
                 self._owner.close()
             except EngineError as error:  # also where one thing was not freed, the others were
-                _log.warning("closing all the same reason=%s", error)
+                _log.warning("CUDA engine close failed, continuing reason=%s", error)
         self._gpu.close()
 
     @contextlib.contextmanager
@@ -111,7 +140,7 @@ class TensorRtRunner:
 
 
 def _let_go(error: BaseException | None) -> None:
-    """Empty the frames of what was raised: they hold what lives on the GPU, until nobody can free it any more."""
+    """Empty the frames of what was raised: they hold what lives on the GPU, until it can no longer be freed."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from edge.engine.cuda.binding import cuda_errors, import_pycuda
+from edge.engine.cuda.binding import cuda_driver, cuda_errors
 from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.graph import CudaGraph, capture
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
-from edge.engine.cuda.stream import CudaEvent, Stream
-from edge.engine.tensorrt.execution import Execution
+from edge.engine.cuda.stream import CudaEvent, CudaGraph, Stream, capture
+from edge.engine.tensorrt.execution import Executions
 from edge.engine.tensorrt.results import Result
 from edge.engine.tensorrt.tensors import Tensors
 from edge.errors import EngineError
 from edge.types import EngineOutput, Preprocess
 
-__all__ = ["Slot", "canvas_of"]
+__all__ = ["COPY", "Slot", "canvas_of"]
+
+COPY = ""  # of a canvas on the GPU; no tensor has that name
 
 _log = logging.getLogger(__name__)
 
@@ -38,14 +40,10 @@ class Slot:
 
     Args:
         owner: of its memory and graphs, closed when nothing runs in `stream` any more.
-        gpu, kernels: what computes.
-        preprocess: of the model.
-        tensors: of the engine.
         rows: of the canvas, whole steps of them.
         step: rows of one inference, where the model fixes them; None: it takes as many as come.
-        stream: in which it runs; another slot may use it, too.
-        execution: of full batches. A graph is made of it, so that its shape stays.
-        make_execution: returns another one, for batches of other sizes; None: there is no other.
+        stream: in which it runs; that of the other slot, too.
+        shared: memory that the slots use in turn: of all tensors but the output, and of a canvas under `COPY`.
         make_result: from where the output lies on the GPU to what brings it over.
     """
 
@@ -60,68 +58,73 @@ class Slot:
         rows: int,
         step: int | None,
         stream: Stream,
-        execution: Execution,
-        make_execution: Callable[[], Execution] | None,
+        executions: Executions,
+        shared: Mapping[str, DeviceBuffer],
         make_result: Callable[[DeviceBuffer], Result],
     ) -> None:
-        self._cuda, self._kernels, self._owner = import_pycuda(), kernels, owner
+        self._cuda, self._kernels, self._owner = cuda_driver(), kernels, owner
         self._preprocess, self._tensors = preprocess, tensors
         self._rows, self._step = rows, step
-        self._stream, self._execution, self._make_execution = stream, execution, make_execution
-        self._other: Execution | None = None
+        self._stream, self._executions = stream, executions
         self._event = owner.keep(CudaEvent())
         self.canvas = owner.keep(canvas_of(gpu, preprocess, rows))
-        self._copy = None if gpu.is_integrated else owner.keep(DeviceBuffer(self.canvas.array.nbytes))
-        self._buffers = {
-            tensor.name: owner.keep(DeviceBuffer(rows * tensor.row_bytes))
-            for tensor in (tensors.input, tensors.output, *tensors.others)
-        }
-        self._result = make_result(self._buffers[tensors.output.name])
+        self._copy = shared.get(COPY)
+        output = owner.keep(DeviceBuffer(rows * tensors.output.row_bytes))
+        self._buffers = {**shared, tensors.output.name: output}
+        self._result = make_result(output)
         self._replays: dict[int, CudaGraph] = {}
+        self._captures, self._is_singly = not executions.has_own_graphs, False
+        self._done: set[int] = set()
         self._count = 0
 
     def start(self, count: int) -> None:
-        """Give the first `count` rows to the stream, as a graph where there is one for as many.
+        """Give the first `count` rows to the stream, from the second time that they are as many on as a graph.
 
-        Raises:
-            EngineError: if CUDA or TensorRT refuses.
+        The first time TensorRT does what may not be captured. Raises `EngineError` if CUDA or TensorRT refuses.
         """
         self._count = count
         rows = self._rows_for(count)
+        if self._captures and not self._is_singly and rows in self._done and rows not in self._replays:
+            self._capture(rows)
         with cuda_errors("starting an inference"):
-            if rows in self._replays:
+            if rows in self._replays and not self._is_singly:
                 self._replays[rows].launch(self._stream.handle)
             else:
                 self._issue(rows)
             self._event.record(self._stream)
+        self._done.add(rows)
 
     def wait(self) -> EngineOutput:
-        """Return what came of the rows last started.
-
-        Raises:
-            EngineError: if the inference failed.
-        """
+        """Raises `EngineError` if the inference failed."""
         self._finish()
         return self._result.read(self._count)
 
-    def capture(self, counts: Sequence[int]) -> None:
-        """Make graphs for as many rows as `counts`; where the driver cannot, that is logged, and work is given singly.
+    def prepare(self) -> None:
+        """Infer a full batch, and capture it. Raises `EngineError` if the inference fails."""
+        self.start(self._rows)
+        self._finish()
+        if self._captures:
+            self._capture(self._rows)
 
-        Each is first run as it is: TensorRT does late, in the first inference, what may not be captured.
+    @contextlib.contextmanager
+    def singly(self) -> Iterator[None]:
+        """Give work singly meanwhile, as without graphs."""
+        self._is_singly = True
+        try:
+            yield
+        finally:
+            self._is_singly = False
 
-        Raises:
-            EngineError: if an inference fails.
-        """
-        for rows in sorted({self._rows_for(count) for count in counts}):
-            self.start(rows)
-            self._finish()
-            try:
-                with cuda_errors("capturing a graph"):
-                    replay = capture(self._stream.handle, functools.partial(self._issue, rows))
-            except EngineError as error:
-                _log.warning("no CUDA graph, every inference is issued singly reason=%s", error)
-                return
-            self._replays[rows] = self._owner.keep(replay)
+    def _capture(self, rows: int) -> None:
+        """Make a graph; where the driver cannot, that is logged, and no other is made."""
+        try:
+            with cuda_errors("capturing a graph"):
+                replay = capture(self._stream.handle, functools.partial(self._issue, rows))
+        except EngineError as error:
+            _log.warning("CUDA graph capture failed, kernels are launched one by one reason=%s", error)
+            self._captures = False
+            return
+        self._replays[rows] = self._owner.keep(replay)
 
     def _finish(self) -> None:
         with cuda_errors("waiting for an inference"):
@@ -145,16 +148,9 @@ class Slot:
         self._result.issue(self._stream.raw, rows)
 
     def _infer(self, first: int, count: int) -> None:
-        execution = self._execution_for(count)
+        execution = self._executions.of(count)
         tensors = (self._tensors.input, self._tensors.output, *self._tensors.others)
         execution.place({one.name: self._buffers[one.name].address + first * one.row_bytes for one in tensors})
         given = self._tensors.input
         execution.set_shape(given.name, (count, *given.row_shape))
         execution.enqueue(self._stream.handle)
-
-    def _execution_for(self, count: int) -> Execution:
-        if self._step is not None or count == self._rows or self._make_execution is None:
-            return self._execution
-        if self._other is None:
-            self._other = self._make_execution()
-        return self._other

@@ -1,6 +1,6 @@
-"""What is taken of tensors that lie on the GPU: all of them, the largest |x|, counts of |x|, or means.
+"""Reductions of tensors on the GPU: all values, the largest |x|, counts of |x|, or means.
 
-Each `Take` is told of one inference after the other of a batch, between `begin` and `finish`; all of that only gives
+Each `Take` gets one inference after the other of a batch, between `begin` and `finish`; all of that only gives
 work to one stream. `read` is for when the stream has done it. What it fills belongs to one canvas.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.cuda.binding import import_pycuda
+from edge.engine.cuda.binding import cuda_driver
 from edge.engine.cuda.kernels import AMAX_WORD, NOT_FINITE_WORD, TALLY_WORDS, ZEROS_WORD, Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
 from edge.engine.tensorrt.tensors import Tensor
@@ -45,15 +45,15 @@ class Whole:
     """All values.
 
     Args:
-        owner: of the memory.
-        tensors: to take.
         rows: of a batch, at most.
         canvases: how many batches are on the host at once.
     """
 
     def __init__(self, owner: Owner, tensors: Sequence[Tensor], *, rows: int, canvases: int) -> None:
+        self._entries = {one.name: one.entries for one in tensors}
+        shapes = {one.name: (rows * one.entries, *one.row_shape) for one in tensors}
         self._hosts = [
-            {one.name: owner.keep(HostArray((rows, *one.row_shape), one.dtype, is_mapped=False)) for one in tensors}
+            {one.name: owner.keep(HostArray(shapes[one.name], one.dtype, is_mapped=False)) for one in tensors}
             for _ in range(canvases)
         ]
 
@@ -61,10 +61,10 @@ class Whole:
         """Nothing is kept from inference to inference."""
 
     def add(self, stream: Any, canvas: int, tensor: Tensor, address: int, *, first: int, count: int) -> None:
-        """Begin to copy."""
         host = self._hosts[canvas].get(tensor.name)
         if host is not None:
-            import_pycuda().memcpy_dtoh_async(host.array[first : first + count], address, stream)
+            part = host.array[first * tensor.entries : (first + count) * tensor.entries]
+            cuda_driver().memcpy_dtoh_async(part, address, stream)
 
     def finish(self, stream: Any, canvas: int) -> None:
         """All of it is on its way already."""
@@ -72,15 +72,13 @@ class Whole:
     def read(self, canvas: int, count: int) -> dict[str, NDArray[np.float32]]:
         """Return the first `count` rows by name: views where the engine gives float32."""
         hosts = self._hosts[canvas].items()
-        return {name: host.array[:count].astype(np.float32, copy=False) for name, host in hosts}
+        return {name: host.array[: count * self._entries[name]].astype(np.float32, copy=False) for name, host in hosts}
 
 
 class Largest:
     """The largest |x| of each inference; the GPU finds it.
 
     Args:
-        owner: of the memory.
-        kernels: of the GPU.
         names: of the tensors; at least one.
         step: rows of an inference.
         rows: of a batch, at most; whole steps.
@@ -98,11 +96,9 @@ class Largest:
         self._hosts = [owner.keep(HostArray(shape, np.float32, is_mapped=False)) for _ in range(canvases)]
 
     def begin(self, stream: Any) -> None:
-        """Forget the batch before."""
-        import_pycuda().memset_d32_async(self._found.address, 0, self._words, stream)
+        cuda_driver().memset_d32_async(self._found.address, 0, self._words, stream)
 
     def add(self, stream: Any, canvas: int, tensor: Tensor, address: int, *, first: int, count: int) -> None:
-        """Begin to look."""
         place = self._places.get(tensor.name)
         if place is None:
             return
@@ -110,8 +106,7 @@ class Largest:
         self._kernels.largest(stream, address, rows=1, count=count * tensor.row_size, dtype=tensor.dtype, found=found)
 
     def finish(self, stream: Any, canvas: int) -> None:
-        """Begin to copy what was found."""
-        import_pycuda().memcpy_dtoh_async(self._hosts[canvas].array, self._found.address, stream)
+        cuda_driver().memcpy_dtoh_async(self._hosts[canvas].array, self._found.address, stream)
 
     def read(self, canvas: int, count: int) -> dict[str, NDArray[np.float32]]:
         """Return it by name, float32 (count,): that of an inference for each of its rows."""
@@ -123,8 +118,6 @@ class Counts:
     """How often which |x| occurred in a batch; the GPU counts, and the host gets some 8 KiB for each tensor.
 
     Args:
-        owner: of the memory.
-        kernels: of the GPU.
         names: of the tensors; at least one.
         canvases: how many batches are on the host at once.
     """
@@ -138,11 +131,9 @@ class Counts:
         self._hosts = [owner.keep(HostArray(shape, np.uint32, is_mapped=False)) for _ in range(canvases)]
 
     def begin(self, stream: Any) -> None:
-        """Forget the batch before."""
-        import_pycuda().memset_d32_async(self._tallies.address, 0, self._words, stream)
+        cuda_driver().memset_d32_async(self._tallies.address, 0, self._words, stream)
 
     def add(self, stream: Any, canvas: int, tensor: Tensor, address: int, *, first: int, count: int) -> None:
-        """Begin to count."""
         place = self._places.get(tensor.name)
         if place is None:
             return
@@ -150,11 +141,9 @@ class Counts:
         self._kernels.tally(stream, address, count=count * tensor.row_size, dtype=tensor.dtype, tally=tally)
 
     def finish(self, stream: Any, canvas: int) -> None:
-        """Begin to copy the counts."""
-        import_pycuda().memcpy_dtoh_async(self._hosts[canvas].array, self._tallies.address, stream)
+        cuda_driver().memcpy_dtoh_async(self._hosts[canvas].array, self._tallies.address, stream)
 
     def read(self, canvas: int) -> dict[str, MagnitudeCounts]:
-        """Return them by name."""
         return {name: _counted(self._hosts[canvas].array[place]) for name, place in self._places.items()}
 
 
@@ -162,8 +151,6 @@ class Means:
     """The mean of each channel of each row; the GPU adds, and the host gets one float64 for each.
 
     Args:
-        owner: of the memory.
-        kernels: of the GPU.
         tensors: (channels, ...) each; at least one.
         rows: of a batch, at most.
         canvases: how many batches are on the host at once.
@@ -171,35 +158,34 @@ class Means:
 
     def __init__(self, owner: Owner, kernels: Kernels, tensors: Sequence[Tensor], *, rows: int, canvases: int) -> None:
         self._kernels = kernels
-        self._shapes = {one.name: (rows, one.row_shape[0]) for one in tensors}
+        self._shapes = {one.name: (rows, one.entries, one.row_shape[0]) for one in tensors}
         ends = np.cumsum([prod(shape) for shape in self._shapes.values()])
         self._places = dict(zip(self._shapes, (0, *ends.tolist()), strict=False))
         self._found = owner.keep(DeviceBuffer(int(ends[-1]) * _MEAN_BYTES))
         self._hosts = [owner.keep(HostArray((int(ends[-1]),), np.float64, is_mapped=False)) for _ in range(canvases)]
 
     def begin(self, stream: Any) -> None:
-        """What is found takes the place of what was found before."""
+        """The values of each batch replace those of the one before."""
 
     def add(self, stream: Any, canvas: int, tensor: Tensor, address: int, *, first: int, count: int) -> None:
-        """Begin to add."""
         place = self._places.get(tensor.name)
         if place is None:
             return
         channels, *plane = tensor.row_shape
-        found = self._found.address + (place + first * channels) * _MEAN_BYTES
+        found = self._found.address + (place + first * tensor.entries * channels) * _MEAN_BYTES
+        rows, plane_size = count * tensor.entries, prod(plane)
         self._kernels.means(
-            stream, address, rows=count, channels=channels, plane=prod(plane), dtype=tensor.dtype, found=found
+            stream, address, rows=rows, channels=channels, plane=plane_size, dtype=tensor.dtype, found=found
         )
 
     def finish(self, stream: Any, canvas: int) -> None:
-        """Begin to copy the means."""
-        import_pycuda().memcpy_dtoh_async(self._hosts[canvas].array, self._found.address, stream)
+        cuda_driver().memcpy_dtoh_async(self._hosts[canvas].array, self._found.address, stream)
 
     def read(self, canvas: int, count: int) -> dict[str, NDArray[np.float64]]:
         """Return those of the first `count` rows by name, float64 (count, channels)."""
         found = self._hosts[canvas].array
         return {
-            name: found[place : place + prod(self._shapes[name])].reshape(self._shapes[name])[:count]
+            name: found[place : place + prod(self._shapes[name])].reshape(self._shapes[name])[:count].mean(axis=1)
             for name, place in self._places.items()
         }
 

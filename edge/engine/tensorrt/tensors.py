@@ -25,26 +25,31 @@ _LAYOUTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """An input or output: `row_shape` is its shape without the batch."""
+    """An input or output.
+
+    Attributes:
+        row_shape: its shape without the first axis.
+        entries: of the first axis for each row: attention over areas has several.
+    """
 
     name: str
     row_shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
+    entries: int = 1
 
     @property
     def row_size(self) -> int:
         """Values of one row."""
-        return prod(self.row_shape)
+        return self.entries * prod(self.row_shape)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row."""
         return self.row_size * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """What is to be known of a raw output to pick cells out of it."""
+    """Layout of a raw output, to pick cells out of it."""
 
     count: int
     columns: int
@@ -53,7 +58,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensors:
-    """What goes in and comes out; `output` is the one that detections are read from, `others` are let be."""
+    """Inputs and outputs of an engine; `output` is the one that detections are read from, `others` are let be."""
 
     input: Tensor
     output: Tensor
@@ -61,34 +66,31 @@ class Tensors:
     cells: Cells | None
 
 
-def tensors_of(header: PlanHeader, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]]) -> Tensors:
+def tensors_of(
+    header: PlanHeader, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]], *, rows: int
+) -> Tensors:
     """Return the tensors of a plan.
 
     Args:
-        header: of the plan.
-        spec: what the model is.
-        shape_of: the shape of an output whose sides are open in the plan, once the input's are known.
+        shape_of: the shape of an output, once the input's is known.
+        rows: that the input is known to be of.
 
     Raises:
         EngineError: if they are not those of `spec`, or of a type that there are no kernels for.
     """
     source, result = input_of(header, spec), _named(header.outputs, spec.output_name, spec)
     others = (one for one in header.outputs if one.name != spec.output_name)
-    output = _output(result, spec, shape_of)
+    output = _output(result, spec, shape_of, rows)
     return Tensors(
         input=source,
         output=output,
-        others=tuple(_output(one, spec, shape_of) for one in others),
-        cells=_cells(output, spec.family),
+        others=tuple(_output(one, spec, shape_of, rows) for one in others),
+        cells=_cells(output, spec.family, len(spec.labels)),
     )
 
 
 def input_of(header: PlanHeader, spec: ModelSpec) -> Tensor:
-    """Return what the images go into.
-
-    Raises:
-        EngineError: if it is not as `spec` says.
-    """
+    """Raises `EngineError` if it is not as `spec` says."""
     if len(header.inputs) != 1:
         raise EngineError(f"{spec.name}: the plan has {len(header.inputs)} inputs; a detector has one, the images")
     info = _named(header.inputs, spec.input_name, spec)
@@ -100,7 +102,7 @@ def input_of(header: PlanHeader, spec: ModelSpec) -> Tensor:
         raise EngineError(
             f"{spec.name}: the plan takes {list(info.shape)}, the model (B, {', '.join(map(str, row_shape))})"
         )
-    return _tensor(info, row_shape, spec)
+    return _tensor(info, (1, *row_shape), spec, rows=1)
 
 
 def _named(infos: Sequence[PlanTensor], name: str, spec: ModelSpec) -> PlanTensor:
@@ -111,24 +113,26 @@ def _named(infos: Sequence[PlanTensor], name: str, spec: ModelSpec) -> PlanTenso
     raise EngineError(f"{spec.name}: the plan has no tensor {name!r}, but {known}", hint="build it again")
 
 
-def _output(info: PlanTensor, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]]) -> Tensor:
-    is_open = len(info.shape) < 2 or min(info.shape[1:]) < 1
-    return _tensor(info, (shape_of(info.name) if is_open else info.shape)[1:], spec)
+def _output(info: PlanTensor, spec: ModelSpec, shape_of: Callable[[str], tuple[int, ...]], rows: int) -> Tensor:
+    shape = shape_of(info.name) if len(info.shape) < 2 or min(info.shape) < 1 else info.shape
+    return _tensor(info, shape, spec, rows)
 
 
-def _tensor(info: PlanTensor, row_shape: tuple[int, ...], spec: ModelSpec) -> Tensor:
-    if info.dtype not in FLOAT_TYPES or not row_shape or min(row_shape) < 1:
+def _tensor(info: PlanTensor, shape: Sequence[int], spec: ModelSpec, rows: int) -> Tensor:
+    if info.dtype not in FLOAT_TYPES or len(shape) < 2 or min(shape) < 1 or shape[0] % rows:
         raise EngineError(
-            f"{spec.name}: tensor {info.name!r} is {info.dtype} (B, {', '.join(map(str, row_shape))}); "
-            f"expected {' or '.join(FLOAT_TYPES)}, of known size"
+            f"{spec.name}: tensor {info.name!r} is {info.dtype} ({', '.join(map(str, shape))}) for {rows} images; "
+            f"expected {' or '.join(FLOAT_TYPES)}, of known size, images first"
         )
-    return Tensor(name=info.name, row_shape=tuple(row_shape), dtype=np.dtype(info.dtype))
+    return Tensor(name=info.name, row_shape=tuple(shape[1:]), dtype=np.dtype(info.dtype), entries=shape[0] // rows)
 
 
-def _cells(output: Tensor, family: HeadFamily) -> Cells | None:
+def _cells(output: Tensor, family: HeadFamily, classes: int) -> Cells | None:
     if len(output.row_shape) != 2:
         return None
     layout = _LAYOUTS[family]
     first, second = output.row_shape
     count, columns = (second, first) if layout is CellLayout.PLANES else (first, second)
+    if layout is not CellLayout.SCORED and columns > classes + (4 if layout is CellLayout.PLANES else 5):
+        return None  # the kernel takes all that follows the box for scores: a keypoint in pixels would be one of 300
     return Cells(count=count, columns=columns, layout=layout)

@@ -8,19 +8,24 @@ from collections import deque
 from typing import Any
 
 from edge.config.schema import StreamConfig
-from edge.errors import EdgeError, EndOfStream, SourceError
+from edge.errors import EdgeError, EndOfPicture, EndOfStream, SourceError
 from edge.media.address import Address
 from edge.media.ffmpeg.binding import Decoder, rgb_from_frame, turn_of
+from edge.media.flood import FloodWatch, endless_error
 from edge.media.rate import RateLimit
+from edge.media.remedy import end_of_camera
 from edge.media.shedding import SheddingOrder
 from edge.media.sideways import Sideways
-from edge.media.threads import join_or_remember
+from edge.media.threads import Effort, join_or_remember
+from edge.media.tunnel import Tunnel
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
 from edge.vision import letterbox
 
 __all__ = ["PyavSource"]
 
 _JOIN_S = 2.0
+_LATE_NS = 1_000_000_000
+_BACK_NS, _AHEAD_NS = 1_000_000_000, 10_000_000_000  # times that are further off have begun anew
 _WAITING = 2  # frames that a file's decoder may be ahead of its reader
 
 
@@ -28,16 +33,19 @@ class PyavSource:
     """Implements `edge.protocols.FrameSource` for files, RTSP and HTTP.
 
     A read that is interrupted by `close` returns None; the next one raises `SourceError`. `close` waits for the
-    decoding thread, but not for long: on a silent network it may only end at FFmpeg's own timeout (see `stuck`).
+    decoding thread, but not for long: while a camera is opened it may only end at FFmpeg's own timeout.
+    `codec` is such as `h264`, None before that is known.
     """
 
     def __init__(
         self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, order: SheddingOrder | None = None
     ) -> None:
         self._config = stream
+        self.stream = StreamId(stream.id)
+        self._black = [mask.polygon for mask in stream.black]
         self._address = address
         self._preprocess = preprocess
-        self._is_live = stream.realtime or not address.is_file_like
+        self.is_live = stream.realtime or not address.is_file_like
         self._has_changed = threading.Condition()
         self._frames: deque[tuple[int, int, int, Any]] = deque()  # number, PTS, arrival, av.VideoFrame
         self._decoded = self._damaged = self._capped = self._late = self._taken = self._errors = 0
@@ -45,64 +53,49 @@ class PyavSource:
         self._limit: RateLimit | None = None
         self._limit_fps: float | None = None
         self._end: Exception | None = None
+        self._tunnel: Tunnel | None = None
+        self._decoder: Decoder | None = None
+        self._effort = Effort()
+        self._floods = FloodWatch(self._effort, address, lambda: 0 if self._decoder is None else self._decoder.packets)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"decode {stream.id}", daemon=True)
         self._started_ns: int | None = None
-        self._codec: str | None = None
-        self._sideways = Sideways(self.stream)
+        self.codec: str | None = None
+        self.sideways = Sideways(self.stream)
 
     @property
-    def codec(self) -> str | None:
-        """What it is coded in, such as `h264`; None before that is known."""
-        return self._codec
-
-    @property
-    def turn_deg(self) -> int | None:
-        """By how many degrees clockwise players turn it; None where nothing says so, or not yet."""
-        return self._sideways.turn_deg
-
-    @property
-    def stream(self) -> StreamId:
-        """The stream that this source reads."""
-        return StreamId(self._config.id)
-
-    @property
-    def is_live(self) -> bool:
-        """Whether frames come at their own pace, so that the newest one wins."""
-        return self._is_live
+    def fruitless_s(self) -> float:
+        """CPU seconds that were spent since the last frame was decoded."""
+        return self._effort.fruitless_s
 
     def open(self) -> None:
-        """Start the decoding thread; what it finds out is raised by `read`.
-
-        Raises:
-            SourceError: if a file is not there.
-        """
+        """`read` raises the decoding thread's errors. Raises `SourceError` if a file is not there."""
         if self._address.is_missing:
             raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
-        self._thread.start()
+        with self._has_changed:
+            if self._closing.is_set():
+                raise SourceError(f"{self.stream}: open of a closed source")
+            self._thread.start()
 
     def read(self, timeout_s: float) -> Frame | None:
-        """Return the next frame, or None when none came in time or the source was closed meanwhile.
-
-        Raises:
-            EndOfStream: after the last frame of a file.
-            SourceError: when the stream broke, after the frames before the break.
-        """
+        """`SourceError` of a broken stream comes after the frames before the break."""
         with self._has_changed:
             if self._closing.is_set():
                 raise SourceError(f"{self.stream}: read from a closed source")
             self._has_changed.wait_for(lambda: self._frames or self._end or self._closing.is_set(), timeout_s)
-            if self._closing.is_set() or not (self._frames or self._end):
+            if self._closing.is_set():
                 return None
-            if not self._frames:
-                raise self._end or EndOfStream(f"{self._address.shown}: end of file")
-            waiting = self._frames.popleft()
-            self._taken += 1
+            if not self._frames and self._end is not None:
+                raise self._end
+            waiting = self._frames.popleft() if self._frames else None
+            self._taken += waiting is not None
             self._has_changed.notify_all()
+        if waiting is None:
+            self._check_effort()
+            return None
         return self._frame_of(*waiting)
 
     def counts(self) -> SourceCounts:
-        """Return what was decoded and dropped so far; final once closed."""
         with self._has_changed:
             inside = self._decoded - self._taken - self._late - self._damaged - self._capped
             dropped = {
@@ -115,31 +108,60 @@ class PyavSource:
             return SourceCounts(decoded=self._decoded, dropped=kept, errors=self._errors)
 
     def close(self) -> None:
-        """Stop; wakes a `read` that waits in another thread."""
+        """Wakes a `read` that waits in another thread."""
         with self._has_changed:
             self._closing.set()
             self._frames.clear()
             self._has_changed.notify_all()
+        self._close_tunnel()
+        if self._decoder is not None:
+            self._decoder.end_read()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            join_or_remember(self._thread, _JOIN_S)
+            with self._floods.ended(self._address if self._tunnel is None else self._tunnel.address):
+                join_or_remember(self._thread, _JOIN_S, self.stream)
+        self._floods.close()
 
     def _run(self) -> None:
-        """The decoding thread: whatever ends it, the reader is told."""
+        """The decoding thread: whatever ends it, the reader gets to know."""
+        self._effort.begin()
         try:
             self._decode_passes()
             end: Exception = EndOfStream(f"{self._address.shown}: end of file")
             if not self._address.is_file_like:
-                end = SourceError(f"{self._address.shown}: the camera ended the stream")
+                end = end_of_camera(self._address, self._decoded)
             elif self._decoded == 0:
                 end = SourceError(f"{self._address.shown}: no frame could be decoded", is_permanent=True)
         except EdgeError as error:
-            end = error
+            end = (self._tunnel and self._tunnel.problem) or error
+            if self._decoded == 1 and not self._address.is_file_like:  # FFmpeg calls the end of an answer a failure
+                ended = end_of_camera(self._address, self._decoded)
+                end = ended if isinstance(ended, EndOfPicture) else error
         except Exception as error:  # the border of a thread; the reader raises it
             end = SourceError(f"{self._address.shown}: {type(error).__name__} while decoding")
             end.__cause__ = error
+        self._close_tunnel()
+        self._effort.end()
         with self._has_changed:
             self._end = end
             self._has_changed.notify_all()
+
+    def _check_effort(self) -> None:
+        address = self._address if self._tunnel is None else self._tunnel.address
+        if self._decoded == 0 and not self._address.is_file_like and self._floods.is_flooded(address):
+            raise endless_error(self._address)
+
+    def _close_tunnel(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.close()
+
+    def _reached(self) -> Address:
+        if not self._address.is_encrypted:
+            return self._address
+        with self._has_changed:
+            self._tunnel = self._tunnel or Tunnel(self._address)
+            if self._closing.is_set():
+                raise SourceError(f"{self.stream}: closed while it was opened")
+        return self._tunnel.address
 
     def _decode_passes(self) -> None:
         shift_ns, is_first = 0, True
@@ -155,53 +177,53 @@ class PyavSource:
 
     def _decode_pass(self, shift_ns: int) -> int:
         """Decode from start to end; return the time at which a next pass would begin."""
-        decoder = Decoder(self._address, is_stopped=self._closing.is_set)
-        self._codec = decoder.codec
+        decoder = self._decoder = Decoder(self._reached(), stall_s=self._config.stall_s)
+        self.codec = decoder.codec
         first_ns: int | None = None
         end_ns = shift_ns
         seen_errors = 0
         try:
             for frame in decoder.frames():
                 if first_ns is None:
-                    self._sideways.take(turn_of(frame))
+                    self.sideways.take(turn_of(frame))
                 time_ns = round(frame.time * 1e9) if frame.time is not None else end_ns - shift_ns
-                first_ns = time_ns if first_ns is None else first_ns
+                off_ns = 0 if first_ns is None else shift_ns + time_ns - first_ns - end_ns
+                if first_ns is None or off_ns < -_BACK_NS or (off_ns > _AHEAD_NS and decoder.is_bursty):
+                    first_ns = shift_ns + time_ns - end_ns  # another beginning, as of a playlist
                 pts_ns = max(end_ns - decoder.period_ns + 1, shift_ns + time_ns - first_ns)
                 end_ns = pts_ns + decoder.period_ns
+                self._effort.bears_fruit()
                 self._errors += decoder.errors - seen_errors
                 seen_errors = decoder.errors
                 if not decoder.is_clean(frame):
-                    self._count_damaged()
-                elif not self._hand_over(pts_ns, decoder.arrived_ns(frame), frame):
+                    with self._has_changed:
+                        self._decoded += 1
+                        self._damaged += 1
+                elif not self._hand_over(pts_ns, None if decoder.is_bursty else decoder.arrived_ns(frame), frame):
                     break
         finally:
             decoder.close()
         return end_ns
 
-    def _count_damaged(self) -> None:
-        with self._has_changed:
-            self._decoded += 1
-            self._damaged += 1
-
-    def _hand_over(self, pts_ns: int, arrived_ns: int, frame: Any) -> bool:
-        """Give a frame to the reader, when it is due; return whether to go on."""
+    def _hand_over(self, pts_ns: int, arrived_ns: int | None, frame: Any) -> bool:
+        """Give a frame to the reader, when it is due; return whether to go on. One of a burst arrives then."""
         with self._has_changed:
             if self._closing.is_set():
                 return False
             self._decoded += 1
-            if not self._is_live:
+            if not self.is_live:
                 self._has_changed.wait_for(lambda: self._closing.is_set() or len(self._frames) < _WAITING)
-            elif self._address.is_file_like:
+            elif self._address.is_file_like or arrived_ns is None:
                 self._has_changed.wait_for(self._closing.is_set, self._seconds_until(pts_ns))
             if self._closing.is_set():
                 return False
-            if self._is_live and not self._admits(pts_ns):
+            if self.is_live and not self._admits(pts_ns):
                 self._capped += 1
                 return True
-            if self._is_live:
+            if self.is_live:
                 self._late += len(self._frames)
                 self._frames.clear()
-            self._frames.append((self._decoded, pts_ns, arrived_ns, frame))
+            self._frames.append((self._decoded, pts_ns, arrived_ns or time.monotonic_ns(), frame))
             self._has_changed.notify_all()
             return True
 
@@ -213,7 +235,8 @@ class PyavSource:
 
     def _seconds_until(self, pts_ns: int) -> float:
         now_ns = time.monotonic_ns()
-        if self._started_ns is None:
+        is_too_late = not self._address.is_file_like and now_ns - pts_ns - (self._started_ns or 0) > _LATE_NS
+        if self._started_ns is None or is_too_late:  # what was late once would be late for ever
             self._started_ns = now_ns - pts_ns
         return max(0.0, (self._started_ns + pts_ns - now_ns) / 1e9)
 
@@ -231,4 +254,5 @@ class PyavSource:
             read_at_ns=read_at_ns,
             decode_ns=age_ns,
         )
-        return Frame(header=header, letterbox=where, image=rgb_from_frame(decoded, where.fitted))
+        image = rgb_from_frame(decoded, where.fitted)
+        return Frame(header=header, letterbox=where, image=image, black=self._black)

@@ -7,30 +7,31 @@ import ctypes
 import os
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from edge.errors import ConfigError, MissingDependencyError
+from edge.media.gstreamer.packages import APT
 
 __all__ = [
-    "JETSON_HINT",
     "GStreamer",
+    "JETSON_HINT",
     "caps_fields",
+    "elements_of",
     "has_factories",
     "is_available",
+    "is_idle",
     "load",
+    "load_errors",
+    "message_fields",
     "parse_bin",
     "parse_decoder",
     "set_if_present",
 ]
 
-_HINT = (
-    "apt install python3-gi python3-gst-1.0 gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0 "
-    "gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav, and create the "
-    "environment with --system-site-packages; or read with PyAV (decoder: pyav)"
-)
+_HINT = f"{APT}, and create the environment with --system-site-packages; or read with PyAV (decoder: pyav)"
 JETSON_HINT = (
     "these are NVIDIA's own plugins, which no distribution packages: they come with JetPack, on a Jetson "
     "(nvidia-l4t-gstreamer); elsewhere use decoder: software"
@@ -52,11 +53,7 @@ _loading = threading.Lock()
 
 
 def load() -> GStreamer:
-    """Return GStreamer, initialised; by any number of threads at once.
-
-    Raises:
-        MissingDependencyError: if it or its Python binding is not installed, or older than 1.20.
-    """
+    """Thread-safe. Raises `MissingDependencyError` if GStreamer 1.20 or its Python binding is not installed."""
     # A cache alone lets first calls run side by side, and neither gi's lazy modules nor Gst.init stand that.
     with _loading:
         return _load()
@@ -90,7 +87,6 @@ def _load() -> GStreamer:
 
 
 def is_available() -> bool:
-    """Return whether GStreamer can be used here at all."""
     try:
         load()
     except MissingDependencyError:
@@ -99,8 +95,26 @@ def is_available() -> bool:
 
 
 def has_factories(names: Iterable[str]) -> bool:
-    """Return whether all of these elements are installed."""
     return all(load().gst.ElementFactory.find(name) is not None for name in names)
+
+
+def load_errors() -> dict[str, str]:
+    """Return why plugins that are installed cannot be loaded, by the names of their files.
+
+    GStreamer passes over such a plugin without a word, as over one that is not there.
+
+    Raises `MissingDependencyError` if GStreamer is not here.
+    """
+    modules = load()
+    gst = modules.gst
+    found: dict[str, str] = {}
+    for plugin in gst.Registry.get().get_plugin_list():
+        if plugin.flags & gst.PluginFlags.BLACKLISTED and plugin.get_filename():
+            try:
+                gst.Plugin.load_file(plugin.get_filename())
+            except modules.glib.Error as error:
+                found[os.path.basename(plugin.get_filename())] = error.message
+    return found
 
 
 def parse_bin(description: str, *, has_pads: bool) -> Any:
@@ -111,9 +125,7 @@ def parse_bin(description: str, *, has_pads: bool) -> Any:
         has_pads: give the bin a ghost pad for each pad that is left open. Not for elements whose pads appear later:
             their first pad would be caught by the parser's own delayed link, and parsebin fails over that.
 
-    Raises:
-        MissingDependencyError: if an element is not installed.
-        ConfigError: if the description cannot be parsed.
+    Raises `MissingDependencyError` if an element is not installed; `ConfigError` if the description cannot be parsed.
     """
     modules = load()
     gst = modules.gst
@@ -129,23 +141,35 @@ def parse_bin(description: str, *, has_pads: bool) -> Any:
 
 
 def parse_decoder(description: str) -> Any:
-    """Return a `Gst.Bin` with pads `sink` and `src`, which is that of its element `decoder`; errors as `parse_bin`."""
+    """Return a `Gst.Bin` with pads `sink` and `src`; errors as `parse_bin`.
+
+    `src` is that of its element `converted`, or of `decoder` where there is no such.
+    """
     gst = load().gst
     made = parse_bin(description, has_pads=False)
     for name, pad in (
         ("sink", made.find_unlinked_pad(gst.PadDirection.SINK)),
-        ("src", made.get_by_name("decoder").get_static_pad("src")),
+        ("src", (made.get_by_name("converted") or made.get_by_name("decoder")).get_static_pad("src")),
     ):
         made.add_pad(gst.GhostPad.new(name, pad))
     return made
 
 
 def caps_fields(caps: Any) -> Any:
-    """Return the first `Gst.Structure` of caps, to be read; from 1.26 on the binding only lends it, as a context."""
-    lent = caps.get_structure(0)
-    if not hasattr(lent, "__enter__"):
-        return lent
-    with lent as fields:
+    """Return the first `Gst.Structure` of caps, to be read."""
+    return _owned(caps.get_structure(0))
+
+
+def message_fields(message: Any) -> Any:
+    """Return the `Gst.Structure` of a message or an event, to be read."""
+    return _owned(message.get_structure())
+
+
+def _owned(structure: Any) -> Any:
+    """Return a structure that may be kept: from 1.26 on the binding only lends it, as a context."""
+    if not hasattr(structure, "__enter__"):
+        return structure
+    with structure as fields:
         return fields.copy()
 
 
@@ -158,3 +182,30 @@ def set_if_present(element: Any, **values: Any) -> None:
         name = key.replace("_", "-")
         if element is not None and element.find_property(name) is not None:
             element.set_property(name, value)
+
+
+def is_idle(made: Any) -> bool:
+    """Return whether no streaming thread runs on any pad inside a bin; a bin that is just being changed is busy.
+
+    parsebin keeps errors to itself that a demuxer posts while it is being connected. A file without an index then
+    leaves neither an error nor an end of stream: only threads that have stopped.
+    """
+    started = load().gst.TaskState.STARTED
+    iterator = made.iterate_recurse()
+    while (element := _next(iterator)) is not None:
+        if any(pad.get_task_state() == started for pad in element.pads):
+            return False
+    # A walk that was cut short by a change says RESYNC again and again.
+    return bool(iterator.next()[0] == load().gst.IteratorResult.DONE)
+
+
+def elements_of(made: Any) -> Iterator[Any]:
+    """Yield the elements inside a bin, or those seen until it is changed meanwhile: that is enough for now."""
+    iterator = made.iterate_recurse()
+    while (element := _next(iterator)) is not None:
+        yield element
+
+
+def _next(iterator: Any) -> Any:
+    result, item = iterator.next()
+    return item if result == load().gst.IteratorResult.OK else None

@@ -3,47 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, SourceError
 from edge.media.address import Address
-from edge.media.gstreamer.binding import caps_fields, load, parse_bin, parse_decoder, set_if_present
+from edge.media.flood import endless_error
+from edge.media.gstreamer.binding import (
+    caps_fields,
+    has_factories,
+    is_idle,
+    load,
+    parse_bin,
+    parse_decoder,
+    set_if_present,
+)
 from edge.media.gstreamer.clean import CleanFrames
-from edge.media.gstreamer.idle import is_idle
 from edge.media.gstreamer.launch import joined, read_sections
 from edge.media.gstreamer.sender_clock import SenderClock
+from edge.media.gstreamer.tail import Pace, add_tail, is_burst, is_video
+from edge.media.threads import Effort
 
-__all__ = ["NVMM_FACTORIES", "SOFTWARE_FACTORIES", "PipelineBuilder", "check_static_elements", "is_live"]
+__all__ = ["NVMM_FACTORIES", "SOFTWARE_FACTORIES", "PipelineBuilder", "check_static_elements"]
 
 NVMM_FACTORIES = ("nvv4l2decoder", "nvvidconv")
 SOFTWARE_FACTORIES = ("parsebin", "h264parse", "avdec_h264", "capssetter", "videoscale", "videoconvert", "appsink")
 
-_CODEC_SECTIONS = {
-    "video/x-h264": "h264",
-    "video/x-h265": "h265",
-    "image/jpeg": "jpeg",
-    "video/x-raw": "raw",
-}
+_CODEC_SECTIONS = {"video/x-h264": "h264", "video/x-h265": "h265", "image/jpeg": "jpeg", "video/x-raw": "raw"}
 _DEPAY_SECTIONS = {"H264": "rtsp-h264", "H265": "rtsp-h265", "JPEG": "rtsp-jpeg"}
 _RTP_CODECS = {"H264": "h264", "H265": "h265", "JPEG": "jpeg"}
+_EVERY_FRAME = 2**31 - 1  # videorate's own word for no limit
+_MOST_REQUESTS = 30  # before the first packet; a camera with a login takes six, one that sends on to itself all it gets
+_HEAD_BYTES = 512
 _MODE_CODECS = {"raw": "video/x-raw", "jpeg": "image/jpeg", "h264": "video/x-h264"}
-
-
-def is_live(stream: StreamConfig, address: Address) -> bool:
-    """Return whether frames come at their own pace, so that the newest one wins."""
-    return stream.realtime or not address.is_file_like
 
 
 def check_static_elements(stream: StreamConfig, address: Address, *, is_nvmm: bool) -> None:
     """Put the pipeline together once, as far as that is possible before anything is read, and throw it away.
-
-    Raises:
-        ConfigError: if the address has an option whose value GStreamer does not know.
-        MissingDependencyError: if GStreamer or an element of the pipeline is not installed.
+    Raises `ConfigError` if the address has an option whose value GStreamer does not know; `MissingDependencyError` if
+    GStreamer or an element of the pipeline is not installed.
     """
     PipelineBuilder(stream, address, is_nvmm=is_nvmm).disconnect()
+
+
+def _nvmm_sections() -> Mapping[str, str]:
+    sections = read_sections("nvmm")
+    return sections if has_factories(["nvjpegdec"]) else {**sections, "jpeg": sections["jpeg-software"]}
 
 
 class PipelineBuilder:
@@ -53,9 +61,13 @@ class PipelineBuilder:
         pipeline: the pipeline, in state NULL.
         problem: what went wrong in a callback of a streaming thread, for the reader to raise.
         decoder: the element that decodes; None as long as the codec is not known, and for decodebin.
+        depay: the element that makes pictures of packets; None as long as it is not known, and without packets.
         codec: what the video is coded in, such as `h264`; None as long as it is not known.
         clean: tells which frames are clean; None as long as the codec is not known.
         sender_clock: of an RTSP camera, when it has taken its pictures.
+        has_own_times: whether the times of its frames are others than those at which they come.
+        is_empty: whether a web camera has ended its answer before it began: nothing is linked yet that hears of it.
+        effort: of the thread that reads from the network.
         container_colour: colorimetry that the container states of H.264 or H.265, which the coded video overrules.
     """
 
@@ -64,37 +76,66 @@ class PipelineBuilder:
         self._address = address
         self._gst = load().gst
         self._sources = read_sections("sources")
-        self._codecs = read_sections("nvmm" if is_nvmm else "software")
-        self._is_linked = False
-        self._has_other_media = False
+        self._codecs = _nvmm_sections() if is_nvmm else read_sections("software")
+        self._inside = threading.RLock()  # held by each callback as long as it is at work, and to end them all
+        self._is_over = False
+        self._pace: Pace | None = None
+        self._has_bytes = False  # of a web camera
+        self._is_claimed = False  # from the first moment on: making a decoder takes a quarter of a second
+        self._track: int | None = None  # of an RTSP camera: the one that is set up
+        self._other_media: list[str] = []
         self._source: Any = None
         self._handlers: list[tuple[Any, int]] = []
         self._probes: list[tuple[Any, int]] = []
         self.problem: Exception | None = None
-        self.decoder: Any = None
+        self.effort = Effort()
+        self.has_own_times = self.is_empty = False
+        self._requests = 0
+        self.depay: Any = None
         self.clean: CleanFrames | None = None
         self.container_colour: str | None = None
         self.codec: str | None = None
         self.sender_clock = SenderClock(stream.id) if address.scheme in ("rtsp", "rtsps") else None
         self._is_nvmm = is_nvmm
         self.pipeline = self._gst.Pipeline.new(None)
-        self._tail = self._add(parse_bin(self._tail_text(), has_pads=True))
-        self._set_tail_properties()
+        self._tail = add_tail(self.pipeline, stream, address, self._sources, self._codecs)
         self._add_source()
 
     def has_given_up(self) -> bool:
         """Whether a file has been looked through and nothing was found that can be decoded."""
-        return not self._is_linked and self._source is not None and is_idle(self._source)
+        return not self._is_claimed and self._source is not None and is_idle(self._source)
 
     @property
     def has_only_other_media(self) -> bool:
         """Whether sound or the like has been found, and no video."""
-        return self._has_other_media and not self._is_linked
+        return bool(self._other_media) and not self._is_claimed
+
+    def packet_number(self) -> int:
+        """Return that of the last packet of an RTSP camera, -1 as long as none has come."""
+        if self.depay is None:
+            return -1
+        is_known, number = self.depay.get_property("stats").get_uint("seqnum")
+        return int(number) if is_known else -1
 
     def no_video_error(self) -> SourceError:
-        """Return the error for a stream without video."""
-        is_final = self._address.is_file_like
-        return SourceError(f"{self._address.shown}: there is no video in it", is_permanent=is_final)
+        problem = f"{self._address.shown}: there is no video in it"
+        if self._other_media:
+            problem += f" that we read, only {', '.join(self._other_media)}"
+        hint = "give the address of the camera's video"
+        return SourceError(problem, hint=hint, is_permanent=self._address.is_file_like)
+
+    def lead_to(self, address: Address) -> None:
+        """Read from there; before the pipeline is started."""
+        self._set_source(location=address.with_login if address.scheme == "http" else address.location)
+
+    def end_callbacks(self) -> None:
+        """Wait for the callback that is at work, and let no other begin.
+
+        To be called before the pipeline is stopped: a callback that links pads waits for locks that a pipeline holds
+        while it stops, and that waits for the thread which the callback is in.
+        """
+        with self._inside:
+            self._is_over = True
 
     def disconnect(self) -> None:
         """Let go of the pipeline: signal handlers and probes hold us, and we hold it."""
@@ -103,53 +144,32 @@ class PipelineBuilder:
         for pad, probe in self._probes:
             pad.remove_probe(probe)
         self._handlers, self._probes = [], []
-        for one in (self.clean, self.sender_clock):
+        for one in (self.clean, self.sender_clock, self._pace):
             if one is not None:
                 one.disconnect()
-
-    def _tail_text(self) -> str:
-        is_paced_by_source = is_live(self._stream, self._address) and not self._address.is_file_like
-        return joined(
-            self._sources["decoded"],
-            self._sources["rate"] if is_paced_by_source and self._stream.max_fps is not None else "",
-            self._sources["newest" if is_paced_by_source else "waiting"],
-            self._codecs["scale"],
-        )
-
-    def _set_tail_properties(self) -> None:
-        sink = self.pipeline.get_by_name("sink")
-        live = is_live(self._stream, self._address)
-        sink.set_property("drop", live)
-        sink.set_property("max-buffers", 1 if live else 2)
-        # A file played at its own pace is paced here: in front of the decoder there is no clock.
-        sink.set_property("sync", self._address.is_file_like and self._stream.realtime)
-        if self._stream.max_fps is not None:
-            set_if_present(self.pipeline.get_by_name("rate"), max_rate=self._coarse_rate(self._stream.max_fps))
-
-    def _coarse_rate(self, max_fps: float) -> int:
-        """Return whole frames per second, from which `edge.media.rate` picks exactly.
-
-        Twice a fractional limit, since picking 7.5 out of 8 would leave one double gap in every fifteen frames; and
-        never so few that the stall watchdog misses frames.
-        """
-        wanted = max_fps if float(max_fps).is_integer() else 2 * max_fps
-        return max(math.ceil(wanted), math.ceil(3 / self._stream.stall_s))
 
     def _add_source(self) -> None:
         scheme = self._address.scheme
         match scheme:
             case "file":
                 self._add_dynamic("file", location=self._address.location)
+            case "http" | "https" if self._address.is_file_like:
+                login = self._login()
+                self._add_dynamic("http-file", location=self._address.location, **login)
             case "http" | "https":
-                section = "http-file" if self._address.is_file_like else "http"
-                self._add_dynamic(section, location=self._address.location, **self._login("user-id", "user-pw"))
+                self._add_web()
+                self._set_source(timeout=math.ceil(max(5.0, self._stream.stall_s + 1.0)))
+                self._set_source(location=self._address.with_login, **self._login())
             case "rtsp" | "rtsps":
-                login = self._login("user-id", "user-pw")
+                login = self._login()
                 self._add_dynamic("rtsp", location=self._address.location, latency=self._stream.latency_ms, **login)
-                self._connect(self.pipeline.get_by_name("source"), "new-manager", self._on_new_manager)
+                source = self.pipeline.get_by_name("source")
+                self._handlers.append((source, source.connect("before-send", self._on_request)))
+                self._connect(source, "new-manager", self._on_new_manager)
+                self._connect(source, "select-stream", self._on_select_stream)
             case "v4l2":
                 self._add_static("v4l2", _MODE_CODECS[self._pixel_format()])
-                self.pipeline.get_by_name("source").set_property("device", self._address.location)
+                self._set_source(device=self._address.location)
             case "csi":
                 self._add_static("csi", "video/x-raw", features="memory:NVMM", format="NV12")
                 set_if_present(self.pipeline.get_by_name("source"), sensor_id=self._sensor())
@@ -162,14 +182,57 @@ class PipelineBuilder:
     def _add_dynamic(self, section: str, **properties: Any) -> None:
         """Add a source whose pads appear when it knows what it reads."""
         made = self._source = self._add(parse_bin(self._sources[section], has_pads=False))
-        source = made.get_by_name("source")
+        self._set_source(**properties)
+        parser = made.get_by_name("parse") or made.get_by_name("source")
+        self._follow(parser)
+
+    def _on_request(self, *_: Any) -> bool:
+        """Called in the thread that reads. The request, of a namespace that is not loaded here, is let on by True."""
+        self.effort.begin()
+        self._requests += 1
+        if self._requests > _MOST_REQUESTS and self.depay is None and self.problem is None:
+            self.problem = endless_error(self._address)
+        return True
+
+    def _add_web(self) -> None:
+        """Add a web camera: what it sends is known when it comes."""
+        pad = self._add(parse_bin(self._sources["http"], has_pads=True)).get_static_pad("src")
+        parse_bin(joined(self._sources["http-jpeg"], self._codecs["jpeg"]), has_pads=False)  # most need no more
+        kinds = self._gst.PadProbeType
+        # The first thing that a source's thread does is an event.
+        self._probes.append((pad, pad.add_probe(kinds.EVENT_DOWNSTREAM, self._on_web_event)))
+        pad.add_probe(kinds.BUFFER, partial(self._guarded, self._on_first_bytes))
+
+    def _on_web_event(self, _pad: Any, info: Any) -> Any:
+        self.effort.begin()
+        self.is_empty |= info.get_event().type == self._gst.EventType.EOS and not self._has_bytes
+        return self._gst.PadProbeReturn.OK
+
+    def _on_first_bytes(self, pad: Any, info: Any) -> Any:
+        self._has_bytes = True
+        head = info.get_buffer().extract_dup(0, _HEAD_BYTES)
+        if is_video(head):
+            self.has_own_times = True
+            self._pace = Pace(self.pipeline) if is_burst(pad, head) else None
+            made = self._add(parse_bin(self._sources["http-video"], has_pads=False))
+            parser = made.get_by_name("parse")
+            self._follow(parser)
+            made.sync_state_with_parent()
+            pad.link_maybe_ghosting(parser.get_static_pad("sink"))
+        else:
+            self._is_claimed, self.codec = True, "jpeg"
+            self._link(pad, joined(self._sources["http-jpeg"], self._codecs["jpeg"]))
+        return self._gst.PadProbeReturn.REMOVE
+
+    def _follow(self, parser: Any) -> None:
+        self._connect(parser, "element-added", self._on_element_added)
+        self._connect(parser, "pad-added", self._take_pad)
+        self._connect(parser, "no-more-pads", self._on_no_more_pads)
+
+    def _set_source(self, **properties: Any) -> None:
+        source = self.pipeline.get_by_name("source")
         for name, value in properties.items():
             source.set_property(name, value)
-        parser = made.get_by_name("parse") or source
-        if section in ("file", "http-file"):
-            self._connect(parser, "element-added", self._on_element_added)
-        self._connect(parser, "pad-added", self._on_pad_added)
-        self._connect(parser, "no-more-pads", self._on_no_more_pads)
 
     def _add_static(self, section: str, media_type: str, features: str | None = None, **fields: Any) -> None:
         made = self._add(parse_bin(self._sources[section], has_pads=True))
@@ -187,9 +250,6 @@ class PipelineBuilder:
         made.get_by_name("mode").set_property("caps", caps)
         self.codec = _codec_of(media_type)
         self._link(made.get_static_pad("src"), self._codecs[_CODEC_SECTIONS[media_type]])
-
-    def _on_pad_added(self, _element: Any, pad: Any) -> None:
-        self._guarded(lambda: self._take_pad(pad))
 
     def _on_element_added(self, _bin: Any, element: Any) -> None:
         factory = element.get_factory()
@@ -216,63 +276,63 @@ class PipelineBuilder:
         if self.sender_clock is not None:
             self.sender_clock.attach(manager)
 
+    def _on_select_stream(self, _source: Any, number: int, caps: Any) -> bool:
+        """Set up the first video that we read, and nothing else: no sound, no second video, no metadata."""
+        fields = caps_fields(caps)
+        media, encoding = fields.get_string("media") or "?", fields.get_string("encoding-name") or "?"
+        if media != "video" or encoding not in _DEPAY_SECTIONS:
+            self._other_media.append(f"{media} {encoding}")
+        elif self._track is None:
+            self._track = number
+        self._is_claimed = self._track is not None
+        return number == self._track
+
     def _on_no_more_pads(self, _element: Any) -> None:
-        if not self._is_linked and self.problem is None:
+        if not self._is_claimed and self.problem is None:
             self.problem = self.no_video_error()
 
-    def _take_pad(self, pad: Any) -> None:
+    def _take_pad(self, _element: Any, pad: Any) -> None:
         """Decode the first video pad; audio and data pads stay unlinked, which demuxers allow."""
-        caps = pad.get_current_caps() or pad.query_caps(None)
-        fields = caps_fields(caps)
+        fields = caps_fields(pad.get_current_caps() or pad.query_caps(None))
         name = fields.get_name()
-        if self._is_linked:
-            return
         if name == "application/x-rtp":
-            if fields.get_string("media") == "video":
-                if self.sender_clock is not None:
-                    self.sender_clock.follow(pad)
-                encoding = fields.get_string("encoding-name") or "?"
-                self.codec = encoding.lower()
-                self._link(pad, self._rtp_text(encoding))
-        elif name.startswith(("video/", "image/")):
-            self.codec = _codec_of(name)
-            self._link(pad, self._codec_text(name))
-        else:
-            self._has_other_media = True
-            # Data on a pad that nobody takes is sometimes an error and sometimes just the end.
+            if self.sender_clock is not None:
+                self.sender_clock.follow(pad)
+            encoding = fields.get_string("encoding-name")
+            self.codec = encoding.lower()
+            self._link(pad, joined(self._sources[_DEPAY_SECTIONS[encoding]], self._codecs[_RTP_CODECS[encoding]]))
+        elif not name.startswith(("video/", "image/")):
+            self._other_media.append(name)
+            # Data on an unlinked pad is sometimes an error and sometimes just the end.
             pad.add_probe(self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event_of_other_media)
+        elif not self._is_claimed:
+            self._is_claimed = True
+            self.codec = _codec_of(name)
+            self._link(pad, self._codecs[_CODEC_SECTIONS.get(name, "any")])
 
     def _on_event_of_other_media(self, _pad: Any, info: Any) -> Any:
         if info.get_event().type == self._gst.EventType.EOS:
-            self._on_no_more_pads(None)
+            self._guarded(self._on_no_more_pads, None)
         return self._gst.PadProbeReturn.OK
-
-    def _rtp_text(self, encoding: str) -> str:
-        if encoding not in _DEPAY_SECTIONS:
-            known = ", ".join(_DEPAY_SECTIONS)
-            raise SourceError(f"{self._address.shown}: expected a video encoding of {known}, got {encoding}")
-        return joined(self._sources[_DEPAY_SECTIONS[encoding]], self._codecs[_RTP_CODECS[encoding]])
-
-    def _codec_text(self, media_type: str) -> str:
-        return self._codecs[_CODEC_SECTIONS.get(media_type, "any")]
 
     def _link(self, pad: Any, description: str) -> None:
         is_late = description == self._codecs.get("any")
         decoder = self._add(parse_bin(description, has_pads=False) if is_late else parse_decoder(description))
         self._set_decoder_properties(decoder)
+        if self.codec == "jpeg":  # no durations, which videorate reckons with: the reader lets go what is too much
+            set_if_present(self.pipeline.get_by_name("rate"), max_rate=_EVERY_FRAME)
         element = decoder.get_by_name("decoder")
+        self.depay = decoder.get_by_name("depay")
         if not is_late:
-            self.decoder = element
             is_libav_h264 = element.get_factory().get_name() == "avdec_h264"
             self.clean = CleanFrames(decoder, self.pipeline.get_by_name("decoded"), has_marks=is_libav_h264)
         if is_late:
-            self._connect(element, "pad-added", lambda _element, new: self._guarded(lambda: self._link_tail(new)))
+            self._connect(element, "pad-added", lambda _element, new: self._link_tail(new))
         else:
             self._link_tail(decoder.get_static_pad("src"))
         decoder.sync_state_with_parent()
         if not pad.link_maybe_ghosting((element if is_late else decoder).get_static_pad("sink")):
             raise SourceError(f"{self._address.shown}: its decoder does not take {pad.query_caps(None).to_string()}")
-        self._is_linked = True
 
     def _link_tail(self, pad: Any) -> None:
         sink = self._tail.get_static_pad("sink")
@@ -284,10 +344,8 @@ class PipelineBuilder:
         # NVDEC may stay silent for ever on a stream that is joined between two key frames (GStreamer 1.20+).
         set_if_present(decoder.get_by_name("depay"), request_keyframe=True, wait_for_keyframe=self._is_nvmm)
 
-    def _login(self, user_property: str, password_property: str) -> dict[str, str]:
-        if self._address.credential is None:
-            return {}
-        return dict(zip((user_property, password_property), self._address.credential, strict=True))
+    def _login(self) -> dict[str, str]:
+        return dict(zip(("user-id", "user-pw"), self._address.credential or (), strict=False))
 
     def _sensor(self) -> int:
         text = self._address.location or "0"
@@ -311,16 +369,18 @@ class PipelineBuilder:
         self.pipeline.add(element)
         return element
 
-    def _connect(self, element: Any, signal: str, callback: Callable[..., None]) -> None:
-        self._handlers.append((element, element.connect(signal, callback)))
+    def _connect(self, element: Any, signal: str, callback: Callable[..., Any]) -> None:
+        self._handlers.append((element, element.connect(signal, partial(self._guarded, callback))))
 
-    def _guarded(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Exception as error:  # a C callback; the reader raises it
-            self.problem = error
+    def _guarded(self, callback: Callable[..., Any], *arguments: Any) -> Any:
+        """Do what a signal asks for, in whatever thread that comes; nothing any more once all is to end."""
+        with self._inside:
+            try:
+                return None if self._is_over else callback(*arguments)
+            except Exception as error:  # a C callback; the reader raises it
+                self.problem = error
+                return None
 
 
 def _codec_of(media_type: str) -> str:
-    """`video/x-h264`: h264."""
     return media_type.partition("/")[2].removeprefix("x-")

@@ -20,17 +20,19 @@ from typing import Any
 
 from edge.media.gstreamer.binding import load
 
-__all__ = ["CleanFrames"]
+__all__ = ["LOSS", "WHOLE", "CleanFrames", "tell"]
 
 # Only what says that pixels are wrong: libav complains of odd metadata, too, which some cameras send with each frame.
 _DAMAGE = re.compile(
     r"error while decoding MB|decode_slice_header error|^no frame|Missing reference picture|non-existing PPS"
     r"|Could not find ref|Error parsing NAL unit|First slice in a frame|Error constructing the frame RPS"
+    r"|^concealing \d"  # what lacked of a picture, made up: no error where all that came could be decoded
 )
 _REMEMBERED = 8  # spans of damage; those before are older than any frame that is still on its way
 _MARGIN_NS = 20_000_000  # the position is where the last frame should have ended: cameras do not keep to it
-_LOSS, _WHOLE = "edge-loss", "edge-whole"  # the picture behind it may lack something; is the first that does not
+LOSS, WHOLE = "edge-loss", "edge-whole"  # the picture behind it may lack something; is the first that does not
 _by_thread: dict[int, CleanFrames] = {}
+_listening = threading.Lock()
 
 
 class CleanFrames:
@@ -39,12 +41,10 @@ class CleanFrames:
     Args:
         decoder: the bin of the codec section. Without an element `keys` in it nothing is known of key frames, and only
             the decoder's own mark on a frame counts.
-        output: the element that decoded frames go through next.
         has_marks: the decoder marks what it puts out until it has recovered from the start between two key frames.
             That is believed, because libav also recognises starts that no key frame announces.
 
-    Attributes:
-        errors: how often a decoder could not use its data.
+    `errors`: how often a decoder could not use its data.
     """
 
     def __init__(self, decoder: Any, output: Any, *, has_marks: bool) -> None:
@@ -76,10 +76,10 @@ class CleanFrames:
                 packets = self._depay.get_static_pad("sink")
                 self._probe(packets, kinds.EVENT_UPSTREAM, self._on_request)
                 self._probe(packets, kinds.EVENT_DOWNSTREAM, self._on_end)
-            _listen_to_libav()
+            with _listening:  # by all cameras at once: heard twice, each error would count twice
+                _listen_to_libav()
 
     def disconnect(self) -> None:
-        """Let go of the pipeline: its pads hold us, and we hold its elements."""
         for pad, probe in self._probes:
             pad.remove_probe(probe)
         with self._lock:
@@ -107,7 +107,7 @@ class CleanFrames:
             return not any(damage <= pts and (key is None or pts < key) for damage, key in self._spans)
 
     def damaged(self) -> None:
-        """What the decoder is at work on is not whole: nor is anything that it has not put out yet."""
+        """Note damage: the picture being decoded is not whole, nor are those not put out yet."""
         since = self._end_of_output() - _MARGIN_NS
         with self._lock:
             self.errors += 1
@@ -153,20 +153,20 @@ class CleanFrames:
                 self._spans.append((self._spans.pop()[0], pts if end <= pts + _MARGIN_NS else end + 1))
         self._thread = thread
         _by_thread[thread] = self
-        return self._gst.PadProbeReturn.DROP  # nobody is linked there
+        return self._gst.PadProbeReturn.DROP  # nothing is linked there
 
     def _on_event(self, _pad: Any, info: Any) -> Any:
         event = info.get_event()
         if event.type == self._gst.EventType.GAP:
             with self._lock:
                 self._note(event.parse_gap()[0])
-        elif event.has_name(_LOSS):
+        elif event.has_name(LOSS):
             since = self._end_of_output() - _MARGIN_NS
             with self._lock:
                 self._is_whole = False
                 self._open(since)
                 self._watch("frames", self._output, self._on_frame)
-        elif event.has_name(_WHOLE):
+        elif event.has_name(WHOLE):
             with self._lock:
                 self._is_whole = True
         return self._gst.PadProbeReturn.OK
@@ -176,7 +176,7 @@ class CleanFrames:
         if info.get_event().has_name("GstForceKeyUnit"):
             pts = self._pts_of_packets()
             with self._lock:
-                # What came before the first packet is missed by nobody: its picture is the first whole one.
+                # What came before the first packet is not missed: its picture is the first whole one.
                 self._unsure_until = pts - 1 if self._is_connecting else pts
                 self._is_connecting = False
                 self._is_loss_told = False
@@ -195,10 +195,10 @@ class CleanFrames:
             if is_whole:
                 self._watched.pop("pictures", None)
         if is_first:
-            self._tell(pad, _LOSS)
+            tell(pad, LOSS)
         if not is_whole:
             return self._gst.PadProbeReturn.OK
-        self._tell(pad, _WHOLE)
+        tell(pad, WHOLE)
         return self._gst.PadProbeReturn.REMOVE
 
     def _on_frame(self, _pad: Any, info: Any) -> Any:
@@ -213,10 +213,6 @@ class CleanFrames:
         """Call back for each buffer until that says to end it; locked, so that the callback finds itself entered."""
         if name not in self._watched:
             self._watched[name] = (pad, pad.add_probe(self._gst.PadProbeType.BUFFER, callback))
-
-    def _tell(self, pad: Any, name: str) -> None:
-        kind = self._gst.EventType.CUSTOM_DOWNSTREAM
-        pad.push_event(self._gst.Event.new_custom(kind, self._gst.Structure.new_empty(name)))
 
     def _on_end(self, _pad: Any, info: Any) -> Any:
         # A connection may break inside a picture: what has come of it is decoded, and no decoder complains.
@@ -234,20 +230,27 @@ class CleanFrames:
         self._probes.append((pad, pad.add_probe(kind, callback)))
 
 
+def tell(pad: Any, name: str) -> None:
+    """Let `LOSS` or `WHOLE` travel with the pictures, in front of the one that is at a depayloader's pad."""
+    gst = load().gst
+    pad.push_event(gst.Event.new_custom(gst.EventType.CUSTOM_DOWNSTREAM, gst.Structure.new_empty(name)))
+
+
 @cache
 def _listen_to_libav() -> None:
-    """Hear the errors of all decoders of libav, which are on no bus and on no buffer."""
+    """Hear the errors of all decoders of libav, and what they conceal, which is on no bus and on no buffer."""
     gst = load().gst
     if "GST_DEBUG" not in os.environ:
-        gst.debug_remove_log_function(None)  # that which writes to stderr; nobody has asked for it
+        gst.debug_remove_log_function(None)  # that which writes to stderr, which was not asked for
     gst.debug_set_active(True)
-    gst.debug_set_threshold_for_name("libav", gst.DebugLevel.ERROR)
+    gst.debug_set_threshold_for_name("libav", gst.DebugLevel.INFO)
     gst.debug_add_log_function(_on_log, None)
 
 
 def _on_log(category: Any, level: Any, _file: str, _function: str, _line: int, _of: Any, message: Any, *_: Any) -> None:
     follower = _by_thread.get(threading.get_ident())
-    if follower is None or level != load().gst.DebugLevel.ERROR or category.get_name() != "libav":
+    levels = load().gst.DebugLevel
+    if follower is None or level not in (levels.ERROR, levels.INFO) or category.get_name() != "libav":
         return
     if _DAMAGE.search(message.get() or ""):
         follower.damaged()

@@ -18,8 +18,8 @@ __all__ = ["BufferGate", "declared_or_bt601"]
 _MARK_WIDTH, _MARK_HEIGHT = "edge-source-width", "edge-source-height"
 
 
-def declared_or_bt601(colorimetry: str | None, container: str | None = None) -> str | None:
-    """Return the GStreamer colorimetry to read a YUV picture with, None for RGB (docs/adr/0003-colour.md).
+def declared_or_bt601(colorimetry: str | None, container: str | None) -> str | None:
+    """Return the GStreamer colorimetry to read a YUV picture with, None for RGB (docs/adr/0009).
 
     What the stream declares is honoured, then what its container says; an undeclared matrix is BT.601, an undeclared
     range is limited.
@@ -62,11 +62,10 @@ class BufferGate:
         self._probe = self._pad.add_probe(self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event)
 
     def disconnect(self) -> None:
-        """Let go of the pipeline: its pad holds us, and we hold its elements."""
         self._pad.remove_probe(self._probe)
 
     def letterbox_of(self, caps: Any) -> Letterbox:
-        """Return the letterbox of the frames that carry `caps`, the caps of a sample."""
+        """`caps` are those of a sample."""
         fields = caps_fields(caps)
         fitted = ImageSize(width=fields.get_value("width"), height=fields.get_value("height"))
         source = self._sources[fitted]

@@ -22,20 +22,14 @@ def joined(*descriptions: str) -> str:
 
 @cache
 def read_sections(name: str) -> dict[str, str]:
-    """Return the sections of the launch text `name`, e.g. `software`.
-
-    Raises:
-        ConfigError: if there is no such text, or it cannot be parsed.
-    """
+    """Raises `ConfigError` if there is no launch text `name`, e.g. `software`, or it cannot be parsed."""
     file_name = f"{name}.launch"
     return parse_sections(_find_text(file_name), file_name)
 
 
 def parse_sections(text: str, file_name: str) -> dict[str, str]:
     """Return section name -> launch description on one line. Asking for a section that is not there says which are.
-
-    Raises:
-        ConfigError: if text stands before the first header, or a header is empty or comes twice.
+    Raises `ConfigError` if text stands before the first header, or a header is empty or comes twice.
     """
     lines: dict[str, list[str]] = {}
     current: list[str] | None = None

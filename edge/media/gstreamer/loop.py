@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from edge.errors import SourceError
-from edge.media.gstreamer.binding import load
-from edge.media.gstreamer.idle import elements_of
+from edge.media.gstreamer.binding import elements_of, load
 
 __all__ = ["GstLoop"]
 
@@ -25,7 +24,7 @@ class GstLoop:
     """Seeks `pipeline` back at each end of its segment.
 
     Attributes:
-        discarded: frames that were decoded before the first seek and flushed by it: nobody could have read them.
+        discarded: frames that were decoded before the first seek and flushed by it: they could not have been read.
         has_pass_ended: whether the last frame of a pass has left the decoder, and `begin_next_pass` is due.
     """
 
@@ -44,7 +43,6 @@ class GstLoop:
         self._probe = self._pad.add_probe(kinds, self._on_event)
 
     def disconnect(self) -> None:
-        """Let go of the pipeline: its pad holds us, and we hold its elements."""
         self._pad.remove_probe(self._probe)
 
     def start(self) -> None:
@@ -52,8 +50,7 @@ class GstLoop:
 
         Returns without a seek when the file cannot be read at all: its error is on the bus.
 
-        Raises:
-            SourceError: if the file does not let itself be sought.
+        Raises `SourceError` if the file does not let itself be sought.
         """
         self._pipeline.set_state(self._gst.State.PAUSED)
         result, _, _ = self._pipeline.get_state(_PREROLL_S * self._gst.SECOND)
@@ -68,8 +65,7 @@ class GstLoop:
         The SEGMENT_DONE message is no such sign: it may come while the decoder still has frames to give, which wait
         for our reader, and a seek waits for them.
 
-        Raises:
-            SourceError: if a whole pass gave no frame, or the file cannot be read from its start again.
+        Raises `SourceError` if a whole pass gave no frame, or the file cannot be read from its start again.
         """
         self.has_pass_ended = False
         self._require_progress()
@@ -77,9 +73,7 @@ class GstLoop:
 
     def restart(self) -> None:
         """Go back after the end of the stream: for demuxers that know no segment seeks; short of a gapless loop.
-
-        Raises:
-            SourceError: as `begin_next_pass`.
+        Raises `SourceError` as `begin_next_pass`.
         """
         self._require_progress()
         # Otherwise the seek would set the clock back to 0, and a paced sink would sleep through all passes so far.

@@ -145,7 +145,7 @@ class Sample:
     Attributes:
         pts: of its buffer; `NO_TIME` where it has none.
         is_corrupted, is_discont: the flags of its buffer.
-        caps_address: of its caps; others may come to lie there once nobody holds these.
+        caps_address: of its caps; others may come to lie there once these are released.
     """
 
     __array_interface__: dict[str, Any]
@@ -168,7 +168,6 @@ class Sample:
         return time_ns
 
     def caps_text(self) -> str:
-        """Return the caps in words."""
         text = self._calls.caps_to_string(self.caps_address)
         try:
             return ctypes.string_at(text).decode()
@@ -184,8 +183,7 @@ class Sample:
         Returns:
             uint8 (height, width, 3) RGB, read-only, rows padded as the buffer has them.
 
-        Raises:
-            SourceError: if the buffer cannot be mapped.
+        Raises `SourceError` if the buffer cannot be mapped.
         """
         mapped = _MapInfo()
         if not self._calls.buffer_map(self._buffer, ctypes.byref(mapped), _MAP_READ):
@@ -278,7 +276,6 @@ class Counter:
         self._identity, self._address = identity, _pointer_of(identity)
 
     def count(self) -> int:
-        """Return it."""
         calls, stats, count = _calls(), _Pointer(), _Uint64()
         calls.object_get(self._address, b"stats", ctypes.byref(stats), None)
         calls.get_uint64(stats, b"num-buffers", ctypes.byref(count))

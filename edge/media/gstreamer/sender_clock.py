@@ -7,6 +7,7 @@ GStreamer's own meta for this came with one frame in a hundred and stood still (
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 from edge.media.gstreamer.binding import load
@@ -26,15 +27,13 @@ def unix_ns_from_ntp(ntp: int) -> int:
 
 
 class SenderClock:
-    """Follows the video of one RTSP connection. Reports are noted by GStreamer's threads, and asked for by the reader.
-
-    Args:
-        stream: whose camera it is, for the log.
-    """
+    """Follows the video of one RTSP connection. GStreamer's threads note reports, the reader asks for them."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._gst = load().gst
+        # Of the pad and its probe: reports, packets and the end come in threads of their own.
+        self._lock = threading.Lock()
         self._anchor: tuple[int, int] | None = None  # PTS, and when that was taken, unix ns
         self._report: tuple[int, int] | None = None  # unix ns, RTP time
         self._pad: Any = None
@@ -53,12 +52,13 @@ class SenderClock:
         self._pad = pad
 
     def disconnect(self) -> None:
-        """Let go of the pipeline: its elements hold us."""
         if self._manager is not None:
             self._manager.disconnect(self._handler)
-        if self._probe:
-            self._pad.remove_probe(self._probe)
-        self._manager = self._pad = None
+        with self._lock:
+            if self._probe:
+                self._pad.remove_probe(self._probe)
+            self._manager = self._pad = None
+            self._probe = 0
 
     def captured_at_ns(self, pts: int, *, arrived_at_ns: int) -> int | None:
         """Return when a frame was taken, unix ns; None before the first report, or if the camera's clock is off.
@@ -93,18 +93,20 @@ class SenderClock:
     def _on_active(self, manager: Any, session: int, ssrc: int) -> None:
         source = manager.emit("get-internal-session", session).emit("get-source-by-ssrc", ssrc)
         stats = source.get_property("stats") if source is not None else None
-        if stats is None or not stats.get_value("have-sr") or self._pad is None:
+        if stats is None or not stats.get_value("have-sr"):
             return
         if stats.get_value("clock-rate") != _CLOCK_RATE:  # sound
             return
         self.note_report(stats.get_value("sr-ntptime"), stats.get_value("sr-rtptime"))
-        if not self._probe:
-            self._probe = self._pad.add_probe(self._gst.PadProbeType.BUFFER, self._on_packet)
+        with self._lock:
+            if not self._probe and self._pad is not None:
+                self._probe = self._pad.add_probe(self._gst.PadProbeType.BUFFER, self._on_packet)
 
     def _on_packet(self, _pad: Any, info: Any) -> Any:
         buffer = info.get_buffer()
         if buffer.pts == self._gst.CLOCK_TIME_NONE:
             return self._gst.PadProbeReturn.OK
         self.note_packet(buffer.pts, int.from_bytes(buffer.extract_dup(4, 4), "big"))
-        self._probe = 0
+        with self._lock:
+            self._probe = 0
         return self._gst.PadProbeReturn.REMOVE

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 from edge.config.schema import StreamConfig
 from edge.errors import EdgeError, EndOfStream, SourceError
 from edge.media.address import Address
+from edge.media.flood import FloodWatch, endless_error
+from edge.media.gstreamer.backlog import Backlog, GstShedding
 from edge.media.gstreamer.binding import load
-from edge.media.gstreamer.build import PipelineBuilder, is_live
+from edge.media.gstreamer.build import PipelineBuilder
 from edge.media.gstreamer.bus import BusReader
 from edge.media.gstreamer.gate import BufferGate
 from edge.media.gstreamer.loop import GstLoop
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
-from edge.media.gstreamer.shedding import GstShedding
+from edge.media.gstreamer.tail import is_live
+from edge.media.remedy import end_of_camera
 from edge.media.shedding import SheddingOrder
 from edge.media.sideways import Sideways
+from edge.media.tunnel import Tunnel
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts, StreamId
 
 __all__ = ["GstSource"]
@@ -48,31 +51,35 @@ class GstSource:
         order: SheddingOrder | None = None,
     ) -> None:
         self._config = stream
-        self._stream = StreamId(stream.id)
+        self.stream = StreamId(stream.id)
+        self._black = [mask.polygon for mask in stream.black]
         self._address = address
-        self._is_live = is_live(stream, address)
+        self.is_live = is_live(stream, address)
         self._clock_kind = ClockSource.FILE if address.is_file_like else ClockSource.ARRIVAL
         builder = self._builder = PipelineBuilder(stream, address, is_nvmm=is_nvmm)
-        self._pipeline = self._builder.pipeline
-        self._sink = Sink(self._pipeline.get_by_name("sink"))
-        self._counter = Counter(self._pipeline.get_by_name("decoded"))
-        kept = self._pipeline.get_by_name("kept")
+        self.pipeline = builder.pipeline
+        self._sink = Sink(self.pipeline.get_by_name("sink"))
+        self._counter = Counter(self.pipeline.get_by_name("decoded"))
+        kept = self.pipeline.get_by_name("kept")
         self._kept = None if kept is None else Counter(kept)
-        self._clock = RunningClock(self._pipeline)
+        self._clock = RunningClock(self.pipeline)
+        self._backlog: Backlog | None = None  # of an RTSP camera, once it is known what it sends
         self._order = order or SheddingOrder()
-        self._shedding = GstShedding(self._pipeline.get_by_name("decoded"), lambda: builder.decoder)
-        self._gate = BufferGate(self._pipeline, preprocess, container_colour=lambda: builder.container_colour)
-        self._bus = BusReader(self._pipeline.get_bus(), address, is_live=not address.is_file_like)
-        self._loop = GstLoop(self._pipeline, address.shown) if stream.loop and address.is_file_like else None
-        self._sideways = Sideways(self._stream)
+        self._shedding = GstShedding(self.pipeline.get_by_name("decoded"))
+        self._gate = BufferGate(self.pipeline, preprocess, container_colour=lambda: builder.container_colour)
+        self._bus = BusReader(self.pipeline.get_bus(), address, is_live=not address.is_file_like)
+        self._loop = GstLoop(self.pipeline, address.shown) if stream.loop and address.is_file_like else None
+        self.sideways = Sideways(self.stream)
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._taken = 0
-        self._corrupt = 0
-        self._damaged = 0
+        self._taken = self._corrupt = self._damaged = self._late = self._by_rate = 0
+        self._is_stopped = False
+        self._tunnel: Tunnel | None = None
         self._slice_ns = _SLICE_NS if self._loop is None else _LOOP_SLICE_NS
         self._listened_at_ns = 0
         self._looked_at_ns = 0
+        self._decoded_before = 0
+        self._floods = FloodWatch(builder.effort, address, builder.packet_number)
         self._idle_looks = 0
         self._last_number = 0
         self._caps: HeldCaps | None = None
@@ -80,52 +87,35 @@ class GstSource:
         self._last_pts_ns = -1
 
     @property
-    def pipeline(self) -> Any:
-        """The `Gst.Pipeline`, to be looked at by diagnostics and tests."""
-        return self._pipeline
-
-    @property
     def codec(self) -> str | None:
-        """What it is coded in, such as `h264`; None before that is known."""
+        """Such as `h264`; None before that is known."""
         return self._builder.codec
 
     @property
-    def turn_deg(self) -> int | None:
-        """By how many degrees clockwise players turn it; None where nothing says so, or not yet."""
-        return self._sideways.turn_deg
-
-    @property
-    def stream(self) -> StreamId:
-        """The stream that this source reads."""
-        return self._stream
-
-    @property
-    def is_live(self) -> bool:
-        """Whether frames come at their own pace, so that the newest one wins."""
-        return self._is_live
+    def fruitless_s(self) -> float:
+        """CPU seconds that were spent on reading since the last frame was decoded."""
+        return self._builder.effort.fruitless_s
 
     def open(self) -> None:
-        """Start the pipeline; what it finds out later is raised by `read`.
-
-        Raises:
-            SourceError: if the device or the elements refuse at once.
-        """
+        """`read` raises the pipeline's later errors. Raises `SourceError` if it refuses to start."""
         gst = load().gst
         if self._address.is_missing:
             raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
-        if self._loop is not None:
-            self._loop.start()
-        if self._pipeline.set_state(gst.State.PLAYING) == gst.StateChangeReturn.FAILURE:
+        with self._lock:
+            if self._closing.is_set():
+                raise SourceError(f"{self.stream}: open of a closed source")
+            if self._address.is_encrypted:
+                self._tunnel = Tunnel(self._address)
+                self._builder.lead_to(self._tunnel.address)
+            if self._loop is not None:
+                self._loop.start()
+            result = self.pipeline.set_state(gst.State.PLAYING)
+        if result == gst.StateChangeReturn.FAILURE:
             self._check_bus(time.monotonic_ns())
             raise self._bus.problem or SourceError(f"{self._address.shown}: the pipeline does not start")
 
     def read(self, timeout_s: float) -> Frame | None:
-        """Return the next frame, or None when none came in time or the source was closed meanwhile.
-
-        Raises:
-            EndOfStream: after the last frame of a file.
-            SourceError: when the stream broke, after the frames before the break.
-        """
+        """`SourceError` of a broken stream comes after the frames before the break."""
         now_ns = time.monotonic_ns()
         deadline_ns = now_ns + int(timeout_s * 1e9)
         while True:
@@ -133,7 +123,7 @@ class GstSource:
                 raise SourceError(f"{self.stream}: read from a closed source")
             if now_ns - self._listened_at_ns >= _LISTEN_EVERY_NS or self._loop is not None:
                 self._check_bus(now_ns)
-            if self._order.now is not self._shedding.now and self._is_live:
+            if self._order.now is not self._shedding.now and self.is_live:
                 self._shedding.obey(self._order.now)
             sample = self._sink.pull(min(max(0, deadline_ns - now_ns), self._slice_ns))
             now_ns = time.monotonic_ns()
@@ -149,55 +139,87 @@ class GstSource:
             if self._closing.is_set():
                 return None
             self._check_bus(now_ns)
+            self._check_effort()
             self._raise_end(now_ns)
             if now_ns >= deadline_ns:
                 return None
 
     def counts(self) -> SourceCounts:
-        """Return what was decoded and dropped so far; final once closed."""
-        decoded, clean = self._decoded(), self._builder.clean
-        by_rate = decoded - self._kept.count() if self._kept is not None else 0
-        # Of the frames that were not taken, those are late whose successors were; the others are still on their way.
-        capped = self._shedding.capped
-        late = max(0, self._last_number - self._taken - by_rate - capped)
-        inside = decoded - self._taken - by_rate - capped - late
+        # In this order, since frames go on meanwhile: none may be seen behind a place and not yet in front of it.
+        clean, damaged, late, taken = self._builder.clean, self._damaged, self._late, self._taken
+        by_rate, capped, decoded = self._dropped_by_rate(), self._shedding.capped, self._decoded()
         dropped = {
             DropReason.MAX_FPS: by_rate,
             DropReason.CAPPED: capped,
-            DropReason.DAMAGED: self._damaged,
+            DropReason.DAMAGED: damaged,
             DropReason.LATE: late,
-            DropReason.STOPPED: inside if self._closing.is_set() else 0,
+            DropReason.STOPPED: decoded - taken - by_rate - capped - late if self._closing.is_set() else 0,
         }
         return SourceCounts(
             decoded=decoded,
             dropped={why: count for why, count in dropped.items() if count},
-            skipped=self._shedding.skipped,
+            skipped=self._backlog.skipped if self._backlog is not None else 0,
             errors=self._bus.warnings + self._corrupt + (clean.errors if clean is not None else 0),
         )
 
     def close(self) -> None:
-        """Stop the pipeline; wakes a `read` that waits in another thread."""
+        """Wakes a `read` that waits in another thread."""
         with self._lock:
             if self._closing.is_set():
                 return
             self._closing.set()
-            self._pipeline.set_state(load().gst.State.NULL)
-            for part in (self._builder, self._gate, self._loop, self._shedding):
+            self._builder.end_callbacks()
+            with self._floods.ended(self._reached()):  # the pipeline would wait for the end of what has none
+                self.pipeline.set_state(load().gst.State.NULL)
+            if self._tunnel is not None:
+                self._tunnel.close()
+            self._floods.close()
+            self._is_stopped = True
+            for part in (self._builder, self._gate, self._loop, self._shedding, self._backlog):
                 if part is not None:
                     part.disconnect()
+
+    def _dropped_by_rate(self) -> int:
+        """Return how many frames the coarse limit, which stands behind the cap, has let go; it never falls.
+
+        As long as frames come, one may be on its way from the decoder to "kept".
+        """
+        if self._kept is not None:
+            decoded = self._decoded() - (0 if self._is_stopped else 1)
+            self._by_rate = max(self._by_rate, decoded - self._shedding.capped - self._kept.count())
+        return self._by_rate
 
     def _check_bus(self, now_ns: int) -> None:
         # Once more right after the first frame: what is said of a file as a whole came before it.
         self._listened_at_ns = now_ns if self._taken else 0
         self._bus.poll()
-        self._sideways.take(self._bus.turn_deg)
-        for problem in (self._gate.problem, self._builder.problem):
+        self.sideways.take(self._bus.turn_deg)
+        not_reached = None if self._tunnel is None else self._tunnel.problem
+        for problem in (self._gate.problem, self._builder.problem, not_reached):
             # The cause: what the bus says of the same failure, e.g. "not negotiated", only follows from it.
             self._bus.problem = problem or self._bus.problem
+        if self._bus.problem is None and self._builder.is_empty:
+            self._bus.problem = end_of_camera(self._address, 0)
         if self._bus.problem is not None and self._builder.has_only_other_media:
             self._bus.problem = self._builder.no_video_error()
         if self._loop is not None and self._loop.has_pass_ended:
             self._loop.begin_next_pass()
+        depay = self._builder.depay
+        if self._backlog is None and depay is not None:
+            self._backlog = Backlog(depay, latency_ms=self._config.latency_ms, running_ns=self._clock.at_ns)
+        if self._backlog is not None:
+            self._backlog.look()
+
+    def _check_effort(self) -> None:
+        decoded = self._decoded()
+        if decoded != self._decoded_before:
+            self._decoded_before = decoded
+            self._builder.effort.bears_fruit()
+        elif not decoded and not self._address.is_file_like and self._floods.is_flooded(self._reached()):
+            self._bus.problem = endless_error(self._address)
+
+    def _reached(self) -> Address:
+        return self._address if self._tunnel is None else self._tunnel.address
 
     def _raise_end(self, now_ns: int) -> None:
         """Called when no frame is waiting: only now is an end the end, because frames before it were to be read."""
@@ -215,15 +237,12 @@ class GstSource:
         if self._loop is not None:
             self._bus.has_ended = False
             self._loop.restart()
-        elif self._address.is_file_like:
-            self._raise_empty_or_end()
-        else:
-            raise SourceError(f"{self._address.shown}: the camera ended the stream")
-
-    def _raise_empty_or_end(self) -> None:
-        if self._decoded() == 0:
+        elif not self._address.is_file_like:
+            raise end_of_camera(self._address, self._decoded())
+        elif self._decoded() == 0:
             raise SourceError(f"{self._address.shown}: no frame could be decoded", is_permanent=True)
-        raise EndOfStream(f"{self._address.shown}: end of file")
+        else:
+            raise EndOfStream(f"{self._address.shown}: end of file")
 
     def _decoded(self) -> int:
         return self._counter.count() - (self._loop.discarded if self._loop is not None else 0)
@@ -235,7 +254,7 @@ class GstSource:
         pts_ns, age_ns = self._times(sample, read_at_ns)
         captured_at_ns, clock = self._captured(sample.pts, wall_ns - age_ns)
         header = FrameHeader(
-            stream=self._stream,
+            stream=self.stream,
             frame=self._number(),
             pts_ns=pts_ns,
             captured_at_ns=captured_at_ns,
@@ -244,7 +263,7 @@ class GstSource:
             read_at_ns=read_at_ns,
             decode_ns=age_ns,
         )
-        return Frame(header=header, letterbox=self._letterbox, image=sample.view(self._layout))
+        return Frame(header=header, letterbox=self._letterbox, image=sample.view(self._layout), black=self._black)
 
     def _take_caps(self, sample: Sample) -> None:
         caps = load().gst.Caps.from_string(sample.caps_text())
@@ -270,7 +289,7 @@ class GstSource:
         if self._first_pts is None:
             self._first_pts = sample.pts
         # Live, a gap is a dropped frame; and every pass of a loop begins with one.
-        is_gap = not self._is_live and sample.pts != self._first_pts and sample.is_discont
+        is_gap = not self.is_live and sample.pts != self._first_pts and sample.is_discont
         return is_gap or sample.is_corrupted
 
     def _number(self) -> int:
@@ -279,8 +298,13 @@ class GstSource:
         Live, the frames between the counter and the sink are only known within bounds: the least that is possible is
         taken, so that a number is never ahead of the decoder.
         """
-        least = self._decoded() - _BETWEEN if self._is_live else self._taken
+        decoded = self._decoded()
+        least = decoded - _BETWEEN if self.is_live else self._taken
         self._last_number = max(least, self._last_number + 1)
+        if self.is_live:
+            # Of the frames behind both limits that were not taken, all but those that may still be on their way.
+            let_on = decoded - self._shedding.capped if self._kept is None else self._kept.count()
+            self._late = max(self._late, let_on - _BETWEEN - self._taken)
         return self._last_number
 
     def _times(self, sample: Sample, read_at_ns: int) -> tuple[int, int]:
@@ -290,7 +314,7 @@ class GstSource:
         Times that begin anew, seconds ago, are taken as they are.
         """
         pts_ns = NO_TIME if sample.pts == NO_TIME else sample.running_time_ns()
-        if not self._is_live and pts_ns != NO_TIME:
+        if not self.is_live and pts_ns != NO_TIME:
             return pts_ns, 0
         running_ns = self._clock.at_ns(read_at_ns)
         if pts_ns == NO_TIME:
@@ -298,4 +322,6 @@ class GstSource:
         if 0 <= self._last_pts_ns - pts_ns < _TREMBLE_NS:
             pts_ns = self._last_pts_ns + 1
         self._last_pts_ns = pts_ns
-        return pts_ns, 0 if running_ns is None else max(0, running_ns - pts_ns)
+        if running_ns is None or self._builder.has_own_times:
+            return pts_ns, 0
+        return pts_ns, max(0, running_ns - pts_ns)

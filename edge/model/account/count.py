@@ -1,23 +1,208 @@
-"""Operations and bytes of each layer, from the shapes of its tensors."""
+"""Operations and bytes of each layer, from the shapes of its tensors.
+
+Who makes and who reads a tensor, looking through what moves no bytes in an engine, and in which type it is stored.
+
+Q/DQ pairs fold into the layers around them. Reshapes, and Split, Slice and Concat, are ways of looking at memory: who
+makes a part of a Concat writes it to its place.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from edge.errors import ModelError
-from edge.model.account.flow import Flow, is_moving_layer
-from edge.model.account.fusion import Fused, fused_layers, is_pointwise
 from edge.model.account.layer import BIAS_BYTES_INT8, ELEMENT_BYTES, ConvShape, LayerAccount, ModelAccount
 from edge.model.cost import macs_of, parameters_of
 from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
+from edge.model.node import POINTWISE, QDQ_OPERATORS
 from edge.model.qdq.placement import WEIGHTED, called
-from edge.model.qdq.share import is_dequantized
+from edge.model.qdq.read import is_dequantized
 from edge.types import ModelSpec, Precision
 
-__all__ = ["account_of_model"]
+__all__ = ["Flow", "account_of_model"]
+
+_SAME = frozenset((*QDQ_OPERATORS, "Cast", "CastLike", "Dropout", "Identity"))
+_VIEWS = frozenset(("Concat", "Flatten", "Reshape", "Split", "Squeeze", "Unsqueeze"))
+_MOVING = frozenset(
+    ("DepthToSpace", "Expand", "Gather", "MaxPool", "Pad", "Slice", "SpaceToDepth", "Tile", "Transpose")
+)
+
+
+class Flow:
+    """The tensors of a graph whose shapes are known, as engines move them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._inputs = {info.name for info in graph.inputs}
+        self._outputs = {info.name for info in graph.outputs}
+        self._wanted: dict[str, frozenset[bool]] = {}
+
+    def carried(self, name: str) -> str:
+        """Return the tensor whose values `name` has, whatever type they are stored in."""
+        node = self.graph.producer(name)
+        while node is not None and node.op_type in _SAME and self.graph.is_varying(name):
+            name = node.inputs[0]
+            node = self.graph.producer(name)
+        return name
+
+    def is_folded(self, node: Node) -> bool:
+        """Return whether `node` is no layer: it depends on no pixel, or moves no byte."""
+        if not any(self.graph.is_varying(name) for name in node.outputs):
+            return True
+        return node.op_type in _SAME or self._is_view(node) or self._is_padding(node)
+
+    def is_read_whole_by(self, tensor: str) -> Iterator[Node]:
+        """Yield the nodes that read `tensor` as it is, through Q/DQ pairs."""
+        for node in self.graph.consumers(tensor):
+            if node.op_type in _SAME:
+                yield from self.is_read_whole_by(node.outputs[0])
+            elif any(self.graph.is_varying(name) for name in node.outputs):
+                yield node
+
+    def is_output(self, tensor: str) -> bool:
+        """Return whether the model gives back `tensor`, or what has its values."""
+        return any(self.carried(name) == tensor for name in self._outputs)
+
+    def leaves(self, tensor: str) -> Iterator[tuple[Node | None, bool]]:
+        """Yield the layers that read `tensor` or parts of it, and whether in INT8; None where it is an output."""
+        if tensor in self._outputs:
+            yield None, False
+        for node in self.graph.consumers(tensor):
+            if not self.is_folded(node):
+                yield node, self.reads_int8(node, tensor)
+            elif any(map(self.graph.is_varying, node.outputs)):
+                for out in node.outputs:
+                    yield from self.leaves(out)
+
+    def reads_int8(self, node: Node, tensor: str) -> bool:
+        """Return whether the layer of `node` reads `tensor` in INT8: dequantized, or moved to where it is quantized."""
+        if is_dequantized(self.graph, tensor):
+            return True
+        return is_moving_layer(node) and self.wanted(node.outputs[0]) == {True}
+
+    def wanted(self, tensor: str) -> frozenset[bool]:
+        """Return in which types `tensor` is read: INT8 (True), float (False), both, or not at all."""
+        if tensor not in self._wanted:
+            self._wanted[tensor] = frozenset(is_int8 for _, is_int8 in self.leaves(tensor))
+        return self._wanted[tensor]
+
+    def root(self, tensor: str) -> str:
+        """Return the tensor whose memory `tensor` lies in: one that a layer or a Concat makes, or an input."""
+        node = self.graph.producer(tensor)
+        if node is None or node.op_type == "Concat" or not self.is_folded(node):
+            return tensor
+        return self.root(node.inputs[0])
+
+    def is_of_input(self, tensor: str) -> bool:
+        """Return whether `tensor` is the picture itself, or a part of it."""
+        return self.root(tensor) in self._inputs
+
+    def _is_view(self, node: Node) -> bool:
+        return node.op_type in _VIEWS or (node.op_type == "Slice" and self._steps(node) == {1})
+
+    def _steps(self, node: Node) -> set[int]:
+        steps = self.graph.constant(node.input(4)) if node.input(4) else None
+        return {1} if steps is None else {int(step) for step in steps.reshape(-1)}
+
+    def _is_padding(self, node: Node) -> bool:
+        """Return whether `node` pads what only convolutions read: they pad themselves."""
+        return node.op_type == "Pad" and all(one.op_type == "Conv" for one in self.is_read_whole_by(node.outputs[0]))
+
+
+def is_moving_layer(node: Node) -> bool:
+    """Return whether every value that `node` makes is one of those that it reads, but bytes are moved for it."""
+    if node.op_type in ("Resize", "Upsample"):
+        return bool(node.attributes.get("mode", "nearest") == "nearest")
+    return node.op_type in _MOVING
+
+
+# Which operators run as one layer: what engines fuse.
+#
+# A weighted operator takes the pointwise ones behind it (bias, normalization, activation, residual Add) as long as
+# nothing else reads what is in between; pointwise operators in a row are one layer, too. All others are layers of their
+# own.
+
+_MOST_BETWEEN = 3  # operators of an activation between its input and where it meets it again: Mish has two
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Operators that run as one layer; the first gives it its name and its work."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def first(self) -> Node:
+        return self.nodes[0]
+
+    def has(self, node: Node | None) -> bool:
+        return any(one is node for one in self.nodes)
+
+
+def is_pointwise(node: Node) -> bool:
+    """Return whether `node` works out each value from the values at its place, and stored ones."""
+    return node.op_type in POINTWISE or node.op_type == "BatchNormalization"
+
+
+def fused_layers(flow: Flow) -> tuple[Fused, ...]:
+    """Return the layers in the order of their first operators."""
+    return _Fuser(flow).layers()
+
+
+class _Fuser:
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._positions = {id(node): position for position, node in enumerate(flow.graph.nodes)}
+        self._layers: list[list[Node]] = []
+        self._layer_of: dict[int, list[Node]] = {}
+
+    def layers(self) -> tuple[Fused, ...]:
+        for node in self._flow.graph.nodes:
+            if not self._flow.is_folded(node):
+                self._add(node)
+        return tuple(Fused(tuple(nodes)) for nodes in self._layers)
+
+    def _add(self, node: Node) -> None:
+        host = self._host(node) if is_pointwise(node) else None
+        if host is None:
+            host = []
+            self._layers.append(host)
+        host.append(node)
+        self._layer_of[id(node)] = host
+
+    def _host(self, node: Node) -> list[Node] | None:
+        """Return the layer that `node` is fused into: of those that may take it the one that is ready last."""
+        tensors = [self._flow.carried(name) for name in node.inputs]
+        makers = [self._flow.graph.producer(name) for name in tensors if self._may_end_in(node, name)]
+        known = [maker for maker in makers if maker is not None and id(maker) in self._layer_of]
+        open_ = [maker for maker in known if _takes_pointwise(self._layer_of[id(maker)][0])]
+        last = max(open_, key=lambda maker: self._positions[id(maker)], default=None)
+        return None if last is None else self._layer_of[id(last)]
+
+    def _may_end_in(self, node: Node, tensor: str) -> bool:
+        """Return whether `tensor`, of the same shape as what `node` makes, need not be stored for anybody else."""
+        graph = self._flow.graph
+        if self._flow.is_output(tensor) or graph.shape(tensor) != graph.shape(node.outputs[0]):
+            return False
+        readers = list(self._flow.is_read_whole_by(tensor))
+        return all(reader is node or self._waits_for(reader, [node], _MOST_BETWEEN) for reader in readers)
+
+    def _waits_for(self, reader: Node, nodes: Sequence[Node], most: int) -> bool:
+        """Return whether `reader` needs what one of `nodes` makes, with at most `most` pointwise ones between."""
+        if most == 0 or not is_pointwise(reader):
+            return False
+        makers = [self._flow.graph.producer(self._flow.carried(name)) for name in reader.inputs]
+        known = [maker for maker in makers if maker is not None]
+        return any(maker in nodes or self._waits_for(maker, nodes, most - 1) for maker in known)
+
+
+def _takes_pointwise(first: Node) -> bool:
+    return first.op_type in WEIGHTED or is_pointwise(first) or first.op_type == "Transpose"
+
 
 _NORMALIZING = frozenset(("InstanceNormalization", "LayerNormalization"))
 _POOLS = frozenset(("AveragePool", "LpPool", "MaxPool"))
@@ -30,18 +215,12 @@ _PLANE = 4
 def account_of_model(graph: Graph, spec: ModelSpec, *, batch: int, float_type: Precision) -> ModelAccount:
     """Return the account of a model, float or with Q/DQ pairs.
 
-    Args:
-        graph: its inside; what it computes with dequantized operands counts as INT8.
-        spec: what it is, or the model that it was made of.
-        batch: frames at once.
-        float_type: in what it computes all else.
-
-    Raises:
-        ModelError: if the model cannot take that batch.
+    `graph`: its inside; what it computes with dequantized operands counts as INT8. `batch`: frames at once.
+    `float_type`: in what it computes all else. Raises `ModelError` if the model cannot take that batch.
     """
     _require_batch(spec, batch)
     size = spec.preprocess.size
-    counter = _Counter(Flow(resolve(graph, (batch, 3, size.height, size.width))), batch, float_type)
+    counter = _Counter(Flow(resolve(graph, (batch, 3, size.height, size.width))), float_type)
     layers = tuple(counter.layers())
     return ModelAccount(
         batch=batch,
@@ -69,12 +248,9 @@ class _UnknownSizeError(Exception):
 
 
 class _Counter:
-    """Counts the layers of one graph."""
-
-    def __init__(self, flow: Flow, batch: int, float_type: Precision) -> None:
+    def __init__(self, flow: Flow, float_type: Precision) -> None:
         self._flow = flow
         self._graph = flow.graph
-        self._batch = batch
         self._float_type = float_type
         self.uncounted: list[str] = []
 
@@ -118,7 +294,6 @@ class _Counter:
                 self._written_bytes(layer, name) for node in layer.nodes for name in node.outputs if name
             ),
             shape=_conv_shape(first, self._graph),
-            nodes=tuple(map(called, layer.nodes)),
         )
 
     def _is_int8(self, node: Node) -> bool:
@@ -206,7 +381,6 @@ class _Counter:
             weight_bytes=0,
             read_bytes=moved,
             written_bytes=moved,
-            nodes=(called(node),),
         )
 
     def _elements(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What is counted: of one layer, of the model, and of a convolution as it follows from its shape alone."""
+"""Costs of a layer, of the model, and of a convolution by its shape alone."""
 
 from __future__ import annotations
 
@@ -15,26 +15,17 @@ BIAS_BYTES_INT8 = 4  # of one value: a bias is added to sums in int32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvShape:
-    """A convolution, or a fully connected layer as one of 1x1 on a picture of 1x1.
+    """A convolution, or a fully connected layer as one of 1x1 on a picture of 1x1."""
 
-    Attributes:
-        kernel: height and width of the kernel.
-        channels_in: of the picture that it reads, all groups together.
-        channels_out: of the picture that it makes.
-        size_in: height and width of the former.
-        size_out: height and width of the latter.
-    """
-
-    kernel: tuple[int, int]
-    channels_in: int
-    channels_out: int
+    kernel: tuple[int, int]  # height and width of the kernel
+    channels_in: int  # of the picture that it reads, all groups together
+    channels_out: int  # of the picture that it makes
     groups: int
-    size_in: tuple[int, int]
-    size_out: tuple[int, int]
+    size_in: tuple[int, int]  # height and width of the former
+    size_out: tuple[int, int]  # height and width of the latter
 
     @property
     def is_depthwise(self) -> bool:
-        """Return whether each channel has a group of its own."""
         return self.groups > 1 and self.groups == self.channels_in
 
     @property
@@ -61,37 +52,21 @@ class ConvShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerAccount:
-    """One layer as engines run it, for a whole batch; bytes pass through memory once each.
+    """One layer as engines run it, for a whole batch; bytes pass through memory once each."""
 
-    Attributes:
-        name: of the node that gives the layer its work; of its first output where it has none.
-        op_type: of that node.
-        fused: the operators that run inside of it, that node's among them, in the order of the file.
-        precision: what it computes in.
-        operations: two for each multiply-accumulate; in other layers one for each value that an operator works out.
-        parameters: stored values that it reads.
-        weight_bytes: of them.
-        read_bytes: of activations.
-        written_bytes: of activations.
-        shape: of a convolution in two dimensions, or of a fully connected layer.
-        nodes: names of the operators that run inside of it, as `fused`.
-    """
-
-    name: str
+    name: str  # of the node that gives the layer its work; of its first output where it has none
     op_type: str
-    fused: tuple[str, ...]
+    fused: tuple[str, ...]  # the operators that run inside of it, that node's among them, in the order of the file
     precision: Precision
-    operations: int
-    parameters: int
-    weight_bytes: int
-    read_bytes: int
-    written_bytes: int
-    shape: ConvShape | None = None
-    nodes: tuple[str, ...] = ()
+    operations: int  # two for each multiply-accumulate; in other layers one for each value that an operator works out
+    parameters: int  # stored values that it reads
+    weight_bytes: int  # of them
+    read_bytes: int  # of activations
+    written_bytes: int  # of activations
+    shape: ConvShape | None = None  # of a convolution in two dimensions, or of a fully connected layer
 
     @property
     def moved_bytes(self) -> int:
-        """All that passes through memory."""
         return self.weight_bytes + self.read_bytes + self.written_bytes
 
     @property
@@ -100,7 +75,6 @@ class LayerAccount:
         return self.operations / self.moved_bytes if self.moved_bytes else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         return {
             "layer": self.name,
             "operator": self.op_type,
@@ -117,32 +91,23 @@ class LayerAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccount:
-    """The layers of a model in their order, for a batch.
+    """The layers of a model in their order, for a batch."""
 
-    Attributes:
-        batch: frames that the figures are of.
-        precision: INT8 where any layer computes in it; else that of all.
-        uncounted: nodes that work on tensors of unknown size: they are in no figure.
-    """
-
-    batch: int
-    precision: Precision
+    batch: int  # frames that the figures are of
+    precision: Precision  # INT8 where any layer computes in it; else that of all
     layers: tuple[LayerAccount, ...]
-    uncounted: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()  # nodes that work on tensors of unknown size: they are in no figure
 
     @property
     def operations(self) -> int:
-        """Of all layers."""
         return sum(layer.operations for layer in self.layers)
 
     @property
     def parameters(self) -> int:
-        """Of all layers."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def weight_bytes(self) -> int:
-        """Of all layers."""
         return sum(layer.weight_bytes for layer in self.layers)
 
     @property
@@ -152,11 +117,9 @@ class ModelAccount:
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte that is moved."""
         return self.operations / self.moved_bytes if self.moved_bytes else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         return {
             "batch": self.batch,
             "precision": self.precision.value,

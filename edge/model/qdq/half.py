@@ -2,7 +2,7 @@
 
 Input and output stay float32, and so does decoding: all that no convolution or matrix product comes after. Boxes of
 640 pixels would move by half a pixel, and scores that differ would become equal. Q/DQ pairs stay float32, between
-casts: a scale in float16 has half its digits, and none where it is small (docs/adr/0012).
+casts: a scale in float16 has half its digits, and none where it is small (docs/adr/0002).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edge.errors import ModelError
 from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, node_proto
-from edge.model.obstacles import QDQ_OPERATORS
+from edge.model.node import QDQ_OPERATORS
 from edge.model.opset import element_types, with_opset
 from edge.model.qdq.placement import WEIGHTED, called
 
@@ -34,12 +34,8 @@ _OPSET = 13  # the first in which every operator that our models have takes floa
 def float16_model(graph: Graph, where: str) -> bytes:
     """Return a float32 model that computes in float16, up to its decoding, with float32 input and output.
 
-    Args:
-        graph: its inside.
-        where: names the model in errors.
-
-    Raises:
-        ModelError: if it carries Q/DQ pairs, has subgraphs, or constants that float16 cannot hold.
+    `where`: names the model in errors.
+    Raises `ModelError` if it carries Q/DQ pairs, has subgraphs, or constants that float16 cannot hold.
     """
     if any(node.op_type in QDQ_OPERATORS for node in graph.nodes):
         raise ModelError(
@@ -57,13 +53,8 @@ def float16_model(graph: Graph, where: str) -> bytes:
 def halve(editor: ModelEditor, where: str, *, exact: Collection[str] = ()) -> None:
     """Let `editor`, a float32 model with or without Q/DQ pairs, compute in float16.
 
-    Args:
-        editor: is changed.
-        where: names the model in errors.
-        exact: tensors that are made in float32 all the same, as pairs are.
-
-    Raises:
-        ModelError: if it has subgraphs, or constants that float16 cannot hold.
+    `where`: names the model in errors. `exact`: tensors that are made in float32 all the same, as pairs are.
+    Raises `ModelError` if it has subgraphs, or constants that float16 cannot hold.
     """
     graph = Graph(editor.proto)
     if found := sorted({node.op_type for node in graph.nodes} & _WITH_SUBGRAPHS):

@@ -3,7 +3,7 @@
 Weights are stored as int8 in front of a DequantizeLinear: a quarter of the bytes, which TensorRT 10, OpenVINO and ONNX
 Runtime take; or in float in front of a pair, which TensorRT 8 takes too and which computes the same to the bit. Biases
 stay in float; where the means of what a convolution reads are known, what the rounding of its weights adds on average
-is taken off (`edge.model.qdq.bias`). Names follow from the tensor (`x/scale`, `x/dequantized`), all others are
+is taken off (`mean_shift`). Names follow from the tensor (`x/scale`, `x/dequantized`), all others are
 untouched.
 """
 
@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,47 +21,190 @@ from numpy.typing import NDArray
 from edge.errors import ModelError
 from edge.model.cost import cost_for_one
 from edge.model.editor import ModelEditor
-from edge.model.graph import Graph, Node, load_graph
-from edge.model.obstacles import INTEGER_OPERATORS, QDQ_OPERATORS
-from edge.model.opset import with_opset
-from edge.model.qdq.bias import mean_shift
-from edge.model.qdq.centre import Centre, centres
+from edge.model.graph import Graph, Node, load_graph, node_proto
+from edge.model.opset import require_float32, with_opset
 from edge.model.qdq.half import halve
-from edge.model.qdq.pairs import Pairs, moved_tensors
-from edge.model.qdq.placement import Placement, called, place
+from edge.model.qdq.placement import Placement, called, is_moving, place
 from edge.model.qdq.scales import (
+    Centre,
+    centres,
     channel_axis,
     dequantize_weight,
     group_ranges,
+    padding_of,
     quantize_weight,
+    scale_of,
 )
 from edge.types import ModelSpec
 
-__all__ = ["QdqModel", "insert_qdq"]
+if TYPE_CHECKING:
+    from edge.model.binding import NodeProto
+
+__all__ = ["QdqModel", "corrected_tensors", "insert_qdq", "mean_shift"]
+
+
+def corrected_tensors(graph: Graph) -> tuple[str, ...]:
+    """Return the tensors whose means say how to correct biases, in the order of the file, whatever stays in float."""
+    return tuple(dict.fromkeys(node.inputs[0] for node in place(graph).quantized if node.op_type == "Conv"))
+
+
+def mean_shift(node: Node, errors: NDArray[np.float32], means: Sequence[float]) -> NDArray[np.float32]:
+    """Return what rounding adds to the mean of each output channel, float32 (channels,): to be taken off its bias.
+
+    The mean of a channel that is computed with rounded weights W' is off by the sum of (W' - W) times the means of what
+    the layer reads: as large as what rounding does to single values, but the same everywhere, so that it adds up from
+    layer to layer. Padding is left out of account: at the border a little too much is taken off. Source: Nagel et al.,
+    Data-Free Quantization through Weight Equalization and Bias Correction (2019), section 4.2.
+
+    `node`: a Conv. `errors`: what rounding adds to its weight, float32 (out, in / group, ...). `means`: of the channels
+    that `node` reads. Raises `ModelError` if `means` are of another number of channels.
+    """
+    groups = int(node.attributes.get("group", 1))
+    out, each = errors.shape[:2]
+    if len(means) != groups * each:
+        raise ModelError(
+            f'{called(node)} reads {groups * each} channels, "{node.inputs[0]}" has {len(means)} means',
+            hint="calibrate again, or remove the means from the table",
+        )
+    added = errors.astype(np.float64).reshape(out, each, -1).sum(axis=2)
+    read = np.asarray(means, np.float64).reshape(groups, each).repeat(out // groups, axis=0)
+    return np.asarray((added * read).sum(axis=1), np.float32)
+
+
+# Q/DQ pairs of activations, some of them around a centre (`edge.model.qdq.scales`), in one of two ways to write one.
+#
+# int8: `Sub` takes the centre off in front of Q, a residual Add gets it back, and what a padded convolution reads is
+# padded by minus the centre in front of Q, where TensorRT makes it one kernel with the activation function.
+# uint8: the centre is the zero point, and nothing else changes. Both hold the same levels.
+
+_MIDDLE = 128  # of the levels of uint8
+
+
+class Pairs:
+    """Puts pairs into `editor`, a copy of a float model; but for new nodes, which are `before` the position of another.
+
+    `amax`: ranges of quantized tensors. `around`: centre of some of them. `has_zero_points`: write uint8, with centres
+    as zero points. `exact`: tensors with a centre taken off or put back, and padded ones.
+    """
+
+    def __init__(
+        self,
+        editor: ModelEditor,
+        graph: Graph,
+        amax: Mapping[str, float],
+        around: Mapping[str, Centre],
+        *,
+        has_zero_points: bool,
+    ) -> None:
+        self.before: dict[int, list[NodeProto]] = {}
+        self.exact: set[str] = set()
+        self._draft = editor
+        self._graph = graph
+        self._amax = amax
+        self._around = around
+        self._has_zero_points = has_zero_points
+        self._lowered: dict[str, str] = {}
+        self._dequantized: dict[tuple[str, tuple[int, ...]], str] = {}
+
+    def write(self, placement: Placement) -> None:
+        if not self._has_zero_points:
+            self._lower(placement)
+        for position, index in placement.pairs:
+            name = self._graph.nodes[position].inputs[index]
+            self._draft.set_input(position, index, self._read(name, position))
+
+    def is_lowered(self, name: str) -> bool:
+        """Return whether what reads `name` in INT8 gets it less its centre."""
+        return name in self._around and not self._has_zero_points
+
+    def insert(self, op_type: str, inputs: tuple[str, ...], output: str, position: int, **attributes: int) -> str:
+        """Put a new node in front of the one at `position`, and return what its output is called."""
+        made = self._draft.unused_name(output)
+        label = self._draft.unused_name(f"{inputs[0]}/{op_type}")
+        self.before.setdefault(position, []).append(node_proto(op_type, inputs, [made], name=label, **attributes))
+        return made
+
+    def _lower(self, placement: Placement) -> None:
+        """Take the centres off where their groups begin: what Concat and the like make of them is centred by that."""
+        moved = moved_tensors(self._graph, placement)
+        for position, index in placement.edges:
+            name = self._graph.nodes[position].inputs[index]
+            if name in self._around and name not in moved:
+                if name not in self._lowered:
+                    inputs = (name, self._constant(f"{name}/centre", self._around[name].value))
+                    self._lowered[name] = self._exact("Sub", inputs, f"{name}/centred", position)
+                self._draft.set_input(position, index, self._lowered[name])
+
+    def _read(self, name: str, position: int) -> str:
+        """Return what a node reads: a convolution has the centre in its bias, a residual Add gets it back."""
+        node = self._graph.nodes[position]
+        if not self.is_lowered(name):
+            return self._pair(name, (), position)
+        if node.op_type == "Add":
+            inputs = (self._pair(name, (), position), self._constant(f"{name}/centre", self._around[name].value))
+            return self._exact("Add", inputs, f"{name}/restored", position)
+        pads = padding_of(node)
+        if pads:
+            self._draft.set_attributes(position, {**node.attributes, "pads": [0] * len(pads)})
+        return self._pair(name, pads, position)
+
+    def _pair(self, name: str, pads: tuple[int, ...], position: int) -> str:
+        """Return what a pair makes of `name`, padded in front of it."""
+        if (name, pads) not in self._dequantized:
+            read = self._padded(name, pads, position) if pads else self._lowered.get(name, name)
+            label = read if pads else name
+            range_ = self._around[name].range_ if name in self._around else self._amax[name]
+            scale = self._draft.add_constant(f"{label}/scale", scale_of(range_))
+            zero = self._draft.add_constant(f"{label}/zero_point", self._zero(name))
+            quantized = self.insert("QuantizeLinear", (read, scale, zero), f"{label}/quantized", position)
+            made = self.insert("DequantizeLinear", (quantized, scale, zero), f"{label}/dequantized", position)
+            self._dequantized[name, pads] = made
+        return self._dequantized[name, pads]
+
+    def _padded(self, name: str, pads: tuple[int, ...], position: int) -> str:
+        """Return `name` less its centre, with zeros less the centre around it."""
+        begin, end = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+        widths = self._draft.add_constant(f"{name}/pads", np.array((0, 0, *begin, 0, 0, *end), np.int64))
+        inputs = (self._lowered.get(name, name), widths, self._constant(f"{name}/pad", -self._around[name].value))
+        return self._exact("Pad", inputs, f"{name}/padded", position)
+
+    def _zero(self, name: str) -> np.ndarray[tuple[()], np.dtype[np.int8 | np.uint8]]:
+        if not self._has_zero_points:
+            return np.array(0, np.int8)
+        return np.array(_MIDDLE - (self._around[name].steps if name in self._around else 0), np.uint8)
+
+    def _exact(self, op_type: str, inputs: tuple[str, ...], output: str, position: int) -> str:
+        made = self.insert(op_type, inputs, output, position)
+        self.exact.add(made)
+        return made
+
+    def _constant(self, name: str, value: float) -> str:
+        return self._draft.add_constant(name, np.array(value, np.float32))
+
+
+def moved_tensors(graph: Graph, placement: Placement) -> set[str]:
+    """Return what operators that move values make in INT8."""
+    nodes = (graph.nodes[position] for position, _ in placement.edges)
+    return {name for node in nodes if is_moving(node) for name in node.outputs if name}
+
 
 _OPSET = 13  # the first with a scale for each channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QdqModel:
-    """An explicit Q/DQ model.
-
-    Attributes:
-        model: the file.
-        quantized_nodes: Conv, ConvTranspose, Gemm and MatMul in INT8, by name, else by their first output.
-        float_nodes: those that are not.
-        mac_share_int8: multiply-accumulates of the former, of all.
-        ranges: of each tensor that is read in INT8, the one that its scale is made of: the largest of its group.
-        centres: of those of them that are quantized around one, from which their scales are made then.
-        lowered: those of these that the file holds less their centre under the name that they have in the float model.
-    """
+    """An explicit Q/DQ model."""
 
     model: bytes
+    # Conv, ConvTranspose, Gemm and MatMul in INT8, by name, else by their first output
     quantized_nodes: tuple[str, ...]
-    float_nodes: tuple[str, ...]
-    mac_share_int8: float
+    float_nodes: tuple[str, ...]  # those that are not
+    mac_share_int8: float  # multiply-accumulates of the former, of all
+    # of each tensor that is read in INT8, the one that its scale is made of: the largest of its group
     ranges: Mapping[str, float]
+    # of those of them that are quantized around one, from which their scales are made then
     centres: Mapping[str, Centre] = field(default_factory=dict)
+    # those of these that the file holds less their centre under the name that they have in the float model
     lowered: tuple[str, ...] = ()
 
 
@@ -78,25 +221,22 @@ def insert_qdq(
     is_float16: bool = False,
     has_float_weights: bool = False,
 ) -> QdqModel:
-    """Return `model` with Q/DQ pairs where `edge.model.qdq.placement` puts them.
+    """Return `model` with Q/DQ pairs where `edge.model.qdq.placement` puts them. Raises `ModelError` if the model is
+    quantized or half precision already, cannot be converted, or does not fit the names.
 
     Args:
         model: a float32 model, whose own opset is kept when it is 13 or newer.
-        spec: what it is.
         ranges: largest absolute activation of at least `quantizable_tensors`; others are left unused.
         keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
         means: of each channel of some tensors; biases are corrected behind those.
-        is_centred: quantize tensors around their centres where that makes their steps finer (`edge.model.qdq.centre`).
+        is_centred: quantize tensors around their centres where that makes their steps finer (`edge.model.qdq.scales`).
         is_padded: also those that padded convolutions read.
         has_zero_points: write activations in uint8, with centres as zero points, as OpenVINO takes them.
         is_float16: compute the rest in float16, for strongly typed TensorRT; decoding and scales stay in float32.
         has_float_weights: store weights in float, with a Q/DQ pair behind each.
-
-    Raises:
-        ModelError: if the model is quantized or half precision already, cannot be converted, or does not fit the names.
     """
     graph = load_graph(model) if isinstance(model, Path) else model
-    _require_float(graph, spec.name)
+    require_float32(graph, spec.name)
     _require_known(graph, keep_float, spec.name)
     graph = with_opset(graph, _OPSET, spec.name)
     placement = place(graph, keep_float)
@@ -123,7 +263,7 @@ def insert_qdq(
 
 
 class _Writer:
-    """Puts pairs into a copy of a graph; `exact` are tensors that float16 must not round (`edge.model.qdq.pairs`)."""
+    """Puts pairs into a copy of a graph; `exact` are tensors that float16 must not round (`Pairs`)."""
 
     def __init__(
         self,
@@ -204,15 +344,6 @@ def _float_weight(graph: Graph, node: Node) -> NDArray[np.float32]:
     if not np.isfinite(weight).all():
         raise ModelError(f"{called(node)}: its weight holds values that are not finite", hint="export the model again")
     return weight
-
-
-def _require_float(graph: Graph, where: str) -> None:
-    kinds = {node.op_type for node in graph.nodes}
-    if found := sorted(kinds.intersection((*QDQ_OPERATORS, *INTEGER_OPERATORS))):
-        raise ModelError(
-            f"{where}: expected a float model, it is quantized already ({', '.join(found)})",
-            hint="start from the float model, or read it back from the Q/DQ model",
-        )
 
 
 def _require_finite_in(kind: np.finfo[Any], amax: Mapping[str, float], where: str) -> None:

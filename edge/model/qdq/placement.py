@@ -6,7 +6,7 @@
 3. Concat, MaxPool, nearest Resize, Split and Slice move values or choose among them: they run in INT8, and all tensors
    around them share one scale (`Placement.groups`), or engines would requantize in between. They need no pair of their
    own, a Q behind them moves to their front; only Resize gets one, which TensorRT is not known to do that for.
-4. An operator of 2 or 3 is quantized only when nobody reads its result in float: what is kept in float reads float.
+4. An operator of 2 or 3 is quantized only when no operator reads its result in float: a float operator reads float.
 
 Source: TensorRT developer guide, "Q/DQ Layer-Placement Recommendations"; NVIDIA's YOLOv7 QAT guidance for rule 3.
 """
@@ -17,10 +17,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from edge.model.graph import Graph, Node
+from edge.model.node import WEIGHTED
 
 __all__ = ["WEIGHTED", "Edge", "Placement", "called", "gate_of", "is_moving", "place", "quantizable_tensors"]
 
-WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
 _SELECTING = frozenset(("Split", "Slice"))
 _ACTIVATIONS = frozenset(
     ("BatchNormalization", "Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Relu", "Sigmoid")
@@ -31,23 +31,15 @@ Edge = tuple[int, int]  # position of a node in the file, index of its input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """What to quantize.
+    """Operators and tensors to quantize."""
 
-    Attributes:
-        edges: the inputs that read INT8, in the order of the file.
-        pairs: those of them that a Q/DQ pair has to be put in front of.
-        residual: the Adds among the nodes at `edges`.
-        groups: tensors at the `edges` that share one scale; every such tensor is in exactly one group.
-        quantized: weighted nodes that run in INT8.
-        floats: weighted nodes that do not.
-    """
-
-    edges: tuple[Edge, ...]
-    pairs: tuple[Edge, ...]
-    residual: tuple[Node, ...]
+    edges: tuple[Edge, ...]  # the inputs that read INT8, in the order of the file
+    pairs: tuple[Edge, ...]  # those of them that a Q/DQ pair has to be put in front of
+    residual: tuple[Node, ...]  # the Adds among the nodes at `edges`
+    # tensors at the `edges` that share one scale; every such tensor is in exactly one group
     groups: tuple[tuple[str, ...], ...]
-    quantized: tuple[Node, ...]
-    floats: tuple[Node, ...]
+    quantized: tuple[Node, ...]  # weighted nodes that run in INT8
+    floats: tuple[Node, ...]  # weighted nodes that do not
 
 
 def called(node: Node) -> str:
@@ -67,12 +59,7 @@ def quantizable_tensors(graph: Graph) -> tuple[str, ...]:
 
 
 def place(graph: Graph, keep_float: Collection[str] = ()) -> Placement:
-    """Return where pairs go.
-
-    Args:
-        graph: a float model.
-        keep_float: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them.
-    """
+    """`keep_float`: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them."""
     return _Placer(graph, keep_float).placement()
 
 

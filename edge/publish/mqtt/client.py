@@ -1,7 +1,7 @@
 """One connection to a broker, over paho-mqtt: the only module that knows paho.
 
 paho's own queue, reconnecting and resending are not used: they exceed Receive Maximum, duplicate and grow (paho-mqtt
-2.2, issue #492). Nor does it make the PUBLISH packets, or see their PUBACK (docs/adr/0034). A `Connection` lives from
+2.2, issue #492). Nor does it make the PUBLISH packets, or see their PUBACK (docs/adr/0013). A `Connection` lives from
 one CONNECT to its loss, is driven by the one thread that owns it, and reports what happened as values: paho's callbacks
 only append to a list.
 """
@@ -9,16 +9,23 @@ only append to a list.
 from __future__ import annotations
 
 import select
+import ssl
 import time
 from typing import Any
 
 from edge.deadline import Deadline
 from edge.errors import MissingDependencyError
 from edge.publish.mqtt.connection import Acknowledged, ConnectionEvent, MqttLimits, Received, Subscribed, Waker, Will
-from edge.publish.mqtt.endpoint import Endpoint
-from edge.publish.mqtt.packets import LARGEST_ID, acknowledged_from, packed_properties, publish_packet
-from edge.publish.mqtt.stream import PacketStream, Streams
-from edge.publish.mqtt.trouble import BrokerError, Trouble, trouble_from_error, trouble_from_reason
+from edge.publish.mqtt.endpoint import Endpoint, no_dots
+from edge.publish.mqtt.stream import (
+    LARGEST_ID,
+    PacketStream,
+    Streams,
+    acknowledged_from,
+    packed_properties,
+    publish_packet,
+)
+from edge.publish.mqtt.trouble import V5, BrokerError, Trouble, trouble_from_error, trouble_from_reason
 
 __all__ = ["Connection", "connect"]
 
@@ -27,8 +34,9 @@ _SESSION_EXPIRY_S = 15
 _FAILURE = 0x80
 _KEEP_ALIVE = 0x8D
 _CHECK_S = 0.25
-# Messages come several at a time, and so do their acknowledgements: whoever is woken by the first waits for the others.
+# Messages and acknowledgements come several at a time: the first one wakes a reader, which waits for the others.
 _GATHER_S = 0.002
+_LAST_READS = 64
 
 
 class Connection:
@@ -44,21 +52,20 @@ class Connection:
         self._next_check_s = 0.0
         self._latest_id = 0
         self._unanswered: set[int] = set()
+        self._will = will
         self._streams = Streams(endpoint.tls)
         self._paho = _import_paho()
         self._client = self._make_client()
         if will is not None:
-            self._client.will_set(
-                will.topic, will.payload, will.qos, will.is_retained, properties=self._will_properties(will)
-            )
+            about = {"WillDelayInterval": will.delay_s, "ContentType": "application/json", "PayloadFormatIndicator": 1}
+            properties = self._properties("WILLMESSAGE", **about)
+            self._client.will_set(will.topic, will.payload, will.qos, will.is_retained, properties=properties)
 
     def poll(self, timeout_s: float, waker: Waker | None = None, *, is_hurried: bool = False) -> list[ConnectionEvent]:
         """Drive the connection and return what has happened; waits until something has, or the waker was called.
 
         Unless it `is_hurried`, acknowledgements of what is sent now are waited for a moment, to be read together.
-
-        Raises:
-            BrokerError: when the connection is lost, and all that came before has been returned.
+        Raises `BrokerError` when the connection is lost and all that came before has been returned.
         """
         if self._flush() and timeout_s > 0 and not is_hurried:
             time.sleep(_GATHER_S)
@@ -93,15 +100,15 @@ class Connection:
                 payload,
                 packet_id=packet_id if self.limits.maximum_qos else None,
                 is_retained=is_retained and self.limits.can_retain,
-                properties=packed_properties(expiry_s, user_properties) if self.version == 5 else b"",
+                properties=packed_properties(expiry_s, user_properties) if self.version == V5 else b"",
             )
         )
         self._unanswered.add(packet_id)
         return packet_id
 
-    def subscribe(self, topic_filters: tuple[str, ...], *, qos: int = 1) -> None:
-        """Ask for the messages of these filters; `Subscribed` tells how it went."""
-        self._client.subscribe([(topic_filter, qos) for topic_filter in topic_filters])
+    def subscribe(self, topic_filter: str, *, qos: int) -> None:
+        """`Subscribed` tells how it went."""
+        self._client.subscribe(topic_filter, qos)
 
     def close(self) -> None:
         """Say goodbye, so that the Will is not sent."""
@@ -114,41 +121,36 @@ class Connection:
             self._streams.latest.close()
 
     def open(self) -> None:
-        """Connect and wait for the broker's answer.
-
-        Raises:
-            BrokerError: when there is none, or it is a refusal.
-        """
+        """Connect and wait for the broker's answer; raises BrokerError when there is none, or it is a refusal."""
         deadline = Deadline.after(self._endpoint.connect_timeout_s)
+        options: dict[str, Any] = {"keepalive": self._endpoint.keepalive_s}
+        if self.version == V5:
+            expiry = self._properties("CONNECT", SessionExpiryInterval=_SESSION_EXPIRY_S)
+            options |= {"clean_start": False, "properties": expiry}
         try:
-            self._open_socket()
-        except (OSError, ValueError) as error:  # ValueError: from the host, which is all that we give it here
-            self.abandon()
-            raise trouble_from_error(error, self._endpoint) from error
-        try:
+            self._client.connect(self._endpoint.host, self._endpoint.port, **options)
             while not self._is_accepted:
                 if deadline.is_over:
                     raise BrokerError(Trouble.UNANSWERED, "the broker does not answer a CONNECT")
                 self._drive(0.1)
                 self._raise_loss()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: from the host
             self.abandon()
             raise trouble_from_error(error, self._endpoint) from error
         except BrokerError:
             self.abandon()
             raise
 
-    def _open_socket(self) -> None:
-        options: dict[str, Any] = {"keepalive": self._endpoint.keepalive_s}
-        if self.version == 5:
-            properties = self._properties("CONNECT")
-            properties.SessionExpiryInterval = _SESSION_EXPIRY_S
-            options |= {"clean_start": False, "properties": properties}
-        self._client.connect(self._endpoint.host, self._endpoint.port, **options)
-
     def _drive(self, timeout_s: float, waker: Waker | None = None) -> None:
         if self._is_readable(0.0 if self._events else timeout_s, waker):
-            self._read()
+            try:
+                self._read()
+            except (OSError, BrokerError):
+                raise
+            except Exception as error:  # bytes that are no MQTT trip its reader
+                kind = Trouble.LOST if self._is_accepted else Trouble.CLOSED
+                hint = "mqtt.host and mqtt.port have to be those of an MQTT broker"
+                raise BrokerError(kind, "what came is no MQTT", hint=hint) from error
         now_s = time.monotonic()
         if now_s >= self._next_check_s:  # keep alive: no need to look at it for every message
             self._next_check_s = now_s + _CHECK_S
@@ -167,13 +169,16 @@ class Connection:
                 return self._latest_id
 
     def _flush(self) -> bool:
-        """Send what was published, in one piece; return whether there was something."""
+        """Return whether there was something to send."""
         if not self._stream.has_unsent or self.is_lost:
             return False
         try:
             is_all_sent = self._stream.flush()
         except OSError as error:
-            raise self._trouble or BrokerError(Trouble.LOST, "connection lost while sending") from error
+            self._read_last()
+            lost = f"connection lost while sending: {error.strerror}"
+            self._trouble = self._trouble or BrokerError(Trouble.LOST, lost)
+            return False
         if is_all_sent and not self.limits.maximum_qos:
             self._events += [Acknowledged(packet_id, 0) for packet_id in sorted(self._unanswered)]
             self._unanswered.clear()
@@ -199,7 +204,7 @@ class Connection:
 
     def _read(self) -> None:
         """Take what has come: acknowledgements ourselves, all else is paho's."""
-        stream, is_v5 = self._stream, self.version == 5
+        stream, is_v5 = self._stream, self.version == V5
         stream.receive()
         while (packet := stream.next_packet()) is not None:
             told = acknowledged_from(packet, is_v5=is_v5)
@@ -212,6 +217,13 @@ class Connection:
         if stream.is_over:
             self._client.loop_read()
 
+    def _read_last(self) -> None:
+        """Take all that had come before the loss: acknowledgements, and the broker's reason."""
+        for _ in range(_LAST_READS):
+            if self._stream.is_over or self._client.socket() is None:
+                break
+            self._read()
+
     def _raise_loss(self) -> None:
         if self._trouble is not None:
             raise self._trouble
@@ -222,12 +234,21 @@ class Connection:
         if self._is_accepted:
             hint = f"if this repeats, look for another client with the id {self._endpoint.client_id}"
             return BrokerError(Trouble.LOST, "the connection was closed or went silent", hint=hint)
-        tls_hint = None if self._endpoint.tls else "if this is the broker's TLS port, remove `tls: false`"
-        return BrokerError(Trouble.CLOSED, "the broker closed the connection at CONNECT", hint=tls_hint)
+        if isinstance(self._stream.failure, ssl.SSLError):  # with TLS 1.3 it comes behind the handshake
+            return trouble_from_error(self._stream.failure, self._endpoint)
+        hints = [] if self._endpoint.tls else ["if this is the broker's TLS port, remove `tls: false`"]
+        if self.version == V5:
+            hints.append("if it knows no MQTT v5, it takes `protocol: auto`, which tries v3.1.1 too")
+        elif self._will is not None and self._will.is_retained:  # v3.1.1 has no word for it: mosquitto just closes
+            hints.append(
+                "if it allows no retained messages, let it (mosquitto: retain_available true), or speak MQTT v5, "
+                f"which can do without (`protocol: auto`){no_dots(self._will.topic)}"
+            )
+        return BrokerError(Trouble.CLOSED, "the broker closed the connection at CONNECT", hint="; ".join(hints) or None)
 
     def _make_client(self) -> Any:
         mqtt = self._paho.client
-        is_v5 = self.version == 5
+        is_v5 = self.version == V5
         client = mqtt.Client(
             mqtt.CallbackAPIVersion.VERSION2,
             client_id=self._endpoint.client_id,
@@ -245,17 +266,11 @@ class Connection:
         client.on_message = self._on_message
         return client
 
-    def _properties(self, packet: str) -> Any:
-        return self._paho.properties.Properties(getattr(self._paho.packettypes.PacketTypes, packet))
-
-    def _will_properties(self, will: Will) -> Any:
-        if self.version != 5:
-            return None
-        properties = self._properties("WILLMESSAGE")
-        properties.WillDelayInterval = will.delay_s
-        properties.ContentType = "application/json"
-        properties.PayloadFormatIndicator = 1
-        return properties
+    def _properties(self, packet: str, **values: object) -> Any:
+        properties = self._paho.properties.Properties(getattr(self._paho.packettypes.PacketTypes, packet))
+        for name, value in values.items():
+            setattr(properties, name, value)
+        return properties if self.version == V5 else None
 
     def _on_connect(self, _client: Any, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
@@ -274,7 +289,8 @@ class Connection:
         if self._trouble is not None:
             return
         if flags.is_disconnect_packet_from_server:
-            self._trouble = trouble_from_reason(reason.value, str(reason))
+            is_about_messages = self._is_accepted and bool(self._unanswered)
+            self._trouble = trouble_from_reason(reason.value, str(reason), is_about_messages=is_about_messages)
         elif reason.value == _KEEP_ALIVE:
             self._trouble = BrokerError(Trouble.SILENT, "the broker does not answer any more")
 
@@ -286,11 +302,7 @@ class Connection:
 
 
 def connect(endpoint: Endpoint, *, version: int, will: Will | None = None) -> Connection:
-    """Connect with MQTT `version` 5 or 4 (3.1.1) and return once the broker has accepted us.
-
-    Raises:
-        BrokerError: with what is wrong and what to do.
-    """
+    """Connect with MQTT `version` 5 or 4 (3.1.1); return once the broker has accepted us, or raise BrokerError."""
     connection = Connection(endpoint, version=version, will=will)
     connection.open()
     return connection

@@ -13,7 +13,7 @@ _FAILURE = 0x80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Will:
-    """What the broker says in our name when we are gone."""
+    """The Will: published by the broker in our name when we are gone."""
 
     topic: str
     payload: bytes
@@ -24,7 +24,7 @@ class Will:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqttLimits:
-    """What this broker allows (CONNACK)."""
+    """Limits of this broker (CONNACK)."""
 
     receive_maximum: int = 65_535
     packet_bytes: int | None = None
@@ -41,7 +41,6 @@ class Acknowledged:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the message was not accepted."""
         return self.reason >= _FAILURE
 
 
@@ -78,15 +77,12 @@ class Waker:
             self._writer.send(b"\0")
 
     def fileno(self) -> int:
-        """Return what to wait on."""
         return self._reader.fileno()
 
     def clear(self) -> None:
-        """Forget the calls so far."""
         with contextlib.suppress(BlockingIOError):
             self._reader.recv(65_536)
 
     def close(self) -> None:
-        """Free the sockets."""
         self._reader.close()
         self._writer.close()

@@ -13,7 +13,7 @@ from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
 from edge.reading import open_file
 
-__all__ = ["Endpoint", "endpoint_from_config", "topic_root"]
+__all__ = ["Endpoint", "endpoint_from_config", "no_dots", "topic_root"]
 
 _TLS_PORT = 8883
 _PLAIN_PORT = 1883
@@ -40,8 +40,7 @@ def endpoint_from_config(
 ) -> Endpoint:
     """Return the endpoint that `config` describes; its file names are relative to `base_dir`.
 
-    Raises:
-        ConfigError: when a TLS file cannot be used, or a password is missing.
+    Raises `ConfigError` when a TLS file cannot be used, or a password is missing.
     """
     if config.credential is not None and credential is None:
         raise ConfigError(
@@ -60,19 +59,13 @@ def endpoint_from_config(
 
 
 def topic_root(config: MqttConfig) -> str:
-    """Return the levels above the device, e.g. `edge/v1/north`.
-
-    Raises:
-        ConfigError: when the prefix is no topic.
-    """
-    is_usable = all(level and not set(level) & set("+#\0") for level in config.prefix.split("/"))
-    if not is_usable or config.prefix.startswith("$"):
-        raise ConfigError(
-            f"mqtt.prefix: expected topic levels without '+', '#', a leading '$' or an empty level, "
-            f"got {config.prefix!r}",
-            hint="the default is edge/v1",
-        )
+    """Return the levels above the device, e.g. `edge/v1/north`."""
     return f"{config.prefix}/{config.site}"
+
+
+def no_dots(topic: str) -> str:
+    """Return what else may be wrong where a broker refuses a topic, to go behind a hint."""
+    return "; a NATS server takes no dot in topics: give mqtt.prefix another name" if "." in topic else ""
 
 
 def _tls_context(config: TlsConfig | bool, base_dir: Path) -> ssl.SSLContext | None:

@@ -19,19 +19,17 @@ from edge.deadline import Deadline
 from edge.protocols import TopicMessage
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import StateMessage
-from edge.publish.discovery.announced import NoStreamState
+from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
-from edge.publish.mqtt.lag import Lag
-from edge.publish.mqtt.poison import PoisonMessages
 from edge.publish.mqtt.probe import LOOK_S, Return
-from edge.publish.mqtt.session import MqttSession
-from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, Trouble
-from edge.publish.mqtt.version import ProtocolChoice
-from edge.publish.outbox.entry import entry_from_message
-from edge.publish.outbox.opening import SpoolPlace, open_outbox
+from edge.publish.mqtt.session import MqttSession, least_packet_bytes
+from edge.publish.mqtt.suspects import Suspects
+from edge.publish.mqtt.trouble import ADAPTABLE, BrokerBackoff, BrokerError, ProtocolChoice, Trouble
+from edge.publish.mqtt.window import Lag
+from edge.publish.outbox.recovery import SpoolPlace, open_outbox
 
 __all__ = ["MqttPublisher"]
 
@@ -42,11 +40,14 @@ _FAREWELL_S = 1.0
 # What has waited longer goes to the topic of late messages, behind those of now.
 LIVE_S = 2.0
 
+# Without a broker for so long, the device is degraded: a restart of the broker takes less.
+NO_BROKER_S = 30.0
+
 # A message that is on its way to a connected broker is written to the disk after so many round trips.
 _PATIENT_ROUND_TRIPS = 2
 
 # Here one more attempt would do harm, or no good: a person has to act.
-_NO_LAST_ATTEMPT = frozenset({Trouble.REFUSED, Trouble.TAKEN_OVER})
+_NO_LAST_ATTEMPT = frozenset({Trouble.REFUSED, Trouble.TAKEN_OVER, *ADAPTABLE})
 
 _State = TypeVar("_State", StateMessage, StreamStateMessage)
 
@@ -57,10 +58,8 @@ class MqttPublisher:
     """A `Publisher` with one thread of its own, which owns the connection and everything on it.
 
     The birth (`info`), the device's state and the state of each stream are sent again after every reconnect. A
-    published `StateMessage` gets the session number of the connection that carries it.
-
-    Raises:
-        ConfigError: when the configuration cannot be used; an unreachable broker is no error.
+    published `StateMessage` gets the session number of the connection that carries it. Raises `ConfigError` when the
+    configuration cannot be used; an unreachable broker is no error.
     """
 
     def __init__(
@@ -71,13 +70,11 @@ class MqttPublisher:
         credential: Credential | None = None,
         base_dir: Path | None = None,
         max_bytes: int = 8 << 20,
-        ring_path: Path | None = None,
+        run_path: Path | None = None,
         spool: SpoolPlace | None = None,
         close_timeout_s: float = 5.0,
         ack_timeout_s: float = 15.0,
         live_s: float = LIVE_S,
-        lag_s: float = 5.0,
-        hold_min_s: float = 0.5,
         backoff: BrokerBackoff | None = None,
     ) -> None:
         self._device = info.device
@@ -85,39 +82,36 @@ class MqttPublisher:
         self._endpoint = endpoint_from_config(
             config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
         )
-        opened = open_outbox(
+        self._is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
+        self._outbox, self._keeper = open_outbox(
             info,
             max_bytes=max_bytes,
             live_s=live_s,
-            ring_path=ring_path,
+            run_path=run_path,
             spool=spool,
             on_more=self._wake,
             patience_s=self._patience_s,
         )
-        self._outbox, self._keeper, self._is_kept = opened.outbox, opened.keeper, opened.is_kept
-        self._poison = PoisonMessages()
-        self._hold_min_s, self._lag_s = hold_min_s, lag_s
+        self._suspects = Suspects()
+        self._round_trip_s: float | None = None
         self._lag: Lag | None = None
         self._serving: MqttSession | None = None
-        self._close_timeout_s = close_timeout_s
-        self._ack_timeout_s = ack_timeout_s
+        self._close_timeout_s, self._ack_timeout_s = close_timeout_s, ack_timeout_s
         self._backoff = backoff or BrokerBackoff()
         self._protocol = ProtocolChoice(config.protocol)
         self._will = Will(topic=f"{self._root}/state", payload=b"")
-        self._epoch = info.epoch
-        self._session = info.epoch * _SESSIONS_PER_EPOCH
+        self._epoch, self._session = info.epoch, info.epoch * _SESSIONS_PER_EPOCH
         self._state = StateMessage(device=info.device, state="online", since=_now())
         self._streams: dict[str, StreamStateMessage] = {}
         self._state_lock = threading.Lock()
-        self._is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
         self._connections = self._largest_window = 0
         self._status = self._said = f"connecting to {self._endpoint}"
         self._waker = Waker()
-        self._closing = threading.Event()
-        self._nudge = threading.Event()
-        self._deadline_s = float("inf")
-        self._warn_of_plain_password(credential)
-        self._outbox.put(entry_from_message(info))
+        self._closing, self._nudge = threading.Event(), threading.Event()
+        self._deadline_s, self._lost_at_s = float("inf"), time.monotonic()
+        if credential is not None and self._endpoint.tls is None:
+            _log.warning("password travels in plain text broker=%s: use TLS", self._endpoint)
+        self._outbox.put(info)
         self._thread = threading.Thread(target=self._run, name="mqtt-publisher", daemon=True)
         for thread in (self._keeper, self._thread):
             if thread is not None:
@@ -125,12 +119,11 @@ class MqttPublisher:
 
     @property
     def status(self) -> str:
-        """How it stands with the broker, one sentence for people; without secrets."""
+        """One sentence for people; without secrets."""
         return self._status
 
     @property
     def is_connected(self) -> bool:
-        """Whether the broker has accepted us and the connection stands, as far as known."""
         return self._is_connected
 
     @property
@@ -140,8 +133,11 @@ class MqttPublisher:
 
     @property
     def alarm(self) -> str | None:
-        """What is wrong with the disk that keeps unsent messages over a power cut."""
-        return None if self._keeper is None else self._keeper.trouble.alarm
+        """The fault of the disk that keeps unsent messages over a power cut, and a broker that stays away."""
+        disk = None if self._keeper is None else self._keeper.trouble.alarm
+        # Without a figure that grows: the device's state is sent anew with each change of its words.
+        is_away = not self._is_connected and time.monotonic() - self._lost_at_s >= NO_BROKER_S
+        return "; ".join(filter(None, (disk, f"no broker: {self._said}" if is_away else None))) or None
 
     def publish(self, message: TopicMessage) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""
@@ -150,9 +146,10 @@ class MqttPublisher:
         if isinstance(message, StateMessage | StreamStateMessage):
             self._publish_state(message)
         else:
-            if isinstance(message, NoStreamState) and message.of == "state":
-                self._forget_stream(message.stream)
-            self._outbox.put(entry_from_message(message))
+            if isinstance(message, RetainedBytes):  # nothing, on the topic of a stream's state
+                with self._state_lock:
+                    self._streams.pop(message.topic, None)
+            self._outbox.put(message)
         self._wake()
 
     def flush(self, timeout_s: float) -> bool:
@@ -171,11 +168,9 @@ class MqttPublisher:
             "connections": self._connections,
             "largest_window": self._largest_window,
             **({} if self._keeper is None else self._keeper.counts()),
-            **{f"declared_{reason}": count for reason, count in self._outbox.declared_by_reason().items()},
         }
 
     def by_output(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counts under the name of this output."""
         return {"mqtt": self.counts()}
 
     def close(self) -> None:
@@ -187,10 +182,6 @@ class MqttPublisher:
             self._nudge.set()
             self._waker.wake()
         self._thread.join(self._close_timeout_s + self._endpoint.connect_timeout_s)
-
-    def _warn_of_plain_password(self, credential: Credential | None) -> None:
-        if credential is not None and self._endpoint.tls is None:
-            _log.warning("password travels in plain text broker=%s: use TLS", self._endpoint)
 
     def _wake(self) -> None:
         if self._is_asleep:
@@ -208,13 +199,9 @@ class MqttPublisher:
                 self._state = message
                 message = self._state_now()
             else:
-                self._streams[message.stream] = message
+                self._streams[message.topic] = message
                 message = self._stamped(message)
-            self._outbox.put(entry_from_message(message))
-
-    def _forget_stream(self, stream: str) -> None:
-        with self._state_lock:
-            self._streams.pop(stream, None)
+            self._outbox.put(message)
 
     def _stamped(self, message: _State) -> _State:
         return msgspec.structs.replace(message, epoch=self._epoch, session=self._session)
@@ -228,7 +215,8 @@ class MqttPublisher:
         return self._stamped(msgspec.structs.replace(self._state, state=state, reason=reason))
 
     def _run(self) -> None:
-        while self._may_go_on():
+        # Once it is closed, an attempt that was begun since has to fail: the broker may be back by then.
+        while not self._closing.is_set() or (not self._is_over and time.monotonic() < self._deadline_s):
             connected_at_s = time.monotonic()
             try:
                 self._serve(self._connect())
@@ -241,13 +229,9 @@ class MqttPublisher:
             self._keeper.close()
         left = self._outbox.end()
         if left:
-            what = "kept for the next start" if self._is_kept else "lost"
-            _log.warning("messages not delivered at the end count=%d: %s status=%s", left, what, self._status)
+            what = "kept for the next start" if self._keeper is not None and self._keeper.is_kept else "lost"
+            _log.warning("messages not delivered at shutdown count=%d: %s status=%s", left, what, self._status)
         self._waker.close()
-
-    def _may_go_on(self) -> bool:
-        """Return false once closed and an attempt has failed that was begun since: the broker may be back by then."""
-        return not self._closing.is_set() or (not self._is_over and time.monotonic() < self._deadline_s)
 
     def _connect(self) -> Connection:
         with self._state_lock:
@@ -263,21 +247,29 @@ class MqttPublisher:
         return connect(endpoint, version=self._protocol.version, will=will)
 
     def _serve(self, connection: Connection) -> None:
+        limit, least = connection.limits.packet_bytes, least_packet_bytes(self._device, self._root)
+        if limit is not None and limit < least:
+            connection.close()
+            raise BrokerError(
+                Trouble.REFUSED,
+                f"expected packets of {least} bytes at least, which a gap record takes, got a limit of {limit}",
+                hint="raise the broker's limit on packets; messages wait until then",
+            )
         self._protocol.accepted()
         self._connections += 1
         self._is_connected = True
         with self._state_lock:
-            self._lag = Lag(self._outbox, after_s=self._lag_s)
+            self._lag = Lag(self._outbox)
             for message in (self._state_now(), *map(self._stamped, self._streams.values())):
-                self._outbox.refresh(entry_from_message(message))
+                self._outbox.put(message)
         self._say(logging.INFO, f"connected to {self._endpoint}, {self._protocol.name}")
         session = MqttSession(
             connection,
             self._outbox,
             root=self._root,
             ack_timeout_s=self._ack_timeout_s,
-            poison=self._poison,
-            hold_min_s=self._hold_min_s,
+            suspects=self._suspects,
+            round_trip_s=self._round_trip_s,
         )
         self._serving = session
         try:
@@ -294,7 +286,7 @@ class MqttPublisher:
             raise
 
     def _step(self, session: MqttSession, *, timeout_s: float = _IDLE_POLL_S) -> None:
-        # The flag is raised before the last look at the outbox: whoever puts later sees it and wakes us.
+        # The flag is raised before the last look at the outbox: a later put sees it and wakes us.
         self._is_asleep = session.is_ready
         session.step(0 if session.has_work else timeout_s, self._waker)
         self._is_asleep = False
@@ -309,7 +301,7 @@ class MqttPublisher:
             _log.warning("%s broker=%s", lag.reason, self._endpoint)
         with self._state_lock:
             self._state = msgspec.structs.replace(self._state, since=_now())
-            self._outbox.put(entry_from_message(self._state_now()))
+            self._outbox.put(self._state_now())
 
     def _say_goodbye(self, session: MqttSession) -> None:
         self._drain(session, self._deadline_s - _FAREWELL_S)
@@ -319,18 +311,26 @@ class MqttPublisher:
         self._drain(session, self._deadline_s)
 
     def _drain(self, session: MqttSession, deadline_s: float) -> None:
-        while self._outbox.counts()["waiting"] and time.monotonic() < deadline_s:
+        while not self._outbox.wait_idle(0.0) and time.monotonic() < deadline_s:
             self._step(session, timeout_s=0.1)
 
     def _recover(self, trouble: BrokerError, connected_at_s: float) -> None:
         """Take everything unacknowledged back, adapt to what the broker cannot do, wait."""
-        lived_s = time.monotonic() - connected_at_s if self._is_connected else 0.0
+        now_s = time.monotonic()
+        lived_s = now_s - connected_at_s if self._is_connected else 0.0
+        self._lost_at_s = now_s if self._is_connected else self._lost_at_s
         self._is_connected = self._is_asleep = False
         session, self._serving = self._serving, None
+        is_trial = session is not None and session.is_trial
         if session is not None:
-            session.lost(trouble.kind)
-        self._adapt(trouble.kind)
-        delay_s = self._backoff.delay_s(trouble.kind, lived_s=lived_s, now_s=time.monotonic())
+            session.lost(trouble)
+            self._round_trip_s = session.window.round_trip_s
+        elif trouble.kind is Trouble.UNREACHABLE:
+            self._suspects.forgive()
+        is_adapted = self._adapt(trouble.kind)
+        delay_s = self._backoff.delay_s(
+            trouble.kind, lived_s=lived_s, now_s=now_s, is_adapted=is_adapted, is_trial=is_trial
+        )
         self._is_over = delay_s > 0 and (self._is_last_attempt or trouble.kind in _NO_LAST_ATTEMPT)
         self._say(logging.WARNING, f"not connected to {self._endpoint}: {trouble}", next_try_s=delay_s)
         if trouble.kind in _NO_LAST_ATTEMPT:
@@ -351,12 +351,14 @@ class MqttPublisher:
                 if self._nudge.wait(min(LOOK_S, until.left_s)):
                     return
 
-    def _adapt(self, kind: Trouble) -> None:
-        self._protocol.failed(kind)
+    def _adapt(self, kind: Trouble) -> bool:
+        """Ask for less, if there is less to ask for; return whether the next CONNECT is another one."""
+        before = self._will
         if kind is Trouble.NO_RETAIN:
-            self._will = dataclasses.replace(self._will, is_retained=False)
+            self._will = dataclasses.replace(before, is_retained=False)
         elif kind is Trouble.NO_QOS_1:
-            self._will = dataclasses.replace(self._will, qos=0)
+            self._will = dataclasses.replace(before, qos=0)
+        return self._protocol.failed(kind) or self._will != before
 
     def _say(self, level: int, text: str, *, next_try_s: float | None = None) -> None:
         """Keep the status, and log it when it is another one than before."""

@@ -1,31 +1,38 @@
-"""What happens between CONNACK and the loss of a connection: the window, acknowledgements, refusals."""
+"""Session between CONNACK and the loss of a connection: the window, acknowledgements, refusals, trials."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
+from edge.publish.messages import GapMessage, GapReason
 from edge.publish.mqtt.client import Connection
 from edge.publish.mqtt.connection import Acknowledged, Waker
-from edge.publish.mqtt.poison import PoisonMessages
+from edge.publish.mqtt.holds import Holds
+from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import BrokerError, Trouble
 from edge.publish.mqtt.window import Window
-from edge.publish.outbox.entry import Entry, Number
-from edge.publish.outbox.outbox import Outbox
+from edge.publish.outbox.message import Entry
+from edge.publish.outbox.queue import Outbox
 
-__all__ = ["MqttSession"]
+__all__ = ["MqttSession", "least_packet_bytes"]
 
 # Topic, properties and headers of a packet take less than this besides payload and topic.
 _HEADERS_BYTES = 160
 _OVERSIZE = 0x95
 # Refusals that may pass: unspecified, implementation specific, packet id in use, quota. All others are for good.
 _PASSING = frozenset({0x80, 0x83, 0x91, 0x97})
-# So often one message is tried: 16 s at least, and no message stops all others for good.
-_MOST_TRIES = 6
-_HOLD_MAX_S = 30.0
+# Innocent messages have a connection so long before a trial may end it, unless none waits.
+_TRIAL_AFTER_S = 0.5
+_MOST_APART = 1000
+# A trial is waited for so long, and a message may be overtaken by later ones so long before its topic is held.
+_TRIAL_S, _TRIAL_ROUND_TRIPS = 2.0, 8
+_OVERTAKEN_S, _OVERTAKEN_ROUND_TRIPS = 0.05, 2
 
 _log = logging.getLogger(__name__)
 
@@ -35,13 +42,14 @@ class _Sent:
     entry: Entry
     at_s: float
     size_bytes: int
+    count: int  # of messages sent on this connection before it
 
 
 class MqttSession:
     """Sends from an outbox over one connection; used by one thread.
 
-    What is on its way is bounded by the `window`: so many can be sent twice after a loss. At most half of it is replay.
-    A suspect, and what may be larger than the broker takes, goes alone.
+    What is on its way is bounded by the `window`: so many can be sent twice after a loss. At most half of it is replay,
+    and half retained. Suspects are sent in trials, with nothing else on its way; a topic refused for now is held alone.
     """
 
     def __init__(
@@ -51,154 +59,312 @@ class MqttSession:
         *,
         root: str,
         ack_timeout_s: float,
-        poison: PoisonMessages,
-        hold_min_s: float = 0.5,
+        suspects: Suspects,
+        round_trip_s: float | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection = connection
         self._outbox = outbox
         self._root = root
         self._ack_timeout_s = ack_timeout_s
-        self._poison = poison
+        self._suspects = suspects
         self._now_s = now_s
-        self.window = Window(connection.limits.receive_maximum)
+        self.window = Window(connection.limits.receive_maximum, round_trip_s=round_trip_s, now_s=now_s)
         self._on_their_way: dict[int, _Sent] = {}
-        self._bytes = self._replays = self._taken = 0
-        self._is_alone = False  # what waits next, or is on its way, goes alone
-        self._hold_min_s = self._hold_s = hold_min_s
-        self._hold_until_s = 0.0
-        self._tries: dict[Entry | Number, int] = {}
-        self._refused_before: set[tuple[str, int]] = set()
+        self._bytes = self._replays = self._taken = self._sent = 0
+        self._last_taken = self._answered = self._overtaken = self._retained = 0
+        self._holds = Holds(now_s=now_s)
+        self._apart: deque[Entry] = deque()
+        self._cleared: deque[Entry] = deque()
+        self._is_trial = False
+        self._trial_from_s = now_s() + (_TRIAL_AFTER_S if suspects.was_trial else 0.0)
+        self._trial_until_s = 0.0
+        self._refused_before: set[tuple[str, str, int | None]] = set()
 
     @property
     def is_ready(self) -> bool:
         """Whether another message could be sent now."""
-        if self._on_their_way and (self._is_alone or self._poison.is_careful):
+        if self._is_trial or self._is_trial_due:
             return False
-        return self.window.has_room(len(self._on_their_way), self._bytes) and self._now_s() >= self._hold_until_s
+        if self._sent - self._answered >= self.window.most:
+            return False
+        return self.window.has_room(len(self._on_their_way) - self._overtaken, self._bytes)
 
     @property
     def has_work(self) -> bool:
         """Whether there is something that could be sent now."""
-        return self.is_ready and self._outbox.has_more(may_replay=self._may_replay)
+        if self._is_trial_due:
+            return self._is_drained
+        if not self.is_ready:
+            return False
+        if self._cleared or self._holds.due_in_s <= 0:
+            return True
+        return self._may_take and self._outbox.has_more(may_replay=self._may_replay, may_retain=self._may_retain)
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether suspects are on their way, and this connection has worked: its loss is of our own making."""
+        return self._is_trial and self._taken > 0
+
+    @property
+    def _is_trial_due(self) -> bool:
+        if self._is_trial or not self._apart or self._cleared or not self._taken:
+            return False
+        return self._now_s() >= self._trial_from_s
+
+    @property
+    def _is_drained(self) -> bool:
+        """Whether nothing is on its way but what the broker has passed over: it answers in the order of arrival."""
+        latest = next(reversed(self._on_their_way.values()), None)
+        return latest is None or latest.count < self._last_taken
+
+    @property
+    def _may_take(self) -> bool:
+        """Whether there is room for another message from the outbox that may have to wait here."""
+        return self.is_ready and not self._holds.is_full and len(self._apart) < _MOST_APART
 
     @property
     def _may_replay(self) -> bool:
         return self._replays < max(1, self.window.size // 2)
 
-    def step(self, timeout_s: float, waker: Waker) -> bool:
+    @property
+    def _may_retain(self) -> bool:
+        # Retained messages come first after each start: a broker that answers none of them must not stop the others.
+        stuck = self._overtaken + (self._sent - self._answered) - len(self._on_their_way)
+        retained = self._retained - self._overtaken
+        return retained < max(1, self.window.size // 2) and stuck <= self.window.most // 2
+
+    def step(self, timeout_s: float, waker: Waker) -> None:
         """See what has arrived, then send what may be sent: a goodbye of the broker is read before we write into it.
 
-        Returns whether something was sent.
-
-        Raises:
-            BrokerError: when the connection is lost or nothing is acknowledged any more.
+        Raises BrokerError when nothing is acknowledged any more, or all is lost.
         """
         # What waits for room in the window waits for acknowledgements: each makes room.
         is_hurried = self._outbox.has_more()
-        for event in self._connection.poll(min(timeout_s, self._patience_s()), waker, is_hurried=is_hurried):
+        timeout_s = min(timeout_s, self._patience_s(), self._due_in_s())
+        for event in self._connection.poll(timeout_s, waker, is_hurried=is_hurried):
             if isinstance(event, Acknowledged):
                 self._settle(event)
+        self._end_trial()
         self._check_silence()
-        return not self._connection.is_lost and self._send()
+        if not self._connection.is_lost:
+            self._send()
 
-    def lost(self, kind: Trouble) -> None:
+    def lost(self, trouble: BrokerError) -> None:
         """Return all that is not acknowledged to the outbox, less what makes this broker close connections."""
-        suspect, is_proven = None, False
         unsettled = [(sent.entry, sent.size_bytes) for sent in self._on_their_way.values()]
-        if kind is Trouble.LOST:
-            suspect, is_proven = self._poison.lost(unsettled, has_taken=self._taken > 0)
-        self._outbox.put_back_all(suspect)
-        if suspect is not None and is_proven:
-            size_bytes = unsettled[0][1]
-            self._outbox.park_suspect("oversize" if self._poison.is_too_large(size_bytes) else "refused")
-            _log.warning(
-                "message given up topic=%s bytes=%d: the broker closes the connection at it; check its limits",
-                suspect.full_topic(self._root),
-                size_bytes,
-            )
+        if trouble.kind is Trouble.NO_RETAIN:
+            self._suspects.can_retain = False
+        elif trouble.reason == _OVERSIZE and unsettled:
+            largest, size_bytes = max(unsettled, key=lambda one: one[1])
+            self._suspects.proven(largest, size_bytes)
+            self._park(largest, size_bytes, "oversize")
+        elif trouble.kind is Trouble.SILENT:
+            # Where some were acknowledged, the oldest that is not may be what it is silent about, too.
+            for sent in list(self._on_their_way.values())[: max(self._overtaken, self._taken > 0)]:
+                if self._suspects.is_silent_again(sent.entry):
+                    self._outbox.park(sent.entry, "refused", may_have_arrived=True)
+        elif trouble.kind is Trouble.LOST:
+            reason = self._suspects.lost(unsettled, has_taken=self._taken > 0, is_trial=self._is_trial)
+            if reason is not None:
+                self._park(*unsettled[0], reason)
+        self._outbox.put_back_all()
 
-    def _send(self) -> bool:
-        has_sent = False
+    def _park(self, entry: Entry, size_bytes: int, reason: GapReason) -> None:
+        self._outbox.park(entry, reason, may_have_arrived=True)
+        _log.warning(
+            "message dropped topic=%s bytes=%d: the broker closes the connection at it; check its limits",
+            entry.full_topic(self._root),
+            size_bytes,
+        )
+
+    def _send(self) -> None:
+        if self._is_trial_due and self._is_drained:
+            self._send_trial()
         while self.is_ready:
-            entry = self._outbox.take(may_replay=self._may_replay)
+            entry = self._cleared.popleft() if self._cleared else self._holds.due() or self._next()
             if entry is None:
                 break
-            payload = entry.encode()
-            size_bytes = len(payload) + len(self._root) + len(entry.topic) + _HEADERS_BYTES
-            if self._is_oversize(size_bytes):
-                self._give_up(entry, _OVERSIZE)
-                continue
-            self._is_alone = self._poison.is_doubtful(size_bytes)
-            if self._is_alone and self._on_their_way:
-                self._outbox.put_back(entry)
-                break
-            self._send_one(entry, payload, size_bytes)
-            has_sent = True
-        return has_sent
+            self._send_one(entry)
+        is_time = self._now_s() >= self._trial_from_s
+        if self._apart and is_time and not self._cleared and not self._is_trial and self._is_drained:  # none else waits
+            self._send_trial()
 
-    def _send_one(self, entry: Entry, payload: bytes, size_bytes: int) -> None:
+    def _next(self) -> Entry | None:
+        """Return the next message that may be sent now; those that may not are given up, held or set apart."""
+        while self._may_take:
+            entry = self._outbox.take(may_replay=self._may_replay, may_retain=self._may_retain)
+            if entry is None:
+                return None
+            reason = self._refusal_of(entry)
+            if reason is not None:
+                self._give_up(entry, _OVERSIZE if reason == "oversize" else None)
+            elif self._goes_apart(entry):
+                self._apart.append(entry)
+            elif (over := self._holds.takes(entry)) is None:
+                return entry
+            else:
+                for one in over:
+                    self._give_up(one, None)
+        return None
+
+    def _goes_apart(self, entry: Entry) -> bool:
+        """Return whether a message is suspected, or one before it on its topic is, which it must not overtake."""
+        if self._suspects.is_apart(entry):
+            return True
+        return any(one.topic == entry.topic for one in self._apart)
+
+    def _refusal_of(self, entry: Entry) -> GapReason | None:
+        limit = self._connection.limits.packet_bytes
+        if limit is None and not self._suspects.has_findings:
+            return None  # the usual case, in which no payload need be made for its size
+        size_bytes = self._size_bytes(entry)
+        return "oversize" if limit is not None and size_bytes > limit else self._suspects.verdict(entry, size_bytes)
+
+    def _size_bytes(self, entry: Entry) -> int:
+        return len(entry.encode()) + len(self._root) + len(entry.topic) + _HEADERS_BYTES
+
+    def _send_trial(self) -> None:
+        """Send some of those that are apart, with nothing else on its way."""
+        room = self.window.most - (self._sent - self._answered)
+        chosen = self._suspects.trial_of(self._apart, has_taken=self._taken > 0)
+        tried = dict.fromkeys(chosen[: max(0, room)])
+        self._apart = deque(entry for entry in self._apart if entry not in tried)
+        self._is_trial = bool(tried)
+        self._trial_until_s = self._now_s() + max(_TRIAL_S, _TRIAL_ROUND_TRIPS * (self.window.round_trip_s or 0.0))
+        for entry in tried:
+            self._send_one(entry)
+
+    def _send_one(self, entry: Entry) -> None:
+        payload = entry.encode()
+        size_bytes = len(payload) + len(self._root) + len(entry.topic) + _HEADERS_BYTES
         packet_id = self._connection.publish(
             entry.full_topic(self._root),
             payload,
-            is_retained=entry.is_retained,
+            is_retained=entry.is_retained and self._suspects.can_retain,
             expiry_s=entry.expiry_s,
             user_properties=_user_properties(entry),
         )
-        self._on_their_way[packet_id] = _Sent(entry, self._now_s(), size_bytes)
+        self._on_their_way[packet_id] = _Sent(entry, self._now_s(), size_bytes, self._sent)
+        self._sent += 1
         self._bytes += size_bytes
         self._replays += entry.is_replay
+        self._retained += entry.is_retained
 
-    def _is_oversize(self, size_bytes: int) -> bool:
-        limit = self._connection.limits.packet_bytes
-        return (limit is not None and size_bytes > limit) or self._poison.is_hopeless(size_bytes)
+    def _land(self, packet_id: int) -> _Sent | None:
+        sent = self._on_their_way.pop(packet_id, None)
+        if sent is not None:
+            self._bytes -= sent.size_bytes
+            self._replays -= sent.entry.is_replay
+            self._retained -= sent.entry.is_retained
+        return sent
+
+    def _end_trial(self) -> None:
+        """End a trial that is acknowledged, or that is passed over: then all others need not wait for it."""
+        now_s = self._now_s()
+        if self._is_trial and (self._is_drained or now_s >= self._trial_until_s):
+            self._is_trial = False
+            apart, self._apart = self._apart, deque()
+            for entry in apart:
+                (self._apart if self._goes_apart(entry) else self._cleared).append(entry)
+            pause_s = self.window.round_trip_s or 0.0  # in which the others get their turn
+            self._trial_from_s = now_s + (pause_s if self._is_drained else _TRIAL_AFTER_S)
 
     def _settle(self, event: Acknowledged) -> None:
-        sent = self._on_their_way.pop(event.packet_id, None)
+        self._answered += 1
+        sent = self._land(event.packet_id)
         if sent is None:
             return
-        self._bytes -= sent.size_bytes
-        self._replays -= sent.entry.is_replay
+        self._last_taken = max(self._last_taken, sent.count)
         self.window.measured(self._now_s() - sent.at_s)
         if not event.is_refused:
             self._taken += 1
-            self._hold_s = self._hold_min_s
-            self._poison.took(sent.entry, sent.size_bytes)
+            self._suspects.took(sent.entry, sent.size_bytes)
+            self._holds.answered(sent.entry, is_taken=True)
             self._outbox.acknowledge(sent.entry)
-        elif event.reason in _PASSING and self._may_try_again(sent.entry):
-            self._report_refusal(sent.entry, event.reason, "retrying")
-            self._hold_until_s = self._now_s() + self._hold_s
-            self._hold_s = min(_HOLD_MAX_S, 2 * self._hold_s)
-            self._outbox.put_back(sent.entry)
+        elif event.reason in _PASSING:
+            lost = self._holds.refused(sent.entry)
+            if not lost:
+                self._report_refusal(sent.entry, event.reason, "retrying")
+            for entry in lost:
+                self._give_up(entry, event.reason)
         else:
+            self._holds.answered(sent.entry, is_taken=False)
             self._give_up(sent.entry, event.reason)
 
-    def _may_try_again(self, entry: Entry) -> bool:
-        key = entry.number or entry
-        tries = self._tries.pop(key, 0) + 1
-        if tries < _MOST_TRIES:
-            self._tries[key] = tries
-        return tries < _MOST_TRIES
+    def _give_up(self, entry: Entry, code: int | None) -> None:
+        """`code` None: it was not sent, as others of its kind broke it."""
+        self._report_refusal(entry, code, "given up; check the broker's access list and limits")
+        self._outbox.park(entry, "oversize" if code == _OVERSIZE else "refused")
 
-    def _give_up(self, entry: Entry, reason: int) -> None:
-        self._report_refusal(entry, reason, "given up; check the broker's access list and limits")
-        self._outbox.park(entry, "oversize" if reason == _OVERSIZE else "refused")
-
-    def _report_refusal(self, entry: Entry, reason: int, what: str) -> None:
+    def _report_refusal(self, entry: Entry, code: int | None, what: str) -> None:
         """Say it once per connection, kind of message, reason and what becomes of it."""
-        key = (f"{entry.schema} {what}", reason)
+        key = (entry.schema, what, code)
         if key not in self._refused_before:
             self._refused_before.add(key)
-            _log.warning("message refused topic=%s reason=0x%02X: %s", entry.full_topic(self._root), reason, what)
+            reason = "as before" if code is None else f"0x{code:02X}"
+            _log.warning("message refused topic=%s reason=%s: %s", entry.full_topic(self._root), reason, what)
+
+    def _due_in_s(self) -> float:
+        """Return how long until something may be sent that waits for time alone."""
+        trial_in_s = self._trial_from_s - self._now_s() if self._apart and not self._is_trial else math.inf
+        return max(0.0, min(self._holds.due_in_s, trial_in_s)) if not self._on_their_way else math.inf
 
     def _patience_s(self) -> float:
-        """Return how long the oldest message may still be unacknowledged."""
-        oldest = next(iter(self._on_their_way.values()), None)
+        """Return how long the oldest message may still be unacknowledged that can be sent again, or ends all."""
+        is_full = self._sent - self._answered >= self.window.most
+        oldest = next(islice(self._on_their_way.values(), self._overtaken if is_full else 0, None), None)
         return math.inf if oldest is None else max(0.0, oldest.at_s + self._ack_timeout_s - self._now_s())
 
     def _check_silence(self) -> None:
-        if self._patience_s() <= 0:
-            raise BrokerError(Trouble.SILENT, f"nothing acknowledged for {self._ack_timeout_s:g} s")
+        """End a silent connection; hold the topic of a message that is passed over, send it again, then give it up."""
+        now_s = self._now_s()
+        overtaken_s = max(_OVERTAKEN_S, _OVERTAKEN_ROUND_TRIPS * (self.window.round_trip_s or 0.0))
+        self._overtaken = 0
+        for packet_id, sent in list(self._on_their_way.items()):
+            waited_s = now_s - sent.at_s
+            if waited_s < overtaken_s:
+                return
+            if sent.count >= self._last_taken:  # nothing that was sent later is acknowledged either
+                if waited_s >= self._ack_timeout_s:
+                    raise BrokerError(Trouble.SILENT, f"nothing acknowledged for {self._ack_timeout_s:g} s")
+                return
+            self._overtaken += 1
+            self._holds.pause(sent.entry.topic)
+            if waited_s >= self._ack_timeout_s and self._sent - self._answered < self.window.most:
+                self._land(packet_id)
+                self._overtaken -= 1
+                self._pass_over(sent)
+
+    def _pass_over(self, sent: _Sent) -> None:
+        entry = sent.entry
+        if not self._suspects.is_silent_again(entry):
+            self._send_one(entry)
+            return
+        _log.warning("message not acknowledged topic=%s: given up", entry.full_topic(self._root))
+        self._outbox.park(entry, "refused", may_have_arrived=True)
+        for one in self._holds.end(entry.topic):
+            self._give_up(one, None)
+        given_up = self._sent - self._answered - len(self._on_their_way)
+        if given_up > self.window.most // 2:  # they count for the broker as long as the connection lives
+            raise BrokerError(Trouble.SILENT, f"never acknowledged {given_up} messages that were given up")
+
+
+def least_packet_bytes(device: str, root: str) -> int:
+    """Return the size of the largest gap record: over a connection that does not take it losses cannot be declared."""
+    longest, at = "x" * 32, "2026-11-20T10:15:02.113402Z"
+    gap = GapMessage(
+        device=device,
+        stream=longest,
+        epoch=1 << 53,
+        from_=1 << 53,
+        to=1 << 53,
+        count=1 << 53,
+        reason="spool-corrupt",
+        first_at=at,
+        last_at=at,
+    )
+    return len(gap.encode()) + len(root) + len(gap.topic) + _HEADERS_BYTES
 
 
 def _user_properties(entry: Entry) -> tuple[tuple[str, str], ...]:

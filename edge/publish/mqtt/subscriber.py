@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import time
@@ -20,15 +21,12 @@ from edge.publish.message import WireMessage
 from edge.publish.messages import MESSAGE_TYPES
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Received, Subscribed
-from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
+from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root
 from edge.publish.mqtt.probe import Return
-from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, Trouble
-from edge.publish.mqtt.version import ProtocolChoice
+from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, ProtocolChoice, Trouble
 
-__all__ = ["Arrival", "Subscriber", "checked_device", "message_from_payload"]
+__all__ = ["Arrival", "Subscriber", "checked_device", "devices_by_site", "message_from_payload"]
 
-# A first attempt may fail this often for reasons that we adapt to (protocol version).
-_FIRST_ATTEMPTS = 2
 _POLL_S = 0.2
 _DEVICE = re.compile(r"[a-z0-9-]{1,32}|\+")
 
@@ -62,11 +60,7 @@ def message_from_payload(payload: bytes) -> WireMessage | None:
 
 
 def checked_device(device: str) -> str:
-    """Return the topic level of one device, or of all.
-
-    Raises:
-        ConfigError: when there can be no such device.
-    """
+    """Return the topic level of one device, or of all; raises ConfigError when there can be no such device."""
     if not _DEVICE.fullmatch(device):
         raise ConfigError(f'device: expected a name of a-z, 0-9 and "-" (at most 32), or "+" for all, got {device!r}')
     return device
@@ -76,10 +70,9 @@ class Subscriber:
     """Receives in the caller's thread and reconnects by itself; what is missed meanwhile shows in the numbers.
 
     Of `device`, or all, it asks for what is below `topics`, one after the other. With `qos` 0 a broker hands on at once
-    what it has kept, with 1 it lets some thousand wait and drops the rest.
-
-    Raises:
-        ConfigError: when the configuration cannot be used.
+    what it has kept, with 1 it lets some thousand wait and drops the rest. `client_id` is for brokers that allow no
+    other; that of the configuration is the device's own, and a broker would throw the device out for us. Raises
+    `ConfigError` when the configuration cannot be used.
     """
 
     def __init__(
@@ -89,12 +82,12 @@ class Subscriber:
         device: str = "+",
         topics: tuple[str, ...] = ("#",),
         qos: int = 1,
+        client_id: str | None = None,
         credential: Credential | None = None,
         base_dir: Path | None = None,
         backoff: BrokerBackoff | None = None,
     ) -> None:
-        client_id = f"edge-listen-{secrets.token_hex(4)}"
-        # Not the configured client id: that is the device's own, and the broker would throw it out for us.
+        client_id = client_id or f"edge-listen-{secrets.token_hex(4)}"
         config = msgspec.structs.replace(config, client_id=None)
         self._endpoint = endpoint_from_config(config, client_id=client_id, credential=credential, base_dir=base_dir)
         self._qos = qos
@@ -109,51 +102,50 @@ class Subscriber:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, as far as we know."""
         return self._connection is not None
 
     def open(self) -> None:
-        """Connect and subscribe.
-
-        Raises:
-            PublishError: when that is not possible.
-        """
-        for _ in range(_FIRST_ATTEMPTS):
+        """Raises PublishError."""
+        for is_last in (False, True):
             try:
                 self._connection = self._subscribe()
                 return
             except BrokerError as error:
-                if error.kind not in (Trouble.VERSION, Trouble.CLOSED, Trouble.UNANSWERED):
+                if not self._protocol.failed(error.kind, patience=1) or is_last:
                     raise PublishError(f"{self._endpoint}: {error.problem}", hint=error.hint) from error
-                self._protocol.failed(error.kind, patience=1)
-                last = error
-        raise PublishError(f"{self._endpoint}: {last.problem}", hint=last.hint) from last
 
     def receive(self, *, on_status: Callable[[str], None] | None = None) -> Iterator[Arrival | None]:
         """Yield messages as they come, and None a few times a second while there are none, without end.
 
-        `on_status` hears of losses and of reconnects.
+        `on_status` hears of losses, of each reason once, and of reconnects.
         """
         say = on_status or (lambda text: None)
-        since_s = time.monotonic()
+        since_s, said = time.monotonic(), ""
         while True:
             try:
                 if self._connection is None:
                     since_s = time.monotonic()
                     self._connection = self._subscribe()
                     say(f"connected to {self._endpoint}")
+                    said = ""
                 yield from self._poll(self._connection)
             except BrokerError as error:
                 has_served, self._connection = self._connection is not None, None
                 now_s = time.monotonic()
-                delay_s = self._backoff.delay_s(error.kind, lived_s=now_s - since_s, now_s=now_s)
-                say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
+                delay_s = self._backoff.delay_s(
+                    error.kind,
+                    lived_s=now_s - since_s,
+                    now_s=now_s,
+                    is_adapted=self._protocol.failed(error.kind),
+                )
+                if str(error) != said:
+                    said = str(error)
+                    say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
                 is_away = error.kind is Trouble.UNREACHABLE
                 with closing(Return(self._endpoint, is_away=is_away, has_served=has_served)) as back:
                     yield from _pause(delay_s, back)
 
     def close(self) -> None:
-        """Disconnect."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -166,7 +158,7 @@ class Subscriber:
         return connection
 
     def _subscribe_to(self, connection: Connection, topic_filter: str) -> None:
-        connection.subscribe((topic_filter,), qos=self._qos)
+        connection.subscribe(topic_filter, qos=self._qos)
         deadline = Deadline.after(self._endpoint.connect_timeout_s)
         while not deadline.is_over:
             events = connection.poll(_POLL_S)
@@ -177,7 +169,7 @@ class Subscriber:
                 return
             if answers:
                 connection.abandon()
-                hint = "check the broker's access list"
+                hint = "check the broker's access list" + no_dots(topic_filter)
                 raise BrokerError(Trouble.REFUSED, f"may not subscribe to {topic_filter}", hint=hint)
         connection.abandon()
         raise BrokerError(Trouble.UNREACHABLE, "the broker does not answer the subscription")
@@ -197,3 +189,25 @@ def _pause(delay_s: float, back: Return) -> Iterator[None]:
     while not until.is_over and not back.has_come():
         time.sleep(min(_POLL_S, until.left_s))
         yield None
+
+
+def devices_by_site(
+    config: MqttConfig, *, credential: Credential | None, base_dir: Path | None, within_s: float
+) -> dict[str, list[str]]:
+    """Return the devices under the prefix of `config`, by site, sorted; none where the broker does not say.
+
+    Retained states come at once after a subscription, so `within_s` is for the way to the broker.
+    """
+    everywhere = msgspec.structs.replace(config, site="+")
+    subscriber = Subscriber(everywhere, topics=("state",), credential=credential, base_dir=base_dir)
+    sites: dict[str, set[str]] = {}
+    with closing(subscriber), contextlib.suppress(PublishError):  # an access list, or a version: it is a hint only
+        deadline = Deadline.after(within_s)
+        subscriber.open()
+        for arrival in subscriber.receive():
+            if arrival is not None and arrival.payload:
+                *_, site, device, _ = arrival.topic.split("/")
+                sites.setdefault(site, set()).add(device)
+            if deadline.is_over:
+                break
+    return {site: sorted(devices) for site, devices in sorted(sites.items())}

@@ -1,4 +1,4 @@
-"""What can be wrong between us and a broker, in words that say what to do, and how long to wait before the next try."""
+"""Problems between us and a broker, with advice, and the kind and time of the next try."""
 
 from __future__ import annotations
 
@@ -8,11 +8,27 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from typing import Literal
 
 from edge.errors import PublishError
 from edge.publish.mqtt.endpoint import Endpoint
 
-__all__ = ["BrokerBackoff", "BrokerError", "Trouble", "trouble_from_error", "trouble_from_reason"]
+__all__ = [
+    "ADAPTABLE",
+    "V311",
+    "V5",
+    "BrokerBackoff",
+    "BrokerError",
+    "ProtocolChoice",
+    "Trouble",
+    "trouble_from_error",
+    "trouble_from_reason",
+]
+
+V5 = 5
+V311 = 4
+# So often a broker may close or be silent at CONNECT before we take it for one that does not know MQTT v5.
+_CLOSED_BEFORE_FALLBACK = 2
 
 
 class Trouble(enum.Enum):
@@ -23,7 +39,7 @@ class Trouble(enum.Enum):
     CLOSED = "closed at CONNECT"
     UNANSWERED = "no answer to CONNECT"
     LOST = "lost"
-    SILENT = "silent"  # lost, and nobody has closed it
+    SILENT = "silent"  # lost, and not closed by the broker
     REFUSED = "refused"  # a person has to change something
     TAKEN_OVER = "taken over"
     VERSION = "protocol version"
@@ -32,26 +48,30 @@ class Trouble(enum.Enum):
 
 
 class BrokerError(PublishError):
-    """There is no connection, or no longer."""
+    """There is no connection, or no longer; `reason` is the code that the broker sent, if it did."""
 
-    def __init__(self, kind: Trouble, problem: str, *, hint: str | None = None) -> None:
+    def __init__(self, kind: Trouble, problem: str, *, hint: str | None = None, reason: int | None = None) -> None:
         super().__init__(problem, hint=hint)
         self.kind = kind
+        self.reason = reason
 
 
 _REASONS: dict[int, tuple[Trouble, str | None]] = {
-    0x84: (Trouble.VERSION, "MQTT 3.1.1 is tried next"),
+    0x84: (Trouble.VERSION, "with `protocol: auto`, the default, MQTT v5 is tried and then v3.1.1"),
     0x85: (Trouble.REFUSED, "set mqtt.client_id to one that the broker accepts"),
     0x86: (Trouble.REFUSED, "check user name and password of mqtt.credential"),  # and v3.1.1's code 4
     0x87: (
         Trouble.REFUSED,
-        "the broker wants a user (mqtt.credential), or its access list does not allow this one",
+        "the broker wants a user (mqtt.credential; listen --credential), or its access list does not allow this one",
     ),  # 5
     0x8A: (Trouble.REFUSED, "the broker has banned this client"),
     0x8C: (Trouble.REFUSED, "the broker wants an authentication method that is not supported"),
     0x8E: (Trouble.TAKEN_OVER, "another client uses this client id: give each device its own name"),
-    0x9A: (Trouble.NO_RETAIN, "going on without a retained Will"),
-    0x9B: (Trouble.NO_QOS_1, "going on with QoS 0"),
+    0x9A: (
+        Trouble.NO_RETAIN,
+        "a Will that is not retained is tried next, once; then the broker has to allow retained messages",
+    ),
+    0x9B: (Trouble.NO_QOS_1, "a Will of QoS 0 is tried next, once; then the broker has to allow QoS 1"),
 }
 
 
@@ -62,19 +82,23 @@ _LOGIN_HINT = (
 )
 
 
-def trouble_from_reason(reason: int, name: str, *, is_login: bool = False) -> BrokerError:
+def trouble_from_reason(
+    reason: int, name: str, *, is_login: bool = False, is_about_messages: bool = False
+) -> BrokerError:
     """Return what a CONNACK or DISCONNECT with this MQTT v5 reason code means.
 
-    `is_login` says that it answers a CONNECT with user name and password.
+    `is_login` says that it answers a CONNECT with user name and password, `is_about_messages` that it ended a
+    connection that was accepted, with messages on their way: "not authorized" is then said of one of these.
     """
     kind, hint = _REASONS.get(reason, (Trouble.LOST, None))
+    if is_about_messages and kind is Trouble.REFUSED:
+        kind, hint = Trouble.LOST, "its access list may not allow one of the topics"
     if is_login and reason in _LOGIN_REASONS:
         hint = _LOGIN_HINT
-    return BrokerError(kind, f"the broker answered 0x{reason:02X} ({name})", hint=hint)
+    return BrokerError(kind, f"the broker answered 0x{reason:02X} ({name})", hint=hint, reason=reason)
 
 
 def trouble_from_error(error: OSError | ValueError, endpoint: Endpoint) -> BrokerError:
-    """Return what an error of name look-up, TCP or TLS means."""
     if isinstance(error, ssl.SSLError):
         return _tls_trouble(error)
     if isinstance(error, socket.gaierror):
@@ -123,7 +147,10 @@ def _no_tls_trouble(reason: str) -> BrokerError:
 
 
 _NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
+ADAPTABLE = frozenset({Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1})
+"""Refusals after which there may be another way to ask; where there is none, a person has to act."""
 _SILENT_S = 4.0
+_AFTER_TRIAL_S = 0.1
 
 
 class BrokerBackoff:
@@ -131,8 +158,8 @@ class BrokerBackoff:
 
     One that says nothing at all, as when it hangs, is not asked less often for that: nothing but a connection can tell
     when it goes on, and what waits in its socket is then answered at once.
-    Where a person has to act (refused, or two takeovers within a minute) it is `refused_s`: no storm of attempts, and
-    no war between two clients of one name.
+    Where a person has to act (refused, also for what we have no other way to ask, or two takeovers within a minute) it
+    is `refused_s`: no storm of attempts, and no war between two clients of one name.
     """
 
     def __init__(
@@ -150,13 +177,24 @@ class BrokerBackoff:
         self._ceiling_s = 2 * min_s
         self._takeovers: deque[float] = deque(maxlen=2)
 
-    def delay_s(self, kind: Trouble, *, lived_s: float, now_s: float) -> float:
-        """Return the wait after a connection that lived `lived_s` (0: it was never made)."""
-        if kind in (Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1):
+    def delay_s(
+        self, kind: Trouble, *, lived_s: float, now_s: float, is_adapted: bool = False, is_trial: bool = False
+    ) -> float:
+        """Return the wait after a connection that lived `lived_s` (0: it was never made).
+
+        `is_adapted` says that the next one is asked for in another way: then what this one was refused for is over.
+        `is_trial` says that a connection that worked was lost at suspected messages: there is hardly any wait.
+        """
+        if is_trial and kind is Trouble.LOST:
+            self._ceiling_s = 2 * self._min_s
+            return self._uniform(0.0, _AFTER_TRIAL_S)
+        if kind in ADAPTABLE and is_adapted:
             return 0.0
+        is_contested = False
         if kind is Trouble.TAKEN_OVER:
             self._takeovers.append(now_s)
-        if kind is Trouble.REFUSED or (kind is Trouble.TAKEN_OVER and self._is_contested(now_s)):
+            is_contested = len(self._takeovers) == 2 and now_s - self._takeovers[0] < 60
+        if kind is Trouble.REFUSED or kind in ADAPTABLE or is_contested:
             return self._uniform(0.9 * self._refused_s, 1.1 * self._refused_s)
         if lived_s >= self._max_s:  # less, and two clients of one id that throw each other out would never slow down
             self._ceiling_s = 2 * self._min_s
@@ -165,5 +203,37 @@ class BrokerBackoff:
         self._ceiling_s = min(self._max_s, 2 * self._ceiling_s)
         return delay_s
 
-    def _is_contested(self, now_s: float) -> bool:
-        return len(self._takeovers) == 2 and now_s - self._takeovers[0] < 60
+
+class ProtocolChoice:
+    """The version of the next CONNECT, as packet number (5, or 4 for v3.1.1).
+
+    A broker that says it does not know v5 is believed for good. One that closes or says nothing twice is only guessed
+    at, in turns with v5, and never once it has accepted v5: then it is merely restarting.
+    """
+
+    def __init__(self, protocol: Literal["auto", "v5", "v3.1.1"]) -> None:
+        self.version = V311 if protocol == "v3.1.1" else V5
+        self._is_open = protocol == "auto"
+        self._closed = 0
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "MQTT v5" if self.version == V5 else "MQTT v3.1.1"
+
+    def accepted(self) -> None:
+        self._is_open = self._is_open and self.version != V5
+        self._closed = 0
+
+    def failed(self, kind: Trouble, *, patience: int = _CLOSED_BEFORE_FALLBACK) -> bool:
+        """Think about another version after a failed CONNECT; return whether the next one speaks it."""
+        before = self.version
+        if self._is_open and kind is Trouble.VERSION:
+            self.version = V311
+            self._is_open = False
+        elif self._is_open and kind in (Trouble.CLOSED, Trouble.UNANSWERED):
+            self._closed += 1
+            if self._closed >= patience:
+                self._closed = 0
+                self.version = V311 if self.version == V5 else V5
+        return self.version != before

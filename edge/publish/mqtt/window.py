@@ -1,4 +1,4 @@
-"""How many messages may be on their way: as many as the round trip needs, within what the broker allows."""
+"""How many messages may be on their way: as many as the round trip needs; and whether that is enough."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["LARGEST", "SMALLEST", "Window"]
+from edge.publish.outbox.queue import Outbox
+
+__all__ = ["LARGEST", "SMALLEST", "Lag", "Window"]
 
 SMALLEST = 10
 LARGEST = 500  # our own bound, also where a broker has none (MQTT v3.1.1): so many may come twice after a loss
@@ -15,18 +17,29 @@ _MAX_BYTES = 1 << 20
 _MESSAGES_PER_S = 2000
 # A shortest round trip is believed for so long: a queue that we fill ourselves must not make the window grow.
 _MEMORY_S = 10.0
+_LOOK_S = 0.25
+_LAG_S = 5.0
 
 
 class Window:
-    """Grows with the shortest round trip of the last ten to twenty seconds; a near broker gets ten."""
+    """Grows with the shortest round trip of the last ten to twenty seconds; a near broker gets ten.
 
-    def __init__(self, receive_maximum: int, *, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._most = min(receive_maximum, LARGEST)
+    `round_trip_s` is that of the connection before, None where it is not known.
+    """
+
+    def __init__(
+        self,
+        receive_maximum: int,
+        *,
+        round_trip_s: float | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.most = min(receive_maximum, LARGEST)
         self._now_s = now_s
-        self._shortest_s = self._shortest_before_s = math.inf
+        self._shortest_s, self._shortest_before_s = math.inf, math.inf if round_trip_s is None else round_trip_s
         self._turned_at_s = now_s()
-        self.size = min(SMALLEST, self._most)
-        self.largest = self.size
+        self.size = self.largest = 0
+        self._look()
 
     @property
     def round_trip_s(self) -> float | None:
@@ -35,15 +48,65 @@ class Window:
         return shortest_s if math.isfinite(shortest_s) else None
 
     def measured(self, round_trip_s: float) -> None:
-        """Take note of an acknowledgement."""
         now_s = self._now_s()
         if now_s - self._turned_at_s > _MEMORY_S:
             self._shortest_before_s, self._shortest_s, self._turned_at_s = self._shortest_s, math.inf, now_s
-        self._shortest_s = min(self._shortest_s, round_trip_s)
-        wanted = math.ceil(min(self._shortest_s, self._shortest_before_s) * _MESSAGES_PER_S)
-        self.size = min(self._most, max(SMALLEST, wanted))
+            self._look()
+        if round_trip_s < self._shortest_s:
+            self._shortest_s = round_trip_s
+            self._look()
+
+    def _look(self) -> None:
+        wanted = math.ceil((self.round_trip_s or 0.0) * _MESSAGES_PER_S)
+        self.size = min(self.most, max(SMALLEST, wanted))
         self.largest = max(self.largest, self.size)
 
     def has_room(self, count: int, size_bytes: int) -> bool:
         """Return whether one more may go while `count` messages of `size_bytes` together are on their way."""
         return count < self.size and size_bytes < _MAX_BYTES
+
+
+class Lag:
+    """Whether messages leave more slowly than they come, in words for the log and for the device's state.
+
+    Lives as long as one connection: what became late while there was none is no lag. Messages that become late
+    for five seconds are a lag; it is over when none has become late for as long, and none waits.
+    """
+
+    def __init__(self, outbox: Outbox, *, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._outbox = outbox
+        self._now_s = now_s
+        self._next_look_s = now_s()
+        self._late = outbox.late
+        self._late_from_s: float | None = None
+        self._late_until_s = now_s()
+        self.reason: str | None = None
+
+    def look(self, window: Window) -> bool:
+        """Return whether there is a lag now and was none before, or the reverse."""
+        now_s = self._now_s()
+        if now_s < self._next_look_s:
+            return False
+        self._next_look_s = now_s + _LOOK_S
+        if self._outbox.late != self._late:
+            self._late = self._outbox.late
+            self._late_until_s = now_s
+            self._late_from_s = now_s if self._late_from_s is None else self._late_from_s
+        elif now_s - self._late_until_s > _LAG_S:
+            self._late_from_s = None
+        # Late still: what a restart of the broker made late is so once, and is sent meanwhile.
+        is_lag = self._late_from_s is not None and self._late_until_s - self._late_from_s >= _LAG_S
+        if self.reason is None and is_lag:
+            self.reason = self._words(window)
+            return True
+        if self.reason is not None and self._late_from_s is None and not self._outbox.has_replay:
+            self.reason = None
+            return True
+        return False
+
+    def _words(self, window: Window) -> str:
+        round_trip_ms = 1000 * (window.round_trip_s or 0.0)
+        return (
+            f"publishing cannot keep up: the oldest message has waited {self._outbox.oldest_s():.0f} s; "
+            f"the broker takes {window.size} at a time with a round trip of {round_trip_ms:.0f} ms"
+        )

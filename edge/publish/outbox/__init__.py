@@ -1,1 +1,1 @@
-"""What waits for the broker: its order, its bounds, and where it lies meanwhile."""
+"""Messages that wait for the broker: their order, their bounds, and their places."""

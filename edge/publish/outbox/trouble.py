@@ -1,4 +1,4 @@
-"""What is wrong with the disk of a spool, as people are told it: at once, in one wording, and over only when it is."""
+"""Alarm about the disk: at once, in one wording, and over only when it is."""
 
 from __future__ import annotations
 
@@ -17,34 +17,23 @@ _log = logging.getLogger(__name__)
 
 
 class DiskTrouble:
-    """Thread-safe. Log, metrics, state and status page say what `told` says.
+    """Thread-safe. `now` is what is wrong at this moment, `told` what log, metrics, state and status page say.
 
-    A disk that works and fails in turns is in trouble until it has worked for `calm_s`, and another wording is told no
-    sooner than `calm_s` after the one before.
-
-    Attributes:
-        now: what is wrong at this moment; None: nothing.
-        told: what people are told to be wrong; None: nothing.
+    A disk that works and fails in turns is in trouble until it has worked for ten seconds, and another wording is told
+    no sooner than that after the one before.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        calm_s: float = _CALM_S,
-        now_s: Callable[[], float] = time.monotonic,
-        now: str | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._path = path
-        self._calm_s = calm_s
         self._now_s = now_s
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._wrong_s = self._worded_s = self._damaged_s = -float("inf")
-        self.now = self.told = now
+        self.now: str | None = None
+        self.told: str | None = None
 
     @property
     def alarm(self) -> str | None:
-        """What is wrong and what it means, in one sentence; None: nothing is."""
+        """The problem and its effect in one sentence; None: there is none."""
         said = []
         if self.told is not None:
             said.append(f"messages are in memory only, which a power cut takes: {self.told}")
@@ -53,32 +42,26 @@ class DiskTrouble:
         return "; ".join(said) or None
 
     def say(self, trouble: str | None) -> None:
-        """Take note of what is wrong now; None: nothing is."""
+        """`trouble` None: nothing is wrong."""
         with self._lock:
-            self.now = trouble
-            self._look()
+            self.now, now_s = trouble, self._now_s()
+            if trouble is not None:
+                self._wrong_s = now_s
+            since_s = self._wrong_s if trouble is None else self._worded_s
+            if trouble == self.told or (self.told is not None and now_s - since_s < _CALM_S):
+                return
+            self.told, self._worded_s = trouble, now_s
+            if trouble is None:
+                _log.info("messages are kept on the disk again path=%s", self._path)
+            else:
+                _log.warning("messages are in memory only path=%s error=%s", self._path, trouble)
 
     def look(self) -> None:
         """Let time pass: what has not come back for long enough is over."""
-        if self.now != self.told:
-            with self._lock:
-                self._look()
+        with self._lock:
+            if self.now != self.told:
+                self.say(self.now)
 
     def was_damaged(self) -> None:
         """Take note that the file was another than we wrote, and that there is a new one."""
         self._damaged_s = self._now_s()
-
-    def _look(self) -> None:
-        now_s = self._now_s()
-        if self.now is not None:
-            self._wrong_s = now_s
-        if self.now == self.told:
-            return
-        since_s = self._wrong_s if self.now is None else self._worded_s
-        if self.told is not None and now_s - since_s < self._calm_s:
-            return
-        self.told, self._worded_s = self.now, now_s
-        if self.told is None:
-            _log.info("messages are kept on the disk again path=%s", self._path)
-        else:
-            _log.warning("messages are in memory only path=%s error=%s", self._path, self.told)

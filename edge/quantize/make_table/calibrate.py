@@ -2,36 +2,161 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
 
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_graph
-from edge.calibrate.observations import Observations, merge_observations
-from edge.calibrate.observations_file import read_observations
-from edge.calibrate.peaks import tensors_to_look_at
+from edge.calibrate.observations import Observations, merge_observations, read_observations
 from edge.calibrate.search import FloatLimits, Int8Choice, SearchResult, search
-from edge.calibrate.table import CalibrationTable
-from edge.engine.kind import EngineKind
-from edge.engine.select import quick_kind
+from edge.calibrate.table import CalibrationTable, DatasetId, Evidence
+from edge.engine.kind import EngineKind, quick_kind
+from edge.errors import CalibrationError, VerificationError
+from edge.evaluate.truth import Labels
 from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.crew import Crew, Here
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.earlier import merged, require_unseen
-from edge.quantize.make_table.layers import layers_of
 from edge.quantize.make_table.library import able_kind, seen_by_calibrator, table_by_calibrator
-from edge.quantize.make_table.means import MeansOfEach, mean_of_all
-from edge.quantize.make_table.new_tables import made_table, ranges_by_method, with_means
-from edge.quantize.make_table.observe import Observing
-from edge.quantize.make_table.options import Calibration, CalibrationHooks, CalibrationOptions, LibraryCalibrator
-from edge.quantize.make_table.promise import Promise
-from edge.quantize.make_table.proof import Prover
-from edge.quantize.make_table.references import references_of
-from edge.quantize.make_table.stages import CalibrationStages
-from edge.quantize.make_table.subject import open_subject
-from edge.quantize.make_table.trials import Trials, Trying
+from edge.quantize.make_table.new_tables import made_table, ranges_by_method, tensors_to_look_at, with_means
+from edge.quantize.make_table.observe import MeansOfEach, Observing, mean_of_all
+from edge.quantize.make_table.options import (
+    Calibration,
+    CalibrationHooks,
+    CalibrationOptions,
+    LibraryCalibrator,
+    MaxDrop,
+)
+from edge.quantize.make_table.proof import Proof, Prover
+from edge.quantize.make_table.subject import ImageSplit, layers_of, open_subject
+from edge.quantize.make_table.trials import Trials, Trying, references_of
+from edge.types import ModelSpec
 
 __all__ = ["FEW_IMAGES", "calibrate"]
+
+_LEAST_FLOAT = 0.05  # mAP50-95: below it the model finds next to nothing of what is labelled
+_NOISIEST_POINTS = 2.0  # standard error; of 64 images of COCO it is 0.5 to 0.9
+_NOISIEST = 4.0  # times what may be lost
+
+
+class Promise:
+    """No more than `max_drop` is lost; None: nothing is promised. `left_out` and `notes` become evidence."""
+
+    def __init__(self, max_drop: MaxDrop | None, *, left_out: Sequence[Path] = (), notes: tuple[str, ...] = ()) -> None:
+        self._max_drop = max_drop
+        self._left_out = tuple(path.name for path in left_out)
+        self._notes = notes
+
+    def is_kept(self, proof: Proof) -> bool:
+        """Return whether `proof` shows no larger drop; chance is no excuse."""
+        return self._max_drop is None or proof.drop <= self._max_drop.points_of(proof.float_)
+
+    def require_sense(self, float_: float, labels: Labels | None) -> None:
+        """Refuse to promise anything of a float model that does not find what is labelled.
+        Raises `VerificationError` if it reaches next to nothing.
+        """
+        if self._max_drop is not None and labels is not None and float_ < _LEAST_FLOAT:
+            missing = f"; {len(set(labels.unlabelled))} images have no labels" if labels.unlabelled else ""
+            raise VerificationError(
+                f"{labels.path}: the float model reaches mAP50-95 {float_:.4f} on these labels, so that nothing can be "
+                f"promised of INT8{missing}; nothing was written",
+                hint="check that labels, classes and images belong together: edge-deploy evaluate without a table",
+            )
+
+    def with_evidence(self, table: CalibrationTable, forms: Forms, proof: Proof) -> CalibrationTable:
+        """Return `table`, of which `forms` are, with what was measured.
+        Raises `VerificationError` if that breaks the promise, or says too little to keep one.
+        """
+        if not self.is_kept(proof):
+            raise VerificationError(
+                f"{forms.spec.name}: INT8 loses {proof.drop:.2f} mAP50-95 points (float {100 * proof.float_:.2f}, INT8 "
+                f"{100 * proof.int8:.2f}, standard error {100 * (proof.uncertainty or 0.0):.2f}) on {proof.images} "
+                f"images that no range comes from; promised were at most {self._max_drop}, so nothing was written",
+                hint="run this model in fp16, or give more images like those of the cameras, or allow a larger drop",
+            )
+        notes = (*self._notes, *proof.notes, *self._doubts(forms, proof))
+        evidence = Evidence(
+            metric=proof.metric,
+            images=proof.images,
+            float_=round(proof.float_, 5),
+            int8=round(proof.int8, 5),
+            int8_mac_share=round(forms.mac_share_int8, 4),
+            uncertainty=None if proof.uncertainty is None else round(proof.uncertainty, 5),
+            unlabelled=proof.unlabelled,
+            left_out=self._left_out,
+            notes=notes,
+        )
+        return msgspec.structs.replace(table, evidence=evidence)
+
+    def _doubts(self, forms: Forms, proof: Proof) -> tuple[str, ...]:
+        """Return what makes a kept promise weak. Raises `VerificationError` if it is none."""
+        if self._max_drop is None:
+            return ()
+        promised = self._max_drop.points_of(proof.float_)
+        error = None if proof.uncertainty is None else 100 * proof.uncertainty
+        if error is None or error > max(_NOISIEST_POINTS, _NOISIEST * promised):
+            known = "cannot be known" if error is None else f"is {error:.2f} points"
+            raise VerificationError(
+                f"{forms.spec.name}: {proof.images} images that no range comes from tell too little: the standard "
+                f"error of what INT8 loses {known}, promised were at most {self._max_drop}, so nothing was written",
+                hint="give more labelled images, or allow a larger drop",
+            )
+        if error > promised:
+            return (f"the standard error of the difference, {error:.2f} points, is larger than what was promised",)
+        return ()
+
+
+def merged(parts: Sequence[Observations], spec: ModelSpec) -> Observations:
+    """Raise `CalibrationError` if there are none, or they are of another model than `spec`, or share images."""
+    if not parts:
+        raise CalibrationError("nothing to calibrate with", hint="give a folder of images, or saved histograms")
+    together = parts[0]
+    for part in parts[1:]:
+        together = merge_observations(together, part)
+    for what, expected in (("model_sha256", spec.sha256), ("preprocess_sha256", spec.preprocess.sha256)):
+        found = getattr(together, what)
+        if found != expected:
+            raise CalibrationError(
+                f"the histograms are of {what} {found[:12]}, {spec.name} is {expected[:12]}",
+                hint="observe the images again with this very model",
+            )
+    return together
+
+
+def require_unseen(split: ImageSplit, earlier: Sequence[Observations]) -> None:
+    """Refuse to prove ranges on images that they come from. Raises `CalibrationError` if a held-out one was seen."""
+    seen = {digest for part in earlier for digest in part.image_sha256s}
+    again = [image.path.name for image in split.held_out if image.sha256 in seen]
+    if again:
+        raise CalibrationError(
+            f"{len(again)} of the images that are to prove the ranges were seen by the histograms, the first is "
+            f"{again[0]}",
+            hint="give --images that are not in the --histograms",
+        )
+
+
+class CalibrationStages:
+    """Tells `hooks` what happens; `seconds` by stage."""
+
+    def __init__(self, hooks: CalibrationHooks) -> None:
+        self._hooks = hooks
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str, steps: int) -> Iterator[None]:
+        self._hooks.on_stage(name, steps)
+        started = time.monotonic()
+        yield
+        self.seconds[name] = time.monotonic() - started
+
+    def step(self) -> None:
+        self._hooks.on_step()
+
 
 FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _TRIAL_IMAGES = 64  # more make the search slower, and hardly surer
@@ -43,30 +168,19 @@ Means = Mapping[str, Sequence[float]]
 
 
 def calibrate(
-    options: CalibrationOptions,
-    kind: EngineKind,
-    hooks: CalibrationHooks | None = None,
-    *,
-    crew: Crew | None = None,
+    options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks | None = None, *, crew: Crew | None = None
 ) -> Calibration:
     """Return a table for a model, proven where labels are given or the method is searched.
 
-    Args:
-        options: what to calibrate, and how.
-        kind: of the engines that look at the model, try and prove.
-        hooks: told of stages and steps.
-        crew: who looks, tries and proves; None: this process. A calibrator of a library runs in this process anyway.
-
-    Raises:
-        VerificationError: if INT8 loses more than was promised, whatever stays in float.
-        EdgeError: if model, images, labels or histograms cannot be used.
+    `kind`: of the engines that look at the model, try and prove. `hooks`: told of stages and steps. `crew`: who looks,
+    tries and proves; None: this process. A calibrator of a library runs in this process anyway.
+    Raises VerificationError if INT8 loses more than was promised, whatever stays in float; EdgeError if model, images,
+    labels or histograms cannot be used.
     """
     return _Run(options, kind, hooks or CalibrationHooks(), crew or Here()).result()
 
 
 class _Run:
-    """One calibration, stage by stage."""
-
     def __init__(self, options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks, crew: Crew) -> None:
         if options.calibrator is not None:
             able_kind(kind, options.calibrator)
@@ -76,7 +190,9 @@ class _Run:
         self._stages = CalibrationStages(hooks)
         self._subject = open_subject(options)
         self._forms, self._split = self._subject.forms, self._subject.split
-        self._promise = Promise(None if self._subject.labels is None else options.max_drop)
+        subject, max_drop = self._subject, None if self._subject.labels is None else options.max_drop
+        self._objects = subject.objects
+        self._promise = Promise(max_drop, left_out=subject.left_out, notes=subject.notes)
         self._kept = dict.fromkeys(options.keep_float, "asked for")
 
     def result(self) -> Calibration:
@@ -109,23 +225,24 @@ class _Run:
         require_unseen(self._split, earlier)
         if not images:
             return merged(earlier, spec), "histograms"
-        with self._stages.stage("observe", len(images)), self._subject.told():
+        with self._stages.stage("observe", len(images)):
             rows = self._options.max_batch
             work = Observing(kind=self._kind, forms=self._forms, max_batch=rows, names=names, peaks_of=peaks_of)
             with self._crew.take_on(work) as job:
                 seen = functools.reduce(merge_observations, job.each(images, on_item=self._stages.step))
+                seen = dataclasses.replace(seen, scenes=self._subject.scenes)
                 return merged([*earlier, seen], spec), job.engine
 
     def _means(self) -> dict[str, tuple[float, ...]]:
         names, images = corrected_tensors(self._forms.graph), self._split.observed
-        with self._stages.stage("means", len(images)), self._subject.told():
+        with self._stages.stage("means", len(images)):
             work = MeansOfEach(kind=self._kind, forms=self._forms, max_batch=self._options.max_batch, names=names)
             with self._crew.take_on(work) as job:
                 return mean_of_all(job.each(images, on_item=self._stages.step))
 
     def _by_library(self, calibrator: LibraryCalibrator) -> Calibration:
         images = self._split.observed
-        with self._stages.stage("calibrator", len(images)), self._subject.told():
+        with self._stages.stage("calibrator", len(images)):
             table = table_by_calibrator(
                 self._forms,
                 self._kind,
@@ -135,10 +252,10 @@ class _Run:
                 floats=self._kept,
                 on_image=self._stages.step,
             )
-        return self._fixed(table, seen_by_calibrator(self._forms.spec, images))
+        seen = dataclasses.replace(seen_by_calibrator(self._forms.spec, images), scenes=self._subject.scenes)
+        return self._fixed(table, seen)
 
     def _fixed(self, table: CalibrationTable, observations: Observations) -> Calibration:
-        """Return what one table came to that nothing was searched for."""
         forms = self._forms.by(table)
         if self._subject.labels is not None:
             prover = self._prover()
@@ -177,7 +294,7 @@ class _Run:
         is_centred, on_trial = self._options.is_centred, self._stages.step
         kind = quick_kind(self._kind)  # a hundred engines are tried; the proof is by the kind that was asked for
         images = self._split.held_out[:_TRIAL_IMAGES]
-        with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS), self._subject.told():
+        with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS):
             references = references_of(kind, self._forms, images, crew=self._crew)
             work = Trying(
                 kind=kind, forms=self._forms, references=references, ranges=ranges, means=means, is_centred=is_centred
@@ -188,22 +305,36 @@ class _Run:
 
     def _prover(self, kind: EngineKind | None = None) -> Prover:
         images, labels = self._split.held_out, self._subject.labels
-        with self._stages.stage("float", len(images)), self._subject.told():
-            return Prover(kind or self._kind, self._forms, images, labels, on_image=self._stages.step, crew=self._crew)
+        with self._stages.stage("float", len(images)):
+            prover = Prover(
+                kind or self._kind, self._forms, images, labels, on_image=self._stages.step, crew=self._crew
+            )
+        self._promise.require_sense(prover.float_, labels)
+        if labels is None:
+            self._objects = prover.reported()
+        return prover
 
     def _done(
         self, table: CalibrationTable, forms: Forms, observations: Observations, found: SearchResult | None = None
     ) -> Calibration:
+        table = msgspec.structs.replace(table, dataset=self._dataset(observations))
         return Calibration(
             spec=forms.spec,
             table=table,
             observations=observations,
             left_out=self._subject.left_out,
+            notes=self._subject.notes,
             int8_mac_share=forms.mac_share_int8,
             errors={} if found is None else {name: step.error for name, step in found.steps.items()},
             seconds=self._stages.seconds,
             findings=lint_table(table, facts_of_graph(forms.graph, forms.spec)),
         )
+
+    def _dataset(self, observations: Observations) -> DatasetId:
+        dataset = observations.dataset
+        if dataset.variety is None:
+            return dataset
+        return msgspec.structs.replace(dataset, variety=msgspec.structs.replace(dataset.variety, objects=self._objects))
 
 
 class _Finished:

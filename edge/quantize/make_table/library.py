@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 from edge.calibrate.cache import parse_cache
 from edge.calibrate.convert import table_from_cache
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import ModelFacts, facts_of_graph
-from edge.calibrate.lint.finding import Severity
+from edge.calibrate.lint.facts import ModelFacts, Severity, facts_of_graph
 from edge.calibrate.observations import Observations
 from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
 from edge.engine.kind import CalibratingKind, EngineKind
 from edge.errors import CalibrationError, ConfigError, DatasetError
 from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.images import CalibrationImage, still_source
 from edge.quantize.make_table.new_tables import DEAD, DEAD_RANGE
 from edge.quantize.make_table.options import LibraryCalibrator
+from edge.quantize.make_table.subject import CalibrationImage, still_source
 from edge.types import ModelSpec, Preprocess
 
 __all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]
@@ -30,11 +29,7 @@ _FOUND = "calibrator"  # how a range was chosen, in the table
 
 
 def able_kind(kind: EngineKind, calibrator: LibraryCalibrator) -> CalibratingKind:
-    """Return `kind`, whose library has `calibrator`.
-
-    Raises:
-        ConfigError: if it has no calibrators, or not that one.
-    """
+    """Return `kind`, whose library has `calibrator`. Raises `ConfigError` if it has no calibrators, or not that one."""
     if not isinstance(kind, CalibratingKind):
         raise ConfigError(
             f"engine {kind.name} has no calibrators of its own",
@@ -57,21 +52,12 @@ def table_by_calibrator(
     on_image: Callable[[], None],
 ) -> CalibrationTable:
     """Return the table, without evidence, in which lint finds no error.
+    Raises `ConfigError` if the kind has no such calibrator; DatasetError if the images make no whole batches, or one
+    cannot be decoded; EngineError if the calibrator cannot be run here, or wrote nothing; CalibrationError if what it
+    wrote is no cache, or makes no table that the model could be run by.
 
-    Args:
-        forms: of the float model.
-        kind: whose library has the calibrator.
-        calibrator: which one, and its settings.
-        images: to look at, in whole batches.
-        max_batch: rows of a batch, where the model's own is not fixed; some calibrators choose other ranges by it.
-        floats: layers that stay in float, and why.
-        on_image: called when an image has been handed over.
-
-    Raises:
-        ConfigError: if the kind has no such calibrator.
-        DatasetError: if the images make no whole batches, or one cannot be decoded.
-        EngineError: if the calibrator cannot be run here, or wrote nothing.
-        CalibrationError: if what it wrote is no cache, or makes no table that the model could be run by.
+    `forms`: of the float model. `max_batch`: rows of a batch, where the model's own is not fixed; some choose other
+    ranges by it. `floats`: layers that stay in float, and why. `on_image`: called when an image was handed over.
     """
     spec, able = forms.spec, able_kind(kind, calibrator)
     rows = _whole_batches(images, spec.batch or max_batch)

@@ -1,29 +1,101 @@
-"""From what was observed to ranges, and from a choice among them to a table."""
+"""From what was observed to ranges, and from a choice among them to a table.
+
+TensorRT's implicit INT8 and the DLA want ranges of the tensors that no Q/DQ pair stands on, too. An operator that
+enlarges nothing needs no look: a Concat holds no more than what goes in, a sigmoid no more than 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from edge.calibrate.histogram import Histogram
 from edge.calibrate.observations import Observations
-from edge.calibrate.peaks import derived_peaks, is_range
 from edge.calibrate.search import Int8Choice
 from edge.calibrate.table import CalibrationTable, MadeBy, ModelId, TensorRange
-from edge.calibrate.thresholds.method import Method, range_of
-from edge.model.graph import Graph
+from edge.calibrate.thresholds import Method, entropy, minmax, mse, percentile
+from edge.model.graph import Graph, Node
 from edge.types import ModelSpec
 
-__all__ = ["DEAD", "DEAD_RANGE", "SEARCHED_METHODS", "made_table", "ranges_by_method", "tried_table", "with_means"]
+__all__ = [
+    "DEAD",
+    "DEAD_RANGE",
+    "SEARCHED_METHODS",
+    "derived_peaks",
+    "is_range",
+    "made_table",
+    "ranges_by_method",
+    "tensors_to_look_at",
+    "tried_table",
+    "with_means",
+]
+
+_BOUNDED = frozenset(("HardSigmoid", "Sigmoid", "Softmax", "Tanh"))  # by 1
+# fmt: off
+_MOVING_FIRST = frozenset((
+    "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Resize", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Upsample",
+))
+# fmt: on
+
+
+def tensors_to_look_at(graph: Graph, tensors: Sequence[str], *, scores: Collection[str]) -> tuple[str, ...]:
+    """Return those of `tensors` whose peak does not follow from others.
+
+    `graph`: the float model. `tensors`: all that no histogram is kept of. `scores`: to be looked at in any case: that
+    an object was seen shows there.
+    """
+    return tuple(name for name in tensors if name in scores or _sources(graph, name) is None)
+
+
+def derived_peaks(graph: Graph, tensors: Sequence[str], known: Mapping[str, float]) -> dict[str, float]:
+    """Return the peaks of `tensors` that follow from those that are `known`, in the order of the graph."""
+    peaks = dict(known)
+    for name in _in_order(graph, tensors):
+        sources = _sources(graph, name)
+        if name not in peaks and sources is not None and all(source in peaks for source in sources):
+            peaks[name] = max((peaks[source] for source in sources), default=1.0)
+    return {name: peaks[name] for name in tensors if name in peaks and name not in known}
+
+
+def is_range(peak: float) -> bool:
+    """Return whether a scale can be made of `peak`: a model may hold infinities, as masks do, and dead tensors."""
+    return math.isfinite(peak) and peak > 0
+
+
+def _in_order(graph: Graph, tensors: Sequence[str]) -> Iterator[str]:
+    wanted = set(tensors)
+    return (name for node in graph.nodes for name in node.outputs if name in wanted)
+
+
+def _sources(graph: Graph, tensor: str) -> tuple[str, ...] | None:
+    """Return the tensors that bound `tensor`, () where 1 does, None where nothing does."""
+    node = graph.producer(tensor)
+    if node is None:
+        return None
+    if node.op_type in _BOUNDED:
+        return ()
+    if node.op_type == "Concat":
+        return node.inputs if _all_vary(graph, node) else None
+    if node.op_type in _MOVING_FIRST and node.attributes.get("mode") != "cubic":
+        return node.inputs[:1]
+    return None
+
+
+def _all_vary(graph: Graph, node: Node) -> bool:
+    return all(graph.is_varying(name) for name in node.inputs)
+
 
 # By the names that a table gives them; the first one wins where two are equally good.
-SEARCHED_METHODS: Mapping[str, tuple[Method, float]] = {
-    "mse": (Method.MSE, 0.0),
-    "percentile-99.999": (Method.PERCENTILE, 99.999),
-    "percentile": (Method.PERCENTILE, 99.99),
-    "minmax": (Method.MINMAX, 0.0),
-    "entropy": (Method.ENTROPY, 0.0),
+SEARCHED_METHODS: Mapping[str, Callable[[Histogram], float]] = {
+    "mse": mse,
+    "percentile-99.999": functools.partial(percentile, percent=99.999),
+    "percentile": percentile,
+    "minmax": minmax,
+    "entropy": entropy,
 }
 DEAD = "dead"
 DEAD_RANGE = 127.0  # scale 1: zeros stay zeros, and what is below 0.5 becomes one
@@ -33,7 +105,7 @@ def ranges_by_method(observations: Observations, method: Method | None) -> dict[
     """Return the range of each counted tensor by `method`, None: by each of those that are searched among."""
     methods = SEARCHED_METHODS if method is None else {method.value: SEARCHED_METHODS[method.value]}
     return {
-        tensor: {name: _range(histogram, *how) for name, how in methods.items()}
+        tensor: {name: found(histogram) for name, found in methods.items()}
         for tensor, histogram in sorted(observations.histograms.items())
     }
 
@@ -103,7 +175,3 @@ def with_means(table: CalibrationTable, means: Mapping[str, Sequence[float]]) ->
         if name in means
     }
     return msgspec.structs.replace(table, tensors={**table.tensors, **seen})
-
-
-def _range(histogram: Histogram, method: Method, percent: float) -> float:
-    return range_of(histogram, method, percent=percent) if percent else range_of(histogram, method)

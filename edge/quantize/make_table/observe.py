@@ -1,37 +1,33 @@
-"""One streaming pass over the images: a histogram of each tensor that can be quantized, the peak of every other one."""
+"""Tensors of the float model on images, observed or averaged: where ranges and corrected biases come from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.calibrate.histogram import Observer
 from edge.calibrate.observations import Observations, largest_of_both
-from edge.calibrate.observer import Observer
 from edge.media.images import read_image
-from edge.protocols import ObservingEngine
+from edge.protocols import AveragingEngine, ObservingEngine
 from edge.quantize.crew import ReadImage
-from edge.quantize.feed import run_stills
+from edge.quantize.feed import StillsTool, StillsWork, run_stills
 from edge.quantize.stills import StillImage
-from edge.quantize.stills_tool import StillsTool, StillsWork
 from edge.types import MagnitudeCounts, ModelSpec, Observed
 
-__all__ = ["Observing", "observe"]
+__all__ = ["Averager", "MeansOfEach", "Observing", "mean_of_all", "observe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observing(StillsWork):
-    """Their observations, in parts that merge exactly.
+    """Their observations, in parts that merge exactly."""
 
-    Attributes:
-        names: tensors to count.
-        peaks_of: tensors whose largest |x| is kept.
-    """
-
-    names: tuple[str, ...]
-    peaks_of: tuple[str, ...]
+    names: tuple[str, ...]  # tensors to count
+    peaks_of: tuple[str, ...]  # tensors whose largest |x| is kept
 
     def open(self) -> _Observer:
-        """Return an engine that is observed."""
         spec, content = self.forms.spec, self.forms.float_model()
         return _Observer(
             self.kind.observing(spec, self.names, largest_of=self.peaks_of, max_batch=self.max_batch, content=content),
@@ -61,19 +57,10 @@ def observe(
     on_image: Callable[[], None],
     read: ReadImage = read_image,
 ) -> Observations:
-    """Return what the model's tensors were on `images`; neither their order nor the engine's batch matters.
+    """Return what the tensors of a float model were; neither the order of `images` nor the engine's batch matters.
+    Raises `EdgeError` if an image cannot be decoded, inference fails, or a tensor of `names` is not finite.
 
-    Args:
-        spec: the float model.
-        images: to look at.
-        engine: gives `names` or counts of them, and the largest |x| of `peaks_of`.
-        names: tensors to count.
-        peaks_of: tensors whose largest |x| is kept.
-        on_image: called after each image.
-        read: gives an image.
-
-    Raises:
-        EdgeError: if an image cannot be decoded, inference fails, or a tensor of `names` is not finite.
+    `engine`: gives `names` or counts of them, and the largest |x| of `peaks_of`.
     """
     observer, peaks = Observer(), dict.fromkeys(peaks_of, 0.0)
     for placed, tensors in run_stills([image.path for image in images], engine, read=read):
@@ -98,3 +85,45 @@ def _peaks(tensors: Mapping[str, Observed], names: Iterable[str]) -> dict[str, f
 def _largest(values: Observed) -> float:
     assert not isinstance(values, MagnitudeCounts), "of what is not counted there are values"
     return float(values.max())
+
+
+_DIGITS = 5  # in a table; far more than the images say
+
+Means = Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeansOfEach(StillsWork):
+    """The mean of each channel of `names`, which are tensors, image by image."""
+
+    names: tuple[str, ...]
+
+    def open(self) -> Averager:
+        spec, content = self.forms.spec, self.forms.float_model()
+        engine = self.kind.averaging(spec, self.names, max_batch=self.max_batch, content=content)
+        return Averager(engine, self.names)
+
+
+class Averager(StillsTool[AveragingEngine]):
+    """Gives the means of channels of `names`, float64 (C,), image by image."""
+
+    def __init__(self, engine: AveragingEngine, names: Sequence[str]) -> None:
+        super().__init__(engine)
+        self._names = tuple(names)
+
+    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Means]:
+        for placed, means in run_stills([image.path for image in items], self._engine, read=read):
+            for row in range(len(placed)):
+                yield {name: means[name][row].copy() for name in self._names}
+                on_item()
+
+
+def mean_of_all(means: Iterable[Means]) -> dict[str, tuple[float, ...]]:
+    """Return the mean of each channel over all images, whose order matters in the last bit."""
+    sums: dict[str, NDArray[np.float64]] = {}
+    images = 0
+    for found in means:
+        images += 1
+        for name, values in found.items():
+            sums[name] = sums[name] + values if name in sums else values
+    return {name: tuple(float(f"{value / images:.{_DIGITS}g}") for value in values) for name, values in sums.items()}

@@ -1,4 +1,4 @@
-"""What a calibration is asked for, and what comes out."""
+"""Options and result of a calibration."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge.calibrate.lint.finding import Finding
+from edge.calibrate.lint.facts import Finding
 from edge.calibrate.observations import Observations
 from edge.calibrate.table import CalibrationTable
-from edge.calibrate.thresholds.method import Method
-from edge.model.inspect import ModelOverrides
+from edge.calibrate.thresholds import Method
 from edge.types import ModelSpec
 
 __all__ = ["Calibration", "CalibrationHooks", "CalibrationOptions", "LibraryCalibrator", "MaxDrop"]
@@ -42,47 +41,33 @@ class MaxDrop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """What to calibrate, and how.
-
-    Attributes:
-        images: folder; None: only what `histograms` have seen.
-        method: None: searched for each tensor.
-        calibrator: finds the ranges instead; with it there is no method, and no histogram.
-        labels: folder or file; with them it is mAP that is measured, and `max_drop` is a promise.
-        is_symmetric: a searched table has no centres (ADR 16), as those of single methods have none.
-        keep_float: nodes that stay in float whatever is found.
-        histograms: of other images, to be merged.
-        max_batch: images on one canvas; changes nothing in the result, but for that of some calibrators.
-        is_skipping_undecodable: leave out files that cannot be decoded, instead of refusing them.
-    """
+    """Options of a calibration."""
 
     model: Path
-    images: Path | None
-    method: Method | None = None
+    images: Path | None  # folder; None: only what `histograms` have seen
+    method: Method | None = None  # None: searched for each tensor
+    # finds the ranges instead; with it there is no method, and no histogram
     calibrator: LibraryCalibrator | None = None
-    labels: Path | None = None
+    labels: Path | None = None  # folder or file; with them it is mAP that is measured, and `max_drop` is a promise
     max_drop: MaxDrop = field(default_factory=MaxDrop)
-    is_symmetric: bool = False
-    keep_float: tuple[str, ...] = ()
-    histograms: tuple[Path, ...] = ()
-    max_batch: int = 1
-    is_skipping_undecodable: bool = False
-    overrides: ModelOverrides | None = None
+    is_symmetric: bool = False  # a searched table has no centres (ADR 2), as those of single methods have none
+    keep_float: tuple[str, ...] = ()  # nodes that stay in float whatever is found
+    histograms: tuple[Path, ...] = ()  # of other images, to be merged
+    max_batch: int = 1  # images on one canvas; changes nothing in the result, but for that of some calibrators
+    is_skipping_undecodable: bool = False  # leave out files that cannot be decoded, instead of refusing them
 
     @property
     def is_searched(self) -> bool:
-        """Whether the method is searched for each tensor."""
         return self.method is None and self.calibrator is None
 
     @property
     def is_centred(self) -> bool:
-        """Whether activations are quantized around centres."""
         return self.is_searched and not self.is_symmetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationHooks:
-    """What is told meanwhile: a stage with the number of its steps (about), and each step."""
+    """Progress: a stage with the number of its steps (about), and each step."""
 
     on_stage: Callable[[str, int], None] = lambda name, steps: None
     on_step: Callable[[], None] = lambda: None
@@ -90,21 +75,15 @@ class CalibrationHooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What came out.
-
-    Attributes:
-        observations: to be saved and merged with those of other images.
-        left_out: files that could not be decoded.
-        errors: at the outputs, after each step of the search; empty where nothing was searched.
-        seconds: of each stage.
-        findings: what lint says of the table.
-    """
+    """Result of a calibration."""
 
     spec: ModelSpec
     table: CalibrationTable
-    observations: Observations
-    left_out: tuple[Path, ...]
+    observations: Observations  # to be saved and merged with those of other images
+    left_out: tuple[Path, ...]  # files that could not be decoded
+    notes: tuple[str, ...]  # sentences about images that show the same; with a proof they are in its evidence
     int8_mac_share: float
+    # at the outputs, after each step of the search; empty where nothing was searched
     errors: Mapping[str, float] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of each stage
+    findings: tuple[Finding, ...] = ()  # what lint says of the table

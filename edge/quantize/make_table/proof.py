@@ -1,4 +1,4 @@
-"""What INT8 costs in accuracy, on images that no range comes from."""
+"""Measures the accuracy of INT8 on images that no range comes from."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edge.calibrate.table import Objects
 from edge.engine.kind import EngineKind
-from edge.evaluate.bootstrap import error_of_difference
-from edge.evaluate.coco_map import Accumulator
+from edge.evaluate.class_blind import ClassBlind
+from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.truth import GroundTruth, Labels
 from edge.quantize.crew import Crew
-from edge.quantize.detections import Detecting
+from edge.quantize.feed import Detecting
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.images import CalibrationImage
+from edge.quantize.make_table.subject import CalibrationImage, counted_objects
 from edge.types import Detections, ImageSize, Precision
 
 __all__ = ["Proof", "Prover"]
 
 _BATCH = 2
-_REPORTED_SCORE = 0.25  # float detections above stand for what is there, where nobody says what is
+_REPORTED_SCORE = 0.25  # float detections above stand for what is there, where no labels say what is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """Accuracy of float and INT8 on the same images, 0 to 1; `metric` says of what.
 
-    `uncertainty` is the standard error of their difference; None where nobody says what is on the images.
+    `uncertainty` is the standard error of their difference; None where no labels are given, or too few to tell.
+    `unlabelled` are those of the images that have no labels, and count as empty; `notes` say what else is doubtful.
     """
 
     metric: str
@@ -35,6 +37,8 @@ class Proof:
     float_: float
     int8: float
     uncertainty: float | None
+    unlabelled: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def drop(self) -> float:
@@ -43,15 +47,11 @@ class Proof:
 
 
 class Prover:
-    """Measures INT8 models against the float model.
+    """Measures INT8 models against the float model of `forms`, whose mAP50-95 is `float_`, 0 to 1.
 
-    Args:
-        kind: of the engines.
-        forms: of the float model.
-        images: none of those that ranges come from.
-        labels: what is on them; None: what the float model finds counts as the truth.
-        on_image: called after each inference.
-        crew: who infers.
+    `images`: none of those that ranges come from. `labels`: what is on them; None: what the float model finds counts as
+    the truth. `on_image`: called after each inference.
+    Raises `DatasetError` if labels are malformed, or their classes are permuted.
     """
 
     def __init__(
@@ -71,35 +71,46 @@ class Prover:
         self._seen: dict[Forms, list[tuple[str, Detections]]] = {}
         self._truths: dict[str, GroundTruth] = {}
         self._reported: dict[str, GroundTruth] = {}
-        found = Accumulator()
+        self._labels, self._names = labels, forms.spec.labels
+        found, class_blind = Accumulator(), ClassBlind(forms.spec.labels)
         for image, size, detections in self._detect(forms, Precision.FP32):
             reported = self._reported[image.sha256] = _reported(detections)
             truth = self._truths[image.sha256] = reported if labels is None else labels.truth(image.path.stem, size)
             found.add(image.sha256, detections, truth)
+            class_blind.add(detections, truth)
         self._found = None if labels is None else found
-        self._float = 1.0 if labels is None else found.result().map50_95
+        self.float_ = 1.0 if labels is None else found.result().map50_95
         self._metric = "mAP50-95" if labels is not None else "mAP50-95 against float"
+        self._notes = () if labels is None else (*labels.notes, *class_blind.notes)
+        if labels is not None:
+            class_blind.require_same_classes(str(labels.path))
 
     def prove(self, forms: Forms) -> Proof:
-        """Return how good INT8 is by the table of `forms`.
-
-        Raises:
-            EdgeError: if it cannot be run.
-        """
+        """Raise `EdgeError` if INT8 cannot be run."""
         found = self._int8(forms, self._truths)
         int8 = found.result().map50_95
         uncertainty = None if self._found is None else error_of_difference(self._found, found)
         return Proof(
-            metric=self._metric, images=len(self._images), float_=self._float, int8=int8, uncertainty=uncertainty
+            metric=self._metric,
+            images=len(self._images),
+            float_=self.float_,
+            int8=int8,
+            uncertainty=uncertainty,
+            unlabelled=self._unlabelled(),
+            notes=self._notes,
         )
+
+    def reported(self) -> Objects:
+        return counted_objects(list(self._reported.values()), self._names, by="model")
+
+    def _unlabelled(self) -> tuple[str, ...]:
+        missing = set(() if self._labels is None else self._labels.unlabelled)
+        return tuple(image.path.stem for image in self._images if image.path.stem in missing)
 
     def agreement(self, forms: Forms) -> float:
         """Return mAP50-95, 0 to 1, of INT8 by the table of `forms` with what the float model reports as the truth.
 
-        No label is looked at. 0 where the float model reports nothing.
-
-        Raises:
-            EdgeError: if it cannot be run.
+        No label is looked at. 0 where the float model reports nothing. Raises `EdgeError` if it cannot be run.
         """
         if not any(map(len, self._reported.values())):
             return 0.0

@@ -1,24 +1,194 @@
-"""What is calibrated: a float model that was read once, the images, and what is known of them."""
+"""Inputs of a calibration: a float model that was read once, the images, and facts about them.
+
+Images are known by their content, so that names and order do not matter, and none counts twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, NamedTuple
 
-from edge.errors import DatasetError, ModelError, SourceError
+from edge.calibrate.observations import Scene, scene_of
+from edge.calibrate.search import Layer
+from edge.calibrate.table import Objects
+from edge.errors import DatasetError, ModelError
+from edge.evaluate.class_names import listed
 from edge.evaluate.labels import open_labels
-from edge.evaluate.truth import Labels
+from edge.evaluate.truth import GroundTruth, Labels
+from edge.media.images import read_image
+from edge.media.stills import StillSource, list_images
+from edge.model.cost import cost_for_one
 from edge.model.file import ModelFile, read_model_file
+from edge.model.graph import Graph
 from edge.model.inspect import inspect_file
-from edge.model.obstacles import INTEGER_OPERATORS
+from edge.model.opset import require_float32
+from edge.model.qdq.placement import WEIGHTED, called, place
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.images import ImageSplit, find_images, require_decodable, split_images
-from edge.quantize.make_table.layers import layers_of
 from edge.quantize.make_table.options import CalibrationOptions
+from edge.quantize.stills import Look, image_digest, look_of, looking_like
+from edge.types import ModelSpec, Preprocess, StreamId
 
-__all__ = ["Subject", "open_subject"]
+__all__ = [
+    "CalibrationImage",
+    "FoundImages",
+    "ImageSplit",
+    "Subject",
+    "counted_objects",
+    "find_images",
+    "labelled_objects",
+    "layers_of",
+    "open_subject",
+    "split_images",
+    "still_source",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationImage:
+    """An image file; `sha256` is of its bytes, lower-case hex."""
+
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSplit:
+    """Images whose activations are looked at, and others that what was found is tried and proven on."""
+
+    observed: tuple[CalibrationImage, ...]
+    held_out: tuple[CalibrationImage, ...]
+
+
+class FoundImages(NamedTuple):
+    """The images of a folder by their digest; files that were left out; how each image looks, by its digest.
+
+    `copies` are pairs "left out = kept" of files with the same pixels.
+    """
+
+    images: tuple[CalibrationImage, ...]
+    left_out: tuple[Path, ...]
+    looks: Mapping[str, Look]
+    copies: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence about copies: a camera that nothing moves in front of gives many of them."""
+        if not self.copies:
+            return ()
+        total = len(self.images) + len(self.copies)
+        return (
+            f"{len(self.copies)} of {total} images are copies of another one, and are left out: {listed(self.copies)}",
+        )
+
+    def scenes(self, images: Iterable[CalibrationImage]) -> dict[str, Scene]:
+        """Return the scenes of some of them, by digest."""
+        return {image.sha256: scene_of(self.looks[image.sha256].coarse, image.path.stem) for image in images}
+
+
+def find_images(folder: Path, *, is_decodable_only: bool = False, way_out: str = "") -> FoundImages:
+    """Return the images directly in `folder`, each of which was decoded once; of copies the first by name.
+
+    `is_decodable_only`: leave out those that cannot be decoded. `way_out`: what else can be done about those, for the
+    error. Raises `DatasetError` if there is no such folder or no image in it, or some cannot be read or are damaged.
+    """
+    paths = list_images(folder)
+    by_digest, looks, broken = dict[str, Path](), dict[str, Look](), dict[Path, DatasetError]()
+    by_pixels, copies = dict[str, Path](), list[str]()
+    for path in paths:
+        try:
+            digest, look = image_digest(path), look_of(read_image(path))
+        except DatasetError as error:
+            broken[path] = error
+            continue
+        first = by_pixels.setdefault(look.pixels_sha256, path)
+        if first is path:
+            by_digest[digest], looks[digest] = path, look
+        else:
+            copies.append(f"{path.name} = {first.name}")
+    if broken and not is_decodable_only:
+        first_error = next(iter(broken.values()))
+        raise DatasetError(
+            f"{folder}: {len(broken)} of {len(paths)} images cannot be decoded: "
+            f"{listed([path.name for path in broken])}; the first: {first_error.problem}",
+            hint=(first_error.hint or "mend or remove them") + way_out,
+        )
+    if not by_digest:
+        raise DatasetError(f"{folder}: none of the {len(paths)} images can be decoded")
+    images = tuple(CalibrationImage(path=by_digest[digest], sha256=digest) for digest in sorted(by_digest))
+    return FoundImages(images, tuple(broken), looks, tuple(copies))
+
+
+def labelled_objects(found: FoundImages, labels: Labels, classes: Sequence[str]) -> Objects:
+    """Raise `DatasetError` if the labels of an image cannot be used."""
+    sized = ((image.path.stem, found.looks[image.sha256].size) for image in found.images)
+    return counted_objects(list(itertools.starmap(labels.truth, sized)), classes, by="labels")
+
+
+def counted_objects(
+    truths: Collection[GroundTruth], classes: Sequence[str], *, by: Literal["labels", "model"]
+) -> Objects:
+    """Return the objects of images; classes of the same name are one."""
+    counts = Counter(classes[class_id] for truth in truths for class_id in truth.class_id.tolist())
+    return Objects(by=by, images=len(truths), counts={name: counts[name] for name in classes})
+
+
+def split_images(images: Sequence[CalibrationImage], *, held_out: int) -> ImageSplit:
+    """Return `held_out` images to try on, spread evenly over the digests, and the others to look at."""
+    step = len(images) / held_out if held_out else 0.0
+    chosen = {int(step * number) for number in range(held_out)}
+    return ImageSplit(
+        observed=tuple(image for index, image in enumerate(images) if index not in chosen),
+        held_out=tuple(image for index, image in enumerate(images) if index in chosen),
+    )
+
+
+def still_source(images: Sequence[CalibrationImage], preprocess: Preprocess) -> StillSource:
+    """Return an opened source of `images`, in their order."""
+    source = StillSource(StreamId("images"), [image.path for image in images], preprocess=preprocess)
+    source.open()
+    return source
+
+
+def layers_of(graph: Graph, spec: ModelSpec) -> tuple[Layer, ...]:
+    """Return the weighted layers of a float model that can run in INT8, in the order of the file."""
+    cost = cost_for_one(graph, spec)
+    by_output = {node.output: node for node in cost.nodes}
+    last = _last(graph)
+    layers = []
+    for node in place(graph).quantized:
+        found = by_output[node.outputs[0]]
+        layers.append(
+            Layer(
+                name=called(node),
+                mac_share=found.macs / max(1, cost.macs),
+                is_depthwise=found.is_depthwise,
+                is_last=called(node) in last,
+            )
+        )
+    return tuple(layers)
+
+
+def _last(graph: Graph) -> frozenset[str]:
+    """Return the weighted nodes behind which there is no other one."""
+    found, seen = set(), set()
+    waiting = [info.name for info in graph.outputs]
+    while waiting:
+        tensor = waiting.pop()
+        node = graph.producer(tensor)
+        if node is None or tensor in seen:
+            continue
+        seen.add(tensor)
+        if node.op_type in WEIGHTED and graph.is_varying(tensor) and graph.constant(node.inputs[1]) is not None:
+            found.add(called(node))
+        else:
+            waiting.extend(name for name in node.inputs if graph.is_varying(name))
+    return frozenset(found)
+
 
 _FEWEST_TO_SPLIT = 4
 _HELD_OUT = 64
@@ -26,57 +196,74 @@ _HELD_OUT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is calibrated; `labels` are of the images, `left_out` of them could not be decoded."""
+    """Inputs of a calibration; `labels` are of the images, `left_out` of them could not be decoded.
+
+    `scenes` are those of the observed images by digest; `objects` those that are labelled. `notes` say what makes a
+    proof weak.
+    """
 
     forms: Forms
     split: ImageSplit
     left_out: tuple[Path, ...]
     labels: Labels | None
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Turn one image that cannot be decoded into the list of all of them."""
-        try:
-            yield
-        except (DatasetError, SourceError) as error:
-            require_decodable((*self.split.observed, *self.split.held_out))
-            raise DatasetError(error.problem, hint=error.hint) from error
+    scenes: Mapping[str, Scene] = field(default_factory=dict)
+    objects: Objects | None = None
+    notes: tuple[str, ...] = ()
 
 
 def open_subject(options: CalibrationOptions) -> Subject:
-    """Return what `options` name.
-
-    Raises:
-        ModelError: if the model cannot be read, is no float model, or has no layer of a name that is to stay in float.
-        DatasetError: if images or labels cannot be used, or there are too few to prove anything.
+    """Raise `ModelError` if the model cannot be read, is no float model, or has no layer of a name that is to stay in
+    float; DatasetError if images or labels cannot be used, or there are too few to prove anything.
     """
     file = read_model_file(options.model)
     forms = _float_forms(file, options)
-    split, left_out = _images(options)
-    labels = None if options.labels is None else open_labels(options.labels, forms.spec.labels)
+    found, split = _images(options)
+    labels = None
+    if options.labels is not None and options.images is not None:
+        labels = open_labels(options.labels, forms.spec.labels, images=options.images)
     _require_layers(forms, options.keep_float)
-    return Subject(forms=forms, split=split, left_out=left_out, labels=labels)
+    subject = Subject(forms=forms, split=split, left_out=(), labels=labels)
+    if found is None:
+        return subject
+    return dataclasses.replace(
+        subject,
+        left_out=found.left_out,
+        scenes=found.scenes(split.observed),
+        objects=None if labels is None else labelled_objects(found, labels, forms.spec.labels),
+        notes=_notes(found, split),
+    )
+
+
+def _notes(found: FoundImages, split: ImageSplit) -> tuple[str, ...]:
+    name_of = {image.sha256: image.path.name for image in found.images}
+    observed, held_out = (
+        {image.sha256: found.looks[image.sha256] for image in part} for part in (split.observed, split.held_out)
+    )
+    same = [f"{name_of[one]} = {name_of[other]}" for one, other in looking_like(held_out, observed).items()]
+    if not same:
+        return found.notes
+    return (
+        *found.notes,
+        f"{len(same)} of {len(held_out)} images that prove the ranges look like one that these come from: "
+        f"{listed(same)}",
+    )
 
 
 def _float_forms(file: ModelFile, options: CalibrationOptions) -> Forms:
-    spec = inspect_file(file, overrides=options.overrides)
-    if spec.is_quantized:
-        raise ModelError(
-            f"{spec.path}: expected a float model, it carries Q/DQ nodes already",
-            hint="calibrate the float model; edge-deploy table import makes a table of this one",
-        )
-    if found := sorted({node.op_type for node in file.graph.nodes}.intersection(INTEGER_OPERATORS)):
-        raise ModelError(
-            f"{spec.path}: expected a float model, it computes in integers already ({', '.join(found)})",
-            hint="calibrate the float model that it was made of",
-        )
+    spec = inspect_file(file)
+    require_float32(file.graph, str(spec.path))
     return Forms(spec, file=file)
 
 
-def _images(options: CalibrationOptions) -> tuple[ImageSplit, tuple[Path, ...]]:
+def _images(options: CalibrationOptions) -> tuple[FoundImages | None, ImageSplit]:
     if options.images is None:
-        return ImageSplit(observed=(), held_out=()), ()
-    images, left_out = find_images(options.images, is_decodable_only=options.is_skipping_undecodable)
+        return None, ImageSplit(observed=(), held_out=())
+    found = find_images(
+        options.images,
+        is_decodable_only=options.is_skipping_undecodable,
+        way_out=", or leave them out with --skip-undecodable",
+    )
+    images = found.images
     held_out = 0
     if options.is_searched or options.labels is not None:
         if len(images) < _FEWEST_TO_SPLIT:
@@ -86,7 +273,7 @@ def _images(options: CalibrationOptions) -> tuple[ImageSplit, tuple[Path, ...]]:
                 hint="give more images, 100 to 2000 are usual",
             )
         held_out = max(len(images) // 3, min(_HELD_OUT, len(images) // 2))
-    return split_images(images, held_out=held_out), tuple(left_out)
+    return found, split_images(images, held_out=held_out)
 
 
 def _require_layers(forms: Forms, keep_float: tuple[str, ...]) -> None:

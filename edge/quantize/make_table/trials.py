@@ -1,7 +1,8 @@
-"""What a choice does to the outputs: each one is built as a Q/DQ model, run, and compared with the float model."""
+"""Tries choices: each one is built as a Q/DQ model, run, and compared with the float model."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,20 +12,93 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.calibrate.search import ChoiceKey, Int8Choice
-from edge.engine.kind import EngineKind, EngineRequest
-from edge.engine.select import build_and_load
-from edge.evaluate.parity import compare_candidates, error_of_best
+from edge.engine.kind import EngineKind, EngineRequest, build_and_load
+from edge.errors import DatasetError
+from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
 from edge.media.stills import StillSource
-from edge.quantize.crew import CrewJob, ReadImage
-from edge.quantize.feed import canvases_of, outputs_of
+from edge.protocols import Engine
+from edge.quantize.crew import Crew, CrewJob, ReadImage
+from edge.quantize.feed import StillsTool, StillsWork, canvases_of, outputs_of
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import tried_table
-from edge.quantize.make_table.references import THRESHOLD, References, above, head_of
 from edge.quantize.stills import StillImage
 from edge.types import Precision, StreamId
-from edge.vision.heads import Candidates, decode_output
+from edge.vision.heads import Candidates, Head, decode_output, head_of
 
-__all__ = ["ChoiceTrial", "Trials", "Trying"]
+__all__ = ["ChoiceTrial", "FloatReference", "References", "THRESHOLD", "Trials", "Trying", "above", "references_of"]
+
+THRESHOLD = 0.05  # candidates below say little, and there are very many
+_BEST = 64  # candidates of an image, whatever their scores
+_LOWEST = 1e-4  # of those scores: even an empty image has higher ones
+
+
+@dataclass(frozen=True, slots=True)
+class FloatReference:
+    """The float model's detections of an image: the sure ones, the best of all, and the score to look above."""
+
+    sure: Candidates
+    best: Candidates
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Those of some images in their order; `weight` is the mean one of what is surely there (`Parity.error_for`)."""
+
+    images: tuple[StillImage, ...]
+    by_image: tuple[FloatReference, ...]
+    weight: float
+
+
+def references_of(kind: EngineKind, forms: Forms, images: Sequence[StillImage], *, crew: Crew) -> References:
+    """Return what the float model finds on `images`. Raises DatasetError if an image cannot be used, or nothing at all
+    is found on any of them; EngineError if the float model cannot be run.
+    """
+    family = forms.spec.family
+    with crew.take_on(_Referring(kind=kind, forms=forms, max_batch=1)) as job:
+        found = tuple(job.each(images, on_item=lambda: None))
+    weight = sum(compare_candidates(one.sure, one.sure, family).weight for one in found) / len(found)
+    if not weight:
+        raise DatasetError(
+            f"{forms.spec.name} finds nothing at all on {len(images)} images, so that nothing can be compared",
+            hint="calibrate with images of what the cameras will see; look at edge-deploy inspect",
+        )
+    return References(images=tuple(images), by_image=found, weight=weight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Referring(StillsWork):
+    def open(self) -> _Referrer:
+        options = self.kind.options_type()
+        request = EngineRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
+        return _Referrer(build_and_load(self.kind, self.forms, request), head_of(self.forms.spec, is_multi_label=True))
+
+
+class _Referrer(StillsTool[Engine]):
+    def __init__(self, engine: Engine, head: Head) -> None:
+        super().__init__(engine)
+        self._head = head
+
+    def run(
+        self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[FloatReference]:
+        preprocess = self._engine.preprocess
+        source = StillSource(StreamId("images"), [one.path for one in items], preprocess=preprocess, read=read)
+        source.open()
+        for output in outputs_of(canvases_of(source, preprocess), self._engine):
+            yield _reference_of(decode_output(output, self._head, score_threshold=_LOWEST))
+            on_item()
+
+
+def above(found: Candidates, threshold: float) -> Candidates:
+    return found.take(np.flatnonzero(found.score > threshold))
+
+
+def _reference_of(found: Candidates) -> FloatReference:
+    best = best_candidates(found, _BEST)
+    lowest = float(best.score.min(initial=THRESHOLD))
+    return FloatReference(sure=above(found, THRESHOLD), best=best, threshold=lowest / math.e)
+
 
 _WORKERS = 2  # compiling takes as long as running, and uses one core each
 
@@ -45,22 +119,14 @@ class Trying:
     """`edge.quantize.crew.CrewWork` on trials: the errors on each image.
 
     Every model runs as one of many, so that errors do not depend on how many are tried side by side.
-
-    Attributes:
-        kind: of the engines.
-        forms: of the float model.
-        references: of the images.
-        ranges: range by tensor and method.
-        means: of each channel of tensors whose readers' biases are corrected.
-        is_centred: activations are quantized around centres (ADR 16).
     """
 
     kind: EngineKind
-    forms: Forms
+    forms: Forms  # of the float model
     references: References
-    ranges: Ranges
-    means: Mapping[str, Sequence[float]]
-    is_centred: bool
+    ranges: Ranges  # range by tensor and method
+    means: Mapping[str, Sequence[float]]  # of each channel of tensors whose readers' biases are corrected
+    is_centred: bool  # activations are quantized around centres (ADR 2)
 
     @property
     def rows(self) -> int:
@@ -69,16 +135,9 @@ class Trying:
 
     @property
     def is_small(self) -> bool:
-        """Yes."""
         return True
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kind of engine."""
-        return (self.kind.name,)
-
     def open(self) -> _Tester:
-        """Return what tries."""
         return _Tester(self)
 
 
@@ -87,7 +146,7 @@ class _Tester:
 
     def __init__(self, work: Trying) -> None:
         self._work = work
-        self._head = head_of(work.forms.spec)
+        self._head = head_of(work.forms.spec, is_multi_label=True)
         self._canvases: dict[int, NDArray[np.uint8]] = {}
         self._reading = threading.Lock()
 
@@ -131,7 +190,6 @@ class _Tester:
         return tuple(errors)
 
     def _found(self, trial: ChoiceTrial, thresholds: Sequence[float]) -> Iterator[Candidates]:
-        """Yield the candidates of each image, above its threshold."""
         work = self._work
         forms = work.forms.by(tried_table(trial.choice, work.ranges, is_centred=work.is_centred), means=work.means)
         options = work.kind.options_type()
@@ -148,9 +206,7 @@ class _Tester:
 class Trials:
     """Implements `edge.calibrate.search.Measure` on some images; `by_best` is another one.
 
-    Args:
-        job: of `Trying`.
-        on_trial: called after each.
+    `on_trial`: called after each.
     """
 
     def __init__(self, job: CrewJob[ChoiceTrial, tuple[Errors, ...]], *, on_trial: Callable[[], None]) -> None:

@@ -10,17 +10,14 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from edge.codec import encode
 from edge.errors import DeployError
-from edge.transport.channel import Channel
-from edge.transport.frames import Blob, Frame, Message
+from edge.transport.channel import Blob, Channel, Frame, Message
 from edge.untrusted import cleaned
-from edge.wire.codec import encode
-from edge.wire.ending import Progress, problem_of
-from edge.wire.hello import DeviceHello, read_client_hello
-from edge.wire.peer import Peer
+from edge.wire.peer import DeviceHello, Peer, Progress, problem_of, read_client_hello
 from edge.wire.verbs import Verb
 
-__all__ = ["SILENCE_S", "ConnectionEnded", "Conversation", "Request"]
+__all__ = ["SILENCE_S", "ConnectionEnded", "Conversation", "Request", "in_background"]
 
 SILENCE_S = 30.0
 _STEP_S = 0.5
@@ -40,7 +37,7 @@ class ConnectionEnded(Exception):  # noqa: N818 - an end, not always an error
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for, not yet read."""
+    """A client's request, not yet read."""
 
     verb: str
     values: Mapping[str, Any]
@@ -50,7 +47,7 @@ class Conversation:
     """One connection; for one thread at a time.
 
     Every method that uses the connection raises `ConnectionEnded`, unless `go_on_alone` was called: from then on the
-    work goes on whether or not somebody listens.
+    work goes on with or without its client.
     """
 
     def __init__(self, channel: Channel, *, silence_s: float = SILENCE_S) -> None:
@@ -83,21 +80,17 @@ class Conversation:
         return Request(message.verb, values)
 
     def meet(self, request: Request) -> None:
-        """Learn from its hello who the client is.
-
-        Raises:
-            DeployError: `transfer.version`; `request.order` if it is no hello, `request.value` if it is a bad one.
-        """
+        """Raises `DeployError` `transfer.version`; `request.order` if it is no hello, `request.value` if a bad one."""
         if request.verb != "hello":
             raise DeployError("request.order", f"expected hello, got {_short(request.verb)}")
         self._client = read_client_hello(request.values)
 
     def read(self, verb: Verb[Q, Any], request: Request) -> Q:
-        """Return what the client asks for; DeployError `request.value`."""
+        """DeployError `request.value`."""
         return self._client.read(verb.request, request.values, where=verb.name)
 
     def next_blob(self) -> bytes:
-        """Return the next bytes of the blob that was announced; DeployError `request.order` for a request."""
+        """DeployError `request.order` where a request comes instead."""
         while True:
             frame = self._receive(self._silence_s)
             if isinstance(frame, Blob):
@@ -105,19 +98,16 @@ class Conversation:
             self._only_a_ping(frame)
 
     def hello(self, hello: DeviceHello) -> None:
-        """Say who we are."""
         self._send(Message("hello", encode(hello)))
 
     def ok(self, answer: object) -> None:
-        """End the request well; `answer` is a dataclass."""
+        """`answer` is a dataclass."""
         self._send(Message("ok", {"id": self._number, **encode(answer)}))
 
     def err(self, error: DeployError) -> None:
-        """End the request with an error."""
         self._send(_err(self._number, error))
 
     def progress(self, phase: str, done: float, total: float | None, note: str = "") -> None:
-        """Tell how far the request is."""
         progress = Progress(phase=phase, done=done, total=total, note=note)
         self._send(Message("progress", {"id": self._number, **encode(progress)}))
 
@@ -130,8 +120,7 @@ class Conversation:
 
         When the client ends, `work` is left to its own deadline.
         """
-        future: Future[T] = Future()
-        threading.Thread(target=_fulfil, args=(future, work), daemon=True).start()
+        future = in_background(work)
         began = time.monotonic()
         told = 0.0
         while not future.done():
@@ -145,13 +134,13 @@ class Conversation:
     def _attend(self, future: Future[T]) -> None:
         """Wait a moment, for the client as well as for the work."""
         if self.is_gone:
-            _wait_for(future, _STEP_S)
+            wait([future], timeout=_STEP_S)
             return
         try:
             frame = self._channel.receive(timeout_s=0)
         except DeployError as error:
             if error.code == "transfer.timeout" and time.monotonic() - self._heard_at < self._silence_s:
-                _wait_for(future, _STEP_S / 5)
+                wait([future], timeout=_STEP_S / 5)
                 return
             self._end(error)
         else:
@@ -202,12 +191,15 @@ def _short(verb: str) -> str:
     return cleaned(verb[:50])
 
 
-def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:  # the border of a thread: raised again where the result is taken
-        future.set_exception(error)
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Begin `work` in a thread that keeps no process alive; an executor's would."""
+    future: Future[T] = Future()
 
+    def fulfil() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # the border of a thread: raised again where the result is taken
+            future.set_exception(error)
 
-def _wait_for(future: Future[T], timeout_s: float) -> None:
-    wait([future], timeout=timeout_s)
+    threading.Thread(target=fulfil, daemon=True).start()
+    return future

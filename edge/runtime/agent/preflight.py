@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from edge.bundle.manifest import Manifest, Role
 from edge.bundle.software import software_of
 from edge.device.device import Device
-from edge.device.facts import Facts
+from edge.device.facts import DeviceSettings, read_settings
 from edge.device.layout import Layout
-from edge.device.settings import DeviceSettings, read_settings
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
 from edge.engine.kinds import AUTO, Choice, choose_kind
 from edge.errors import ConfigError, DeployError
+from edge.media.gstreamer import packages as gstreamer
+from edge.reading import read_file
+from edge.reports import Facts
 from edge.runtime.software.binding import installation_of
 
-__all__ = ["Need", "check_engine", "check_preflight", "check_software", "free_for_release", "need_of"]
+__all__ = [
+    "Need",
+    "check_engine",
+    "check_media",
+    "check_preflight",
+    "check_secrets",
+    "check_software",
+    "free_for_release",
+    "need_of",
+]
 
 _MIB = 1024 * 1024
 # A plan is about as large as the float weights at most; while it is built its parts lie beside it. The timing cache
@@ -28,12 +42,13 @@ _SOFTWARE_FACTOR = 4  # wheels unpacked, with their bytecode
 _INODES_PER_WHEEL = 2000
 _INODES_PER_FILE = 2  # a blob and a link to it
 _INODES_REST = 200
+_CREDENTIAL = re.compile(r"\s*(?:Load|Set)Credential(?:Encrypted)?=([^:\s]+)")
 _UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a release still takes, in bytes; `inodes` are files and links.
+    """Space that a release still takes, in bytes; `inodes` are files and links.
 
     `build_memory_bytes` is what the builder takes for a time, `spare_memory_bytes` what has to be left beside it.
     """
@@ -46,7 +61,6 @@ class Need:
 
 
 def need_of(manifest: Manifest, device: Device) -> Need:
-    """Return what is missing of the release on this device."""
     lengths = {one.sha256: one.length_bytes for one in manifest.files}
     missing = device.store.missing(lengths)
     # The disk has already given a partial blob its whole length.
@@ -119,6 +133,50 @@ def check_software(manifest: Manifest, facts: Facts, layout: Layout) -> None:
             "preflight.software",
             f"the release brings software, and {SOFTWARE_UNIT} is not installed",
             hint="run once more: edge-deploy provision",
+        )
+
+
+def check_secrets(manifest: Manifest, layout: Layout) -> None:
+    """Raise DeployError `preflight.secret` if the service would not be given what the release needs of the device."""
+    absent = sorted(set(manifest.secrets) - _given_secrets(layout))
+    if absent:
+        files = " and ".join(f"/etc/edge-deploy/credentials/{name}" for name in absent)
+        raise DeployError(
+            "preflight.secret",
+            f"the device keeps no secret {', '.join(absent)}, which the release names",
+            hint=f"on the device write user:password to {files}, then run edge-deploy provision again",
+            evidence={"absent": absent},
+        )
+
+
+def _given_secrets(layout: Layout) -> set[str]:
+    """Return the names of what systemd hands the service, by the unit and what adds to it."""
+    found: set[str] = set()
+    for folder in _UNIT_FOLDERS:
+        unit = layout.root / folder / RUNTIME_UNIT
+        for path in (unit, *sorted(unit.with_name(f"{RUNTIME_UNIT}.d").glob("*.conf"))):
+            with contextlib.suppress(OSError):
+                lines = read_file(path, follows_links=True).decode("utf-8", "replace").splitlines()
+                found |= {match[1] for match in map(_CREDENTIAL.match, lines) if match}
+    return found
+
+
+def check_media(manifest: Manifest) -> None:
+    """Raise DeployError `preflight.media` if nothing is installed here that decodes the streams of the release."""
+    brought = software_of(manifest)
+    has_pyav = importlib.util.find_spec("av") is not None or any(
+        one.path.startswith("wheels/av-") for one in (brought.wheels if brought is not None else ())
+    )
+    has = {"pyav": has_pyav, "software": gstreamer.is_installed(), "nvmm": gstreamer.is_installed()}
+    has["auto"] = any(has.values())
+    absent = [one for one in manifest.decoders if not has.get(one, True)]
+    if absent:
+        names = "PyAV" if absent == ["pyav"] else "GStreamer's bindings for Python"
+        raise DeployError(
+            "preflight.media",
+            f"the release decodes by {', '.join(absent)}, and {names} are not installed on the device",
+            hint="bundle it with decoder: auto" if names == "PyAV" else f"on the device: sudo {gstreamer.APT}",
+            evidence={"decoders": absent},
         )
 
 

@@ -1,34 +1,52 @@
-"""From blobs to a serving release: staged, built while the old one serves, and switched under a trial."""
+"""From blobs to a serving release: staged, built while the old one serves, and switched under a trial.
+
+Besides a push, a person confirms a trial, goes back, or clears up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+import time
+from dataclasses import asdict
 
-from edge.device.bad import forget_bad
-from edge.device.baseline import measure_baseline
-from edge.device.counters import raise_counters
-from edge.device.device import Device
-from edge.device.moment import this_moment
-from edge.device.settings import read_settings
-from edge.device.switch import arm, switch_to
+from edge.device.device import Device, collect
+from edge.device.facts import read_settings, this_moment
+from edge.device.health import measure_baseline
+from edge.device.releases import check_release
+from edge.device.state import Phase, forget_bad, raise_counters
+from edge.device.switch import arm, roll_back, switch_to
+from edge.device.switch import confirm as confirm_trial
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.builds import built_of, is_built, read_build_result
 from edge.runtime.agent.history import counters_of, spent_by
+from edge.runtime.agent.offer import is_built
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build.handover import Taken, answered, take_over
-from edge.runtime.build.progress import read_progress
-from edge.runtime.build.request import ask
-from edge.runtime.software.said import UNTRIED
+from edge.runtime.build.request import ask, read_progress, read_result
+from edge.runtime.software.binding import UNTRIED, problem_of_software
 from edge.runtime.trial.soundness import why_better
-from edge.wire.release import BuildAnswer, BuildRequest, ReleaseAnswer, StageRequest, SwitchAnswer, SwitchRequest
-from edge.wire.verbs import BUILD, STAGE, SWITCH
+from edge.runtime.trial.trust import require_trusted
+from edge.wire.peer import Nothing
+from edge.wire.release import (
+    BuildAnswer,
+    BuildRequest,
+    CollectedAnswer,
+    ConfirmRequest,
+    ReleaseAnswer,
+    RollbackAnswer,
+    RollbackRequest,
+    StageRequest,
+    SwitchAnswer,
+    SwitchRequest,
+)
+from edge.wire.verbs import BUILD, GC, ROLLBACK, STAGE, SWITCH
 
-__all__ = ["build", "stage", "start_trial", "switch"]
+__all__ = ["build", "confirm", "gc", "rollback", "stage", "start_trial", "switch"]
 
+_BUILDERS_CODES = ("build", "smoke", "device", "verify")
 _TRIAL_START_S = 30.0
 _RESTART_S = 240.0
+_SOFTWARE_S = 300.0
 
 
 def stage(session: Session, request: StageRequest) -> ReleaseAnswer:
@@ -113,55 +131,57 @@ def _run_builder(session: Session, release: str) -> tuple[DeployError | None, Ta
 
 def _is_for_another(device: Device, release: str) -> bool:
     """Return whether it was the way back that has asked meanwhile, and has its answer."""
-    return read_build_result(device).get("release") not in (None, release)
+    result = read_result(device)
+    return result is not None and result.release != release
 
 
 def _is_untried(device: Device) -> bool:
     """Return whether edge-software was ending when this release came: systemd does not begin what has not ended."""
-    result = read_build_result(device)
-    evidence = result.get("evidence")
-    return result.get("code") == "build.software" and isinstance(evidence, Mapping) and evidence.get(UNTRIED) is True
+    result = read_result(device)
+    problem = None if result is None else result.problem
+    return problem is not None and problem.code == "build.software" and problem.evidence.get(UNTRIED) is True
 
 
 def _is_proven(session: Session, release: str, key: str) -> bool:
-    result = read_build_result(session.device)
-    return result.get("release") == release and result.get("key") == key and result.get("ok") is True
+    result = read_result(session.device)
+    return result is not None and (result.release, result.key) == (release, key)
 
 
 def _result(session: Session, release: str, failure: DeployError | None) -> BuildAnswer:
-    result = read_build_result(session.device)
-    if result.get("release") != release:
+    result = read_result(session.device)
+    if result is None or result.release != release:
         # It was killed, or never came so far as to write anything.
         raise DeployError(
             "build.died",
             f"{BUILD_UNIT} ended without a result" + ("" if failure is None else f": {failure.problem}"),
             hint="see edge-deploy logs; often memory ran out: stop other programs on the device, or add swap",
         )
-    if result.get("ok") is not True:
+    problem = result.problem
+    if problem is not None:
         raise DeployError(
-            _code_of(result),
-            str(result.get("problem", "the build failed")),
-            hint=str(result["hint"])
-            if result.get("hint")
-            else "the old release serves; look at: journalctl -u edge-build",
-            evidence=result["evidence"] if isinstance(result.get("evidence"), dict) else {},
+            problem.code if problem.code.partition(".")[0] in _BUILDERS_CODES else "build.failed",
+            problem.problem,
+            hint=problem.hint or "the old release serves; look at: journalctl -u edge-build",
+            evidence=problem.evidence,
         )
-    return built_of(result)
-
-
-def _code_of(result: Mapping[str, Any]) -> str:
-    code = str(result.get("code", ""))
-    return code if code.partition(".")[0] in ("build", "smoke", "device", "verify") else "build.failed"
+    return BuildAnswer(
+        key=result.key,
+        seconds=result.seconds,
+        golden=result.golden,
+        engine=result.engine,
+        precision=result.precision,
+        report=result.report,
+    )
 
 
 def switch(session: Session, request: SwitchRequest) -> SwitchAnswer:
-    """Arm, switch, restart, start the trial; from the arming on the device finishes this alone, whoever listens."""
+    """Arm, switch, restart, start the trial; from the arming on the device finishes this alone."""
     offer = session.offered(SWITCH, request.release)
     return start_trial(session, offer.manifest.release, confirm=request.confirm, offer=offer)
 
 
 def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer | None) -> SwitchAnswer:
-    """Put a release on trial that is complete and has its engine."""
+    """Start the trial of a release that is complete and has its engine."""
     device = session.device
     baseline = session.talk.while_doing(
         lambda: measure_baseline(device.layout.health, release=device.releases.current()), phase="baseline", total_s=5.0
@@ -174,11 +194,11 @@ def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer |
         confirm=confirm,
         baseline=baseline,
         seen=None if offer is None else spent_by(offer.manifest, is_downgrade=offer.is_downgrade),
-        by_force=True,  # whoever came so far was let through on purpose
+        by_force=True,  # what came so far was let through on purpose
     )
     switch_to(device, release)
     problem = restart_runtime(session)
-    # Also when the restart failed: the trial is who says so, and who starts the way back.
+    # Also when the restart failed: the trial says so, and starts the way back.
     session.units.start(TRIAL_UNIT, wait=False, timeout_s=_TRIAL_START_S)
     return SwitchAnswer(release=release, confirm=confirm, note=problem or "")
 
@@ -195,3 +215,109 @@ def restart_runtime(session: Session) -> str | None:
     except DeployError as error:
         return error.problem
     return None
+
+
+def confirm(session: Session, request: ConfirmRequest) -> ReleaseAnswer:
+    """Confirm `release`, or whichever is on trial; needs no lock, because a push confirms over another connection."""
+    release = session.device.state().target if request.release is None else request.release
+    if release is None:
+        raise DeployError("request.not-armed", "no release is on trial", hint="edge-deploy status tells what serves")
+    confirm_trial(session.device, release)
+    return ReleaseAnswer(release=release)
+
+
+def rollback(session: Session, request: RollbackRequest) -> RollbackAnswer:
+    """Go back: at once to the release before, or, `to` one that is kept, by a trial like that of a push.
+
+    The release before was proven, and it is what the device itself would go back to; any other one may have been
+    proven long ago, with other cameras. Neither is gone to if its signer does not count today.
+    """
+    session.check_locked(ROLLBACK)
+    device = session.device
+    if request.to is not None:
+        return _rollback_to(session, check_release(request.to))
+    state = device.state()
+    if state.phase is Phase.IDLE and state.fallback is None:
+        raise DeployError(
+            "request.rollback",
+            "there is no release before this one on the device",
+            hint="edge-deploy status lists what is kept; name one with --to",
+        )
+    if state.fallback is not None:
+        _bring_software(session, state.fallback)  # where it cannot be had, that way back says so, and what comes of it
+    session.talk.go_on_alone()
+    landing = roll_back(
+        device,
+        f"asked for by {session.who}",
+        moment=this_moment(),
+        check_trust=lambda release: check_choice(device, release),
+        by_person=True,
+    )
+    problem = restart_runtime(session)
+    return RollbackAnswer(release=landing.release, on_trial=landing.is_on_trial, note=problem or "")
+
+
+def _rollback_to(session: Session, release: str) -> RollbackAnswer:
+    device = session.device
+    if release not in device.releases.names():
+        raise DeployError(
+            "request.rollback",
+            f"release {release} is not kept on the device",
+            hint="kept are: " + (", ".join(device.releases.names()) or "none") + "; push the bundle again",
+        )
+    if device.releases.current() == release and device.state().phase is Phase.IDLE:
+        return RollbackAnswer(release=release, on_trial=False, note="it serves already")
+    check_choice(device, release)
+    problem = _bring_software(session, release)
+    if problem is not None:
+        raise problem
+    begun = start_trial(session, release, confirm=False, offer=None)
+    return RollbackAnswer(release=release, on_trial=True, note=begun.note)
+
+
+def _bring_software(session: Session, release: str) -> DeployError | None:
+    """Have the software of a release installed, which may be missing right after a provision.
+
+    Return why it is not here then; None: it is, or there is none.
+    """
+    problem = _software_problem(session.device, release)
+    if problem is None or problem.code != "device.software.missing":
+        return problem
+    with contextlib.suppress(DeployError):  # without a request the builder ends; edge-software comes before it
+        session.talk.while_doing(
+            lambda: session.units.start(BUILD_UNIT, wait=True, timeout_s=_SOFTWARE_S),
+            phase="build",
+            total_s=_SOFTWARE_S,
+        )
+    return _software_problem(session.device, release)
+
+
+def _software_problem(device: Device, release: str) -> DeployError | None:
+    try:
+        return problem_of_software(device, release)
+    except DeployError as problem:
+        return problem
+
+
+def check_choice(device: Device, release: str) -> None:
+    """Raise DeployError `verify.*` if a person may not go back to a release that is kept."""
+    try:
+        found = require_trusted(device, release)
+    except DeployError as error:
+        hint = "push a release that is signed by a key that counts today; what serves now goes on"
+        raise DeployError(error.code, f"release {release}: {error.problem}", hint=hint) from None
+    if found.is_downgrade and release not in (device.state().fallback, device.releases.current()):
+        # It may only have been sent: by its name it would be put on trial without being counted as used.
+        raise DeployError(
+            "verify.downgrade.counter",
+            f"release {release} is a permission to go back, which is used by a push",
+            hint="push it, or another one if it was used",
+        )
+
+
+def gc(session: Session, request: Nothing) -> CollectedAnswer:
+    session.check_locked(GC)
+    collected = session.talk.while_doing(
+        lambda: collect(session.device, now_s=time.time()), phase="clean", total_s=None
+    )
+    return CollectedAnswer(**asdict(collected))

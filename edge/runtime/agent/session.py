@@ -1,29 +1,76 @@
-"""What one connection has come to: who it is, whether it holds the lock, and which release it offers."""
+"""The state of one connection: its client, the lock, the release on offer, and its lines in the audit logs."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge.bundle.manifest import Manifest
 from edge.device.audit import Kind
 from edge.device.device import Device
-from edge.device.facts import gather_facts
+from edge.device.facts import gather_facts, this_moment
 from edge.device.lock import PushLock
-from edge.device.moment import this_moment
 from edge.device.state import Phase
 from edge.device.units import Units
 from edge.errors import DeployError
 from edge.runtime.agent.conversation import Conversation
-from edge.runtime.agent.tally import Tally, Told
-from edge.wire.ending import Nothing
-from edge.wire.facts import FactsAnswer
-from edge.wire.hello import DeviceHello
-from edge.wire.sending import LockRequest
+from edge.wire.peer import DeviceHello, Nothing
+from edge.wire.release import LockRequest
 from edge.wire.verbs import Verb
 
-__all__ = ["Offer", "Session", "facts_of", "greeting", "lock", "ping"]
+__all__ = ["Offer", "Session", "Tally", "Told", "greeting", "lock", "ping"]
+
+# A line is a write to the flash, and costs a client in a loop nothing. A push says about ten different things.
+_MOST_LINES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A line of an audit log, save its time and where it comes from."""
+
+    who: str
+    what: str
+    release: str | None
+    result: str
+    kind: Kind
+
+
+class Tally:
+    """Lines of one connection; `write` takes one, and how often it came.
+
+    What changed something is always written. Of everything else the first is written at once; repeats, and whatever
+    comes after 64 different lines, are counted, and `close` writes the counts. An agent that is killed loses them.
+    """
+
+    def __init__(self, write: Callable[[Told, int], None]) -> None:
+        self._write = write
+        self._seen: set[Told] = set()
+        self._repeats: Counter[Told] = Counter()
+
+    def tell(self, told: Told) -> None:
+        """Write the line, or count it; DeployError `device.disk.*`."""
+        if told.kind is Kind.CHANGE:
+            self._write(told, 1)
+        elif told in self._seen:
+            self._repeats[told] += 1
+        elif len(self._seen) < _MOST_LINES:
+            self._seen.add(told)
+            self._write(told, 1)
+        else:
+            self._repeats[_further(told.kind)] += 1
+
+    def close(self) -> None:
+        """DeployError `device.disk.*`."""
+        for told, times in self._repeats.items():
+            self._write(told, times)
+        self._repeats.clear()
+
+
+def _further(kind: Kind) -> Told:
+    return Told(who="", what="others", release=None, result=f"more than {_MOST_LINES} different ones", kind=kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +88,11 @@ class Offer:
 
     @property
     def lengths(self) -> dict[str, int]:
-        """Length in bytes of each blob."""
         return {one.sha256: one.length_bytes for one in self.manifest.files}
 
 
 class Session:
-    """One connection; the push lock that it takes is given back with `close`, or when the process ends."""
+    """One connection; the locks that it takes are given back with `close`, or when the process ends."""
 
     def __init__(
         self, talk: Conversation, device: Device, units: Units, *, origin: str, is_for_pull: bool = False
@@ -56,21 +102,45 @@ class Session:
         self.who = ""
         self.offer: Offer | None = None
         self._held = contextlib.ExitStack()
-        self._has_lock = False
+        self._has_lock = self._is_fetching = False
         self._tally = Tally(self._write)
 
     def take_lock(self, who: str, why: str) -> None:
-        """Take the push lock, unless this session has it; DeployError `lock.held`."""
+        """Take the push lock, unless this session has it; DeployError `lock.held`.
+
+        What was offered before has to be offered again: another client may have changed the device meanwhile.
+        """
         if not self._has_lock:
             self._held.enter_context(PushLock(self.device.layout).acquire(who, why))
-            self._has_lock = True
+            self._has_lock, self.offer = True, None
         self.who = who
+
+    def check_receives(self, verb: Verb[Any, Any]) -> None:
+        """Raise DeployError `request.order` unless this session may bring blobs, `lock.held` if another pull fetches.
+
+        A pull fetches without the push lock, which a slow registry would keep from a person.
+        """
+        if not self.is_for_pull:
+            self.check_locked(verb)
+        elif not self._is_fetching:
+            lock = PushLock(self.device.layout, is_of_fetch=True)
+            self._held.enter_context(lock.acquire("a pull", "fetching"))
+            self._is_fetching = True
+
+    @contextlib.contextmanager
+    def locked(self, why: str) -> Iterator[None]:
+        """Hold the push lock within the block, and go on holding it if it was held before; DeployError `lock.held`."""
+        if self._has_lock:
+            yield
+        else:
+            with PushLock(self.device.layout).acquire(self.who or "a pull", why):
+                yield
 
     def close(self) -> None:
         """Give the lock back, and write down what was only counted."""
-        self._has_lock = False
+        self._has_lock = self._is_fetching = False
         self._held.close()
-        with contextlib.suppress(DeployError):  # nobody is left to be told; the first of each is written
+        with contextlib.suppress(DeployError):  # no client is left to answer; the first of each is written
             self._tally.close()
 
     def check_locked(self, verb: Verb[Any, Any]) -> None:
@@ -86,7 +156,7 @@ class Session:
         return self.offer
 
     def audit(self, what: str, result: str, *, kind: Kind) -> None:
-        """Write down who did what; with the signer's name once a signature has proven it."""
+        """Write a line of the audit log; with the signer's name once a signature has proven it."""
         signer = "" if self.offer is None else f" (signed by {self.offer.signer})"
         release = None if self.offer is None else self.offer.manifest.release
         self._tally.tell(Told(who=self.who + signer, what=what, release=release, result=result, kind=kind))
@@ -97,16 +167,11 @@ class Session:
 
 def greeting(device: Device) -> DeviceHello:
     """Return the first frame: what speaks here, and what it stands on."""
-    return DeviceHello(facts=facts_of(device), current=device.releases.current())
-
-
-def facts_of(device: Device) -> FactsAnswer:
-    """Return what the device measures of itself."""
-    return FactsAnswer(**asdict(gather_facts(device.layout)))
+    return DeviceHello(facts=gather_facts(device.layout), current=device.releases.current())
 
 
 def lock(session: Session, request: LockRequest) -> Nothing:
-    """Hold the push lock until the connection ends; while a release is on trial only who says `in_trial` gets it.
+    """Hold the push lock until the connection ends; while a release is on trial it takes `in_trial`.
 
     That is a person who wants to go back; a push would only be in the way of the verdict.
     """
@@ -124,5 +189,4 @@ def lock(session: Session, request: LockRequest) -> Nothing:
 
 
 def ping(session: Session, request: Nothing) -> Nothing:
-    """Say that we are there."""
     return Nothing()

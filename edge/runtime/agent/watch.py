@@ -1,4 +1,4 @@
-"""What a device does right now, and what it did: for people, and for a client that waits for a verdict."""
+"""Status, logs and acceptance rules of a device, for people and for a client that awaits a verdict."""
 
 from __future__ import annotations
 
@@ -7,41 +7,46 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, TypeVar
 
-from edge.device.bad import read_bad
+from edge.bundle.manifest import decode_manifest
+from edge.codec import Misfit, decode, decode_known
+from edge.deadline import age_s
 from edge.device.device import Device
-from edge.device.engine_record import EngineRecord, read_record
+from edge.device.engines import EngineRecord, read_record
+from edge.device.facts import gather_facts, is_clock_sure, read_settings, this_moment
 from edge.device.health import read_health
 from edge.device.lock import PushLock
-from edge.device.moment import this_moment
+from edge.device.state import read_bad, read_counters
 from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
 from edge.reading import json_object
-from edge.runtime.agent.history import last_of
-from edge.runtime.agent.session import Session, facts_of
-from edge.runtime.agent.standing import signed_by, takes
-from edge.runtime.agent.turn import answering
+from edge.reports import Facts
+from edge.runtime.agent.history import channels_of, left_by, ring_report
+from edge.runtime.agent.session import Session
+from edge.runtime.pull.record import read_pull_record
 from edge.runtime.software.binding import brought_by, installation_of
 from edge.runtime.trial.soundness import why_better
-from edge.wire.codec import Misfit, decode
-from edge.wire.ending import Nothing, Problem, problem_of
-from edge.wire.facts import FactsAnswer
-from edge.wire.peer import REVISION
+from edge.runtime.trial.trust import require_known
+from edge.version import __version__, is_later
+from edge.wire.peer import Nothing, Problem, problem_of
 from edge.wire.status import (
     BadReport,
+    FileReport,
     HealthReport,
     HolderReport,
     KeptReport,
     LogsAnswer,
     LogsRequest,
-    MomentReport,
+    LookReport,
     StateReport,
     StatusAnswer,
-    UnitReport,
+    TakesReport,
 )
 
-__all__ = ["facts", "logs", "status"]
+__all__ = ["facts", "logs", "overdue", "signed_by", "status", "takes"]
 
 _JOURNAL = "/usr/bin/journalctl"
 _UNITS = (
@@ -62,27 +67,98 @@ _JOURNAL_TIMEOUT_S = 10.0
 T = TypeVar("T")
 
 
+def takes(device: Device) -> TakesReport:
+    """DeployError `device.settings`, `device.counters`."""
+    counters = read_counters(device.layout, device.durable.files)
+    return TakesReport(
+        name=read_settings(device.layout.device_toml).name,
+        channels=channels_of(device, counters),
+        sequences=dict(counters.sequences),
+        newest_created_at=counters.newest_created_at,
+        is_clock_sure=is_clock_sure(),
+        signers=_file(device.layout.allowed_signers),
+        revocation_list=_file(device.layout.revoked_keys),
+    )
+
+
+def signed_by(device: Device, release: str) -> tuple[str | None, str | None]:
+    """Return the signer of a kept release, and the code of the reason not to trust it any more."""
+    try:
+        found = require_known(device, release)
+    except DeployError as error:
+        return None, error.code
+    return found.signer, None if found.withdrawn is None else found.withdrawn.code
+
+
+def overdue(device: Device) -> str | None:
+    """Return the version with which the release that serves was made, if it is later than this; None: it is not."""
+    current = device.releases.current()
+    try:
+        made_by = "" if current is None else decode_manifest(device.releases.manifest(current)).made_by
+    except DeployError:
+        return None
+    version = made_by.removeprefix("edge-deploy ")
+    return version if is_later(version) else None
+
+
+def _file(path: Path) -> FileReport | None:
+    try:
+        written_s = os.stat(path).st_mtime
+    except OSError:
+        return None
+    now = datetime.now(timezone.utc)
+    at = datetime.fromtimestamp(written_s, timezone.utc)
+    return FileReport(at=at.strftime("%Y-%m-%dT%H:%M:%SZ"), age_s=max(0, round((now - at).total_seconds())))
+
+
 def status(session: Session, request: Nothing) -> StatusAnswer:
-    """Return state, releases, health and unit; a damaged part is named in its place, so that the rest is seen."""
+    """A damaged part is named in its place, so that the rest is seen."""
     device = session.device
     bad = read_bad(device.layout, device.durable.files)
     return StatusAnswer(
-        at=MomentReport(**asdict(this_moment())),
+        at=this_moment(),
         current=device.releases.current(),
         state=_or_problem(lambda: _state(session)),
         releases=tuple(_release(session, name) for name in device.releases.names()),
         bad={name: BadReport(verdict=one.verdict.value, reason=one.reason, at=one.at) for name, one in bad.items()},
         health=_health(session),
-        unit=_or_problem(lambda: UnitReport(**asdict(session.units.state(RUNTIME_UNIT)))),
+        unit=_or_problem(lambda: session.units.state(RUNTIME_UNIT)),
         lock=_told(HolderReport, PushLock(device.layout).holder()),
         takes=_or_problem(lambda: takes(device)),
-        agent=answering(device),
+        installed=__version__,
+        overdue=overdue(device),
+        ring=ring_report(device),
+        left=_left(device),
+        look=_look(device),
     )
 
 
-def facts(session: Session, request: Nothing) -> FactsAnswer:
-    """Return what the device measures of itself."""
-    return facts_of(session.device)
+def _left(device: Device) -> str | None:
+    try:
+        left = left_by(device)
+    except DeployError:  # which `state` and `takes` tell
+        return None
+    return None if left is None else left[0]
+
+
+def _look(device: Device) -> LookReport | None:
+    record = read_pull_record(device.layout.pull_record) if device.layout.pull_toml.exists() else None
+    if record is None:
+        return None
+    texts = (record.release, record.result, record.code, record.problem, record.looked_at)
+    release, result, code, problem, looked_at = (None if one is None else one[:_MAX_LINE] for one in texts)
+    return LookReport(
+        release=release,
+        result=result or "",
+        code=code,
+        problem=problem,
+        looked_at=looked_at,
+        age_s=age_s(record.looked_at),
+    )
+
+
+def facts(session: Session, request: Nothing) -> Facts:
+    return gather_facts(session.device.layout)
 
 
 def logs(session: Session, request: LogsRequest) -> LogsAnswer:
@@ -124,12 +200,12 @@ def _tail_of(command: Sequence[str]) -> tuple[bytes, bytes]:
 
 def _state(session: Session) -> StateReport:
     state = session.device.state()
-    return StateReport(**{**asdict(state), "phase": state.phase.value, "last": last_of(state)})
+    return StateReport(**{one.name: getattr(state, one.name) for one in fields(state)} | {"phase": state.phase.value})
 
 
 def _release(session: Session, name: str) -> KeptReport:
     releases = session.device.releases
-    said = _or_problem(lambda: _Manifest.of(releases.manifest(name)))
+    said = _or_problem(lambda: decode_known(_Manifest, json_object(releases.manifest(name)), where="manifest.json"))
     manifest = _Manifest() if isinstance(said, Problem) else said
     engine = _engine(session, name)
     signer, distrust = signed_by(session.device, name)
@@ -163,18 +239,10 @@ def _software(device: Device, release: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Manifest:
-    """What is shown of a manifest."""
-
     pipeline_name: str | None = None
     channel: str | None = None
     sequence: int | None = None
     created_at: str | None = None
-
-    @classmethod
-    def of(cls, content: bytes) -> _Manifest:
-        values = json_object(content)
-        told = {one.name: values[one.name] for one in fields(cls) if one.name in values}
-        return decode(cls, told, where="manifest.json", revision=0, ours=REVISION)
 
 
 def _line(session: Session, name: str, engine: EngineRecord) -> str:
@@ -182,7 +250,7 @@ def _line(session: Session, name: str, engine: EngineRecord) -> str:
 
 
 def _engine(session: Session, name: str) -> EngineRecord | None:
-    """Return what the engine of a release runs and why; None where there is none that can be read."""
+    """None where there is none that can be read."""
     key = session.device.releases.engine_key(name)
     try:
         return None if key is None else read_record(session.device.engines, key)
@@ -201,7 +269,7 @@ def _health(session: Session) -> HealthReport | None:
 def _told(kind: type[T], values: Mapping[str, Any] | None) -> T | None:
     """Return what another process has said of itself; None where it says nothing that can be read."""
     try:
-        return None if values is None else decode(kind, values, where=kind.__name__, revision=REVISION, ours=REVISION)
+        return None if values is None else decode(kind, values, where=kind.__name__)
     except Misfit:
         return None
 

@@ -1,4 +1,7 @@
-"""`edge-runtime build`: an engine that was built here, from what was verified, and has passed its golden frames."""
+"""`edge-runtime build`: an engine that was built here, from what was verified, and has passed its golden frames.
+
+The builder reads the request, and leaves files and an answer in its own folder.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +22,40 @@ from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
 from edge.device.device import Device
-from edge.device.engine_record import (
-    BUILD,
-    GOLDEN,
-    MAX_PLAN_BYTES,
-    PLAN,
-    EngineInputs,
-    EngineRecord,
-    read_plan,
-    read_record,
-)
+from edge.device.engines import BUILD, GOLDEN, MAX_PLAN_BYTES, PLAN, EngineInputs, EngineRecord, read_plan, read_record
 from edge.device.lock import engines_lock
 from edge.device.releases import MANIFEST
 from edge.engine.pipeline_model import read_model
 from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
-from edge.reading import json_object, read_file
-from edge.runtime.build.handover import MADE, adopt, proof_of
+from edge.reading import read_file
+from edge.runtime.build.handover import ANSWER, MADE, adopt, proof_in, proof_of
 from edge.runtime.build.inputs import engine_inputs
-from edge.runtime.build.process import read_json, run_worker, stopped
-from edge.runtime.build.progress import write_progress
-from edge.runtime.build.worker import Job, KeptPlan
-from edge.runtime.software.running import module_command
-from edge.runtime.software.said import require_to_build
+from edge.runtime.build.request import (
+    BuildResult,
+    PendingBuild,
+    decode_golden,
+    decode_result,
+    read_request,
+    write_progress,
+)
+from edge.runtime.build.worker import Job, KeptPlan, run_worker, stopped
+from edge.runtime.software.binding import module_command, require_to_build
 from edge.runtime.trial.intact import require_intact
 from edge.runtime.trial.soundness import engine_versions, require_files
+from edge.wire.peer import problem_of
+from edge.wire.release import Golden
+from edge.writing import write_whole
 
-__all__ = ["Builder", "Built", "MadeEngine", "build_for_pipeline", "build_for_release", "make_for_release"]
-__all__ += ["make_in_workshop"]
+__all__ = [
+    "Builder",
+    "Built",
+    "answer_request",
+    "build_for_pipeline",
+    "build_for_release",
+    "make_for_release",
+    "make_in_workshop",
+]
 
 _log = logging.getLogger(__name__)
 _WORKER = module_command("edge.runtime.build.worker")
@@ -54,43 +63,34 @@ _WORKER = module_command("edge.runtime.build.worker")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """An engine of this device: its key and record, how long it took, the gate's numbers, whether it was there."""
+    """An engine: its key and record, how long it took, what the gate found, whether it was there.
+
+    It is in a folder to be taken over, or an engine of this device.
+    """
 
     key: str
     record: EngineRecord
     seconds: float
-    golden: Mapping[str, Any]
+    golden: Golden | None
     is_reused: bool
 
-    def as_json(self, release: str | None) -> dict[str, Any]:
-        """Return what is said of it."""
-        return {
-            "release": release,
-            "ok": True,
-            "key": self.key,
-            "seconds": self.seconds,
-            "golden": dict(self.golden),
-            "reused": self.is_reused,
-            "engine": self.record.line,
-            "precision": self.record.precision,
-            "report": dict(self.record.report),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeEngine:
-    """What lies in a folder to be taken over: an engine, or only what its golden frames said of one that is here."""
-
-    key: str
-    record: EngineRecord
-    seconds: float
-    golden: Mapping[str, Any]
-    is_reused: bool
+    def result(self, release: str | None) -> BuildResult:
+        """`release` None: for a pipeline file."""
+        return BuildResult(
+            release=release,
+            key=self.key,
+            seconds=self.seconds,
+            golden=self.golden,
+            reused=self.is_reused,
+            engine=self.record.line,
+            precision=self.record.precision,
+            report=dict(self.record.report),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builder:
-    """Who builds, and when it has to stop.
+    """A builder, and when it has to stop.
 
     Attributes:
         device: whose engines.
@@ -106,6 +106,7 @@ class Builder:
 
     def run(self, job: Job) -> Mapping[str, Any]:
         """Let the worker do a job, as `run_worker` does; how far it is, is logged and left for the agent."""
+        job = replace(job, deadline_s=self.deadline_s)
         try:
             return run_worker(
                 job, worker=self.worker, deadline_s=self.deadline_s, stop=self.stop, on_progress=self._tell
@@ -121,13 +122,10 @@ class Builder:
 def build_for_release(builder: Builder, release: str) -> Built:
     """Return the release's engine, attached to it: one that is here and intact, or a new one.
 
-    For whoever may write both: on a device the two halves are `make_for_release` of the builder and
+    For a user who may write both: on a device the two halves are `make_for_release` of the builder and
     `edge.runtime.build.handover` of edge-deploy. An engine may be shared by releases with other golden frames: each of
-    them has to pass its own.
-
-    Raises:
-        DeployError: `smoke.accuracy` with the numbers of each class; `build.oom`, `build.timeout`, `build.stopped`,
-            `build.failed`, `build.kind`, `build.untrusted`; `device.release.*`.
+    them has to pass its own. Raises `DeployError`: `smoke.accuracy` with the numbers of each class; `build.oom`,
+    `build.timeout`, `build.stopped`, `build.failed`, `build.kind`, `build.untrusted`; `device.release.*`.
     """
     with _alone(builder), _folder() as folder:
         made = make_for_release(builder, release, folder)
@@ -138,23 +136,16 @@ def build_for_release(builder: Builder, release: str) -> Built:
 
 
 def build_for_pipeline(builder: Builder, path: Path) -> Built:
-    """Return the engine of a pipeline file, which nobody has proven: there are no golden frames.
-
-    Raises:
-        DeployError: as `build_for_release`.
-    """
+    """Build without proof: a pipeline file has no golden frames. Raises `DeployError` as `build_for_release`."""
     with _alone(builder), _folder() as folder:
         made = _build(builder, _read(path), folder, proof=None, proof_id="")
         return _adopted(builder.device, folder, made, None)
 
 
-def make_for_release(builder: Builder, release: str, folder: Path) -> MadeEngine:
+def make_for_release(builder: Builder, release: str, folder: Path) -> Built:
     """Leave the release's engine in an empty folder, or the numbers of one that is here and has passed its frames.
 
-    Nothing else is written.
-
-    Raises:
-        DeployError: as `build_for_release`.
+    Nothing else is written. Raises `DeployError` as `build_for_release`.
     """
     device = builder.device
     require_to_build(device, release)
@@ -166,7 +157,7 @@ def make_for_release(builder: Builder, release: str, folder: Path) -> MadeEngine
     return _build(builder, pipeline, folder, proof=proof, proof_id=proof_of(manifest))
 
 
-def make_in_workshop(builder: Builder, release: str) -> MadeEngine:
+def make_in_workshop(builder: Builder, release: str) -> Built:
     """Do `make_for_release` in the builder's own folder, where edge-deploy looks for it."""
     folder = builder.device.layout.workshop / MADE
     with _alone(builder):
@@ -175,13 +166,13 @@ def make_in_workshop(builder: Builder, release: str) -> MadeEngine:
         return make_for_release(builder, release, folder)
 
 
-def _adopted(device: Device, folder: Path, made: MadeEngine, manifest: Manifest | None) -> Built:
+def _adopted(device: Device, folder: Path, made: Built, manifest: Manifest | None) -> Built:
     record = adopt(device, folder, made.key, manifest=manifest, is_reused=made.is_reused)
-    golden = (_golden_of(device, made.key) or {}) if proof_of(manifest) else {}
-    return Built(key=made.key, record=record, seconds=made.seconds, golden=golden, is_reused=made.is_reused)
+    golden = _gate_numbers(device.engines.read(made.key, GOLDEN)) if proof_of(manifest) else None
+    return replace(made, record=record, golden=golden)
 
 
-def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | None, proof_id: str) -> MadeEngine:
+def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | None, proof_id: str) -> Built:
     started_s = time.monotonic()
     inputs = _typed_inputs(pipeline, proof_id)
     is_reused = _reuse(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
@@ -189,12 +180,15 @@ def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | 
         record = read_record(builder.device.engines, inputs.key)
     else:
         record = _make(builder, pipeline, inputs, folder, proof=proof)
-    golden = read_json(folder / GOLDEN) if (folder / GOLDEN).is_file() else _golden_of(builder.device, inputs.key)
-    return MadeEngine(
+    golden = None
+    if proof is not None:
+        is_new, engines = (folder / GOLDEN).is_file(), builder.device.engines
+        golden = _gate_numbers(read_file(folder / GOLDEN) if is_new else engines.read(inputs.key, GOLDEN))
+    return Built(
         key=inputs.key,
         record=record,
         seconds=round(time.monotonic() - started_s, 3),
-        golden=(golden or {}) if proof is not None else {},
+        golden=golden,
         is_reused=is_reused,
     )
 
@@ -221,17 +215,16 @@ def _reuse(
 ) -> bool:
     """Return whether the engine is here, intact, and has passed these golden frames."""
     key = inputs.key
-    golden = _reusable(builder.device, key)
-    if golden is None:
+    if not _is_intact(builder.device, key):
         return False
-    if proof is None or golden.get("proof") == proof_id:
+    if proof is None or proof_in(builder.device, key) == proof_id:
         return True
     try:
         _prove_again(builder, pipeline, inputs, folder, proof=proof)
     except DeployError as error:
         if error.code != "device.engine.damaged":
             raise
-        _log.warning("engine is built anew key=%s reason=%s", key[:12], error.problem)
+        _log.warning("engine is rebuilt key=%s reason=%s", key[:12], error.problem)
         _clear(folder)
         return False
     return True
@@ -279,11 +272,12 @@ def _job(
         folder=str(folder),
         plan=plan,
         cache=_cache(device),
+        is_beside=device.layout.health.parent.exists(),  # the service's own folder, which goes with it
     )
 
 
 def _cache(device: Device) -> str | None:
-    """Return the builder's cache, if we are the builder: what somebody else writes there it could not replace."""
+    """Return the builder's cache, if we are the builder: it could not replace what another user writes there."""
     try:
         is_ours = device.layout.workshop.stat().st_uid == os.geteuid()
     except OSError:
@@ -303,23 +297,22 @@ def _clear(folder: Path) -> None:
         path.unlink()
 
 
-def _reusable(device: Device, key: str) -> Mapping[str, Any] | None:
-    """Return what the engine's golden frames say, if it is here and intact."""
+def _is_intact(device: Device, key: str) -> bool:
     if not device.engines.has(key):
-        return None
+        return False
     try:
         read_plan(device.engines, key, versions_of=engine_versions)
     except DeployError as error:
-        _log.warning("engine is built anew key=%s reason=%s", key[:12], error.problem)
-        return None
-    return _golden_of(device, key) or {}
+        _log.warning("engine is rebuilt key=%s reason=%s", key[:12], error.problem)
+        return False
+    return True
 
 
-def _golden_of(device: Device, key: str) -> Mapping[str, Any] | None:
+def _gate_numbers(content: bytes) -> Golden | None:
     try:
-        return json_object(device.engines.read(key, GOLDEN))
-    except (DeployError, ValueError):
-        return None
+        return decode_golden(content)
+    except ValueError as error:
+        raise DeployError("build.failed", f"{GOLDEN} of the build cannot be read: {error}") from None
 
 
 def _require_golden(device: Device, manifest: Manifest) -> None:
@@ -344,3 +337,40 @@ def _typed_inputs(pipeline: Pipeline, proof_id: str) -> EngineInputs:
         raise DeployError("build.kind", error.problem, hint=error.hint) from error
     except EdgeError as error:
         raise DeployError("build.failed", error.problem, hint=error.hint) from error
+
+
+def answer_request(device: Device, path: Path, build: Callable[[str], Built]) -> BuildResult | None:
+    """Build what the request at `path` asks for, and leave the answer; None: nothing is asked that is not answered yet.
+
+    The answer to an earlier request is taken away first, so that it is not taken for this one if this process is
+    killed. The request stays: it is edge-deploy's, which takes it away with the answer (`edge.runtime.build.handover`).
+    Raises `DeployError`: why there is no engine; the answer says so, too.
+    """
+    request, answer = read_request(path), device.layout.workshop / ANSWER
+    if request is None or _is_answered(answer, request):
+        return None
+    answer.unlink(missing_ok=True)
+    try:
+        result = replace(build(request.release).result(request.release), id=request.id)
+    except Exception as error:  # the border of this process: the answer has to be there, whatever went wrong
+        problem = error if isinstance(error, DeployError) else _untyped(error)
+        failure = BuildResult(release=request.release, id=request.id, problem=problem_of(problem))
+        write_whole(answer, failure.encode())
+        if isinstance(error, EdgeError):
+            raise problem from error
+        raise
+    write_whole(answer, result.encode())
+    return result
+
+
+def _untyped(error: Exception) -> DeployError:
+    problem = error.problem if isinstance(error, EdgeError) else f"internal error: {type(error).__name__}: {error}"
+    return DeployError("build.failed", problem, hint="look at: journalctl -u edge-build")
+
+
+def _is_answered(path: Path, request: PendingBuild) -> bool:
+    try:
+        answer = decode_result(read_file(path))
+    except (OSError, ValueError):
+        return False
+    return bool(request.id) and (answer.id, answer.release) == (request.id, request.release)

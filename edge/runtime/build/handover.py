@@ -1,8 +1,8 @@
-"""What a builder leaves in its own folder, and how edge-deploy takes it over. Standard library only.
+"""Takes over the files that a builder leaves in its own folder. Standard library only.
 
 The builder works on a stranger's model with native code, as a user of its own: whatever lies in its folder may be of
 somebody who took it over. So its files are read as those of another user, what can be told of them otherwise is
-compared (docs/adr/0019), and they are copied: a file that was moved would still be the builder's, who could change it.
+compared (docs/adr/0017), and they are copied: a file that was moved would still be the builder's, who could change it.
 """
 
 from __future__ import annotations
@@ -11,43 +11,38 @@ import enum
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.bundle.software import software_of
+from edge.codec import encode
 from edge.device.device import Device
-from edge.device.engine_record import (
-    BUILD,
-    GOLDEN,
-    MAX_PLAN_BYTES,
-    PLAN,
-    EngineRecord,
-    decode_record,
-    read_plan,
-)
-from edge.device.engines import check_key
+from edge.device.engines import BUILD, GOLDEN, MAX_PLAN_BYTES, PLAN, EngineRecord, check_key, decode_record, read_plan
 from edge.errors import DeployError
 from edge.reading import json_object, read_file
-from edge.runtime.build.request import PendingBuild, decode_request
+from edge.runtime.build.request import (
+    MAX_RESULT_BYTES,
+    BuildResult,
+    PendingBuild,
+    decode_golden,
+    decode_request,
+    decode_result,
+)
 from edge.runtime.software.binding import is_this
 from edge.runtime.trial.soundness import engine_versions
-from edge.wire.codec import Misfit, decode
-from edge.wire.peer import REVISION
-from edge.wire.release import Golden
+from edge.wire.peer import problem_of
 
-__all__ = ["ANSWER", "MADE", "Taken", "adopt", "answered", "proof_of", "take_over"]
+__all__ = ["ANSWER", "MADE", "Taken", "adopt", "answered", "proof_in", "proof_of", "take_over"]
 
 ANSWER = "answer.json"
 MADE = "made"
-_MAX_ANSWER_BYTES = 64 * 1024
 _MAX_TEXT = 2000
 _PRECISIONS = ("int8", "fp16", "fp32")
 
 
 class Taken(enum.Enum):
-    """What was found: the answer to what was asked for, that to something else, or none."""
+    """The found answer: to this request, to another one, or none."""
 
     ANSWER = "answer"
     OTHER = "other"
@@ -57,35 +52,32 @@ class Taken(enum.Enum):
 def take_over(device: Device) -> Taken:
     """Take over what the builder has answered to the request that stands; what came of it is in `build-result.json`.
 
-    An engine that is not what its builder says, or not of this release, ends as a build that failed.
-
-    Raises:
-        DeployError: `device.disk.*`; the request stands, and it can be taken over again.
+    An engine that is not what its builder says, or not of this release, ends as a build that failed. Raises
+    `DeployError`: `device.disk.*`; the request stands, and it can be taken over again.
     """
     layout = device.layout
     asked = _asked(device)
     answer = None if asked is None else _answer(layout.workshop)
     if asked is None or answer is None:
         return Taken.NOTHING
-    if (answer.get("id"), answer.get("release")) != (asked.id, asked.release):
+    if (answer.id, answer.release) != (asked.id, asked.release):
         return Taken.OTHER
-    device.durable.put(layout.build_result, json.dumps(_result(device, asked.release, answer)).encode(), mode=0o600)
+    device.durable.put(layout.build_result, _result(device, asked, answer).encode(), mode=0o600)
     device.durable.remove(layout.build_request)
     return Taken.ANSWER
 
 
 def answered(device: Device) -> str:
     """Return the number of the request that the builder has answered last; empty where there is no answer."""
-    return str((_answer(device.layout.workshop) or {}).get("id", ""))
+    answer = _answer(device.layout.workshop)
+    return "" if answer is None else answer.id
 
 
 def adopt(device: Device, made: Path, key: str, *, manifest: Manifest | None, is_reused: bool = False) -> EngineRecord:
     """Make what was built in the folder `made` an engine of this device; return its record.
 
     Args:
-        device: whose engine.
         made: what the builder has left: the plan, `build.json` and `golden.json`; with `is_reused` the last of them.
-        key: of the engine.
         manifest: of the release that it is for; None: of a pipeline file, which has no golden frames.
         is_reused: the builder has proven the engine that is here.
 
@@ -108,7 +100,7 @@ def adopt(device: Device, made: Path, key: str, *, manifest: Manifest | None, is
 def _prove(device: Device, key: str, made: Path, manifest: Manifest | None) -> None:
     """Note that the engine that is here has passed these golden frames, too."""
     proof = proof_of(manifest)
-    if not proof or json_object(device.engines.read(key, GOLDEN)).get("proof") == proof:
+    if not proof or proof_in(device, key) == proof:
         return
     device.durable.put(device.layout.engine(key) / GOLDEN, _golden(made, manifest))
 
@@ -125,17 +117,25 @@ def proof_of(manifest: Manifest | None) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16] if frames else ""
 
 
+def proof_in(device: Device, key: str) -> str:
+    """Return what the engine that is here has proven, as `proof_of`; empty: nothing that can be read."""
+    try:
+        return str(json_object(device.engines.read(key, GOLDEN)).get("proof", ""))
+    except (DeployError, ValueError):
+        return ""
+
+
 def _asked(device: Device) -> PendingBuild | None:
     path = device.layout.build_request
     try:
         return decode_request(device.durable.files.read(path), origin=str(path))
-    except (OSError, DeployError):  # nothing is asked, or what is asked is damaged: nobody waits for that
+    except (OSError, DeployError):  # nothing is asked, or what is asked is damaged: no client waits for that
         return None
 
 
-def _answer(workshop: Path) -> dict[str, Any] | None:
+def _answer(workshop: Path) -> BuildResult | None:
     try:
-        return json_object(_read(workshop / ANSWER, most_bytes=_MAX_ANSWER_BYTES))
+        return decode_result(_read(workshop / ANSWER, most_bytes=MAX_RESULT_BYTES))
     except (OSError, ValueError):
         return None
 
@@ -145,53 +145,31 @@ def _read(path: Path, *, most_bytes: int) -> bytes:
     return read_file(path, most_bytes=most_bytes, owner=os.lstat(path.parent).st_uid)
 
 
-def _result(device: Device, release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    if answer.get("ok") is not True:
-        return _failure(release, answer)
+def _result(device: Device, asked: PendingBuild, answer: BuildResult) -> BuildResult:
+    if answer.problem is not None:
+        return answer
     try:
-        return _adopted(device, release, answer)
+        return _adopted(device, asked, answer)
     except DeployError as error:
         if error.code.startswith("device.disk."):
             raise
-        return _failure(release, {"code": error.code, "problem": error.problem, "hint": error.hint})
+        return BuildResult(release=asked.release, id=asked.id, problem=problem_of(error))
 
 
-def _adopted(device: Device, release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+def _adopted(device: Device, asked: PendingBuild, answer: BuildResult) -> BuildResult:
+    release = asked.release
     manifest = decode_manifest(device.releases.manifest(release))
-    key = check_key(str(answer.get("key")))
-    is_reused = answer.get("reused") is True
-    record = adopt(device, device.layout.workshop / MADE, key, manifest=manifest, is_reused=is_reused)
+    key = check_key(str(answer.key))
+    record = adopt(device, device.layout.workshop / MADE, key, manifest=manifest, is_reused=answer.reused)
     if device.releases.engine_key(release) != key:
         device.releases.attach_engine(release, key)
-    seconds = answer.get("seconds")
-    return {
-        "release": release,
-        "ok": True,
-        "key": key,
-        "seconds": seconds if isinstance(seconds, (int, float)) else 0.0,
-        "golden": _told(device, key) if proof_of(manifest) else None,
-        "reused": is_reused,
-        "engine": record.line[:_MAX_TEXT],
-        "precision": record.precision,
-        "report": dict(record.report),
-    }
-
-
-def _told(device: Device, key: str) -> dict[str, Any]:
-    return {name: value for name, value in json_object(device.engines.read(key, GOLDEN)).items() if name != "proof"}
-
-
-def _failure(release: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    evidence, hint = answer.get("evidence"), answer.get("hint")
-    return {
-        "release": release,
-        "ok": False,
-        "key": None,
-        "code": str(answer.get("code", "build.failed"))[:_MAX_TEXT],
-        "problem": str(answer.get("problem", "the build failed"))[:_MAX_TEXT],
-        "hint": None if hint is None else str(hint)[:_MAX_TEXT],
-        "evidence": evidence if isinstance(evidence, dict) else {},
-    }
+    return replace(
+        answer,
+        golden=decode_golden(device.engines.read(key, GOLDEN)) if proof_of(manifest) else None,
+        engine=record.line[:_MAX_TEXT],
+        precision=record.precision,
+        report=dict(record.report),
+    )
 
 
 def _intact(device: Device, key: str, *, is_known: bool) -> EngineRecord | None:
@@ -204,9 +182,9 @@ def _intact(device: Device, key: str, *, is_known: bool) -> EngineRecord | None:
 def _built(made: Path, key: str, manifest: Manifest | None, *, is_known: bool) -> tuple[EngineRecord, bytes]:
     """Return what was built; `is_known`: for the software that this process is, which knows what it depends on."""
     try:
-        record = decode_record(_read(made / BUILD, most_bytes=_MAX_ANSWER_BYTES))
+        record = decode_record(_read(made / BUILD, most_bytes=MAX_RESULT_BYTES))
         plan = _read(made / PLAN, most_bytes=max(0, min(record.plan_bytes, MAX_PLAN_BYTES)))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise _untrusted(f"what was built cannot be read: {error}") from None
     if (hashlib.sha256(plan).hexdigest(), len(plan)) != (record.plan_sha256, record.plan_bytes):
         raise _untrusted(f"{PLAN} is not what {BUILD} says ({len(plan)} bytes, {record.plan_bytes} expected)")
@@ -232,21 +210,15 @@ def _golden(made: Path, manifest: Manifest | None) -> bytes:
     """Return what goes to `golden.json`: the numbers, and of which frames they are."""
     proof = proof_of(manifest)
     try:
-        numbers = json_object(_read(made / GOLDEN, most_bytes=_MAX_ANSWER_BYTES))
+        golden = decode_golden(_read(made / GOLDEN, most_bytes=MAX_RESULT_BYTES))
     except FileNotFoundError:
-        numbers = {"passed": None}  # there are no golden frames, or it fails below
+        golden = None  # there are no golden frames, or it fails below
     except (OSError, ValueError) as error:
-        raise _untrusted(f"{GOLDEN} cannot be read: {error}") from None
-    if proof and not _is_passed({name: value for name, value in numbers.items() if name != "proof"}):
+        raise _untrusted(f"{GOLDEN} cannot be read, so no golden frames were passed: {error}") from None
+    if proof and (golden is None or not golden.passed):
         raise _untrusted("it does not say that the golden frames of this release were passed")
+    numbers = {"passed": None} if golden is None else encode(golden)
     return json.dumps({**numbers, "proof": proof}, indent=1).encode() + b"\n"
-
-
-def _is_passed(numbers: Mapping[str, Any]) -> bool:
-    try:
-        return decode(Golden, dict(numbers), where=GOLDEN, revision=0, ours=REVISION).passed and "passed" in numbers
-    except Misfit:
-        return False
 
 
 def _untrusted(problem: str) -> DeployError:

@@ -1,4 +1,4 @@
-"""What the engine of a pipeline depends on, and with it its key: the same when it is built and when it is run."""
+"""Inputs of a pipeline's engine, and its key: the same when it is built and when it is run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import msgspec
 
 from edge.config.pipeline import Pipeline
-from edge.device.engine_record import EngineInputs
+from edge.device.engines import EngineInputs
 from edge.engine.pipeline_model import max_batch_of
 from edge.engine.section import ChosenEngine
 from edge.errors import ConfigError
@@ -21,9 +21,6 @@ def engine_inputs(pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine, *, 
     """Return the inputs of the engine that this pipeline gets on this machine.
 
     Args:
-        pipeline: the file.
-        spec: of its model.
-        chosen: what runs it here.
         proof: what the golden frames are, for a pipeline with a fallback: by them its precision is chosen.
     """
     config = pipeline.config
@@ -46,11 +43,7 @@ def engine_inputs(pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine, *, 
 
 
 def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine) -> None:
-    """Refuse an engine that was built from something else than what would be built now.
-
-    Raises:
-        ConfigError: naming what differs.
-    """
+    """Raises `ConfigError` naming what differs from what would be built now."""
     now = replace(
         engine_inputs(pipeline, spec, chosen), proof=built.proof
     )  # which golden frames, only its build has to know

@@ -1,1 +1,1 @@
-"""What people and monitoring see of a run: figures, state, pictures; nothing of it is made while nobody looks."""
+"""Status page, metrics and pictures of a run; nothing of it is made unless it is asked for."""

@@ -29,7 +29,6 @@ class HeatAlarm:
         self.text: str | None = None
 
     def look(self, sensors: Sensors, *, now_s: float) -> None:
-        """Take note of what the machine says."""
         before = sensors.events if self._events is None else self._events
         grown = [kind for kind, count in sensors.events.items() if count > before.get(kind, 0)]
         self._events = sensors.events
@@ -53,10 +52,8 @@ def _sentence(reasons: list[str], sensors: Sensors) -> str:
 
 
 class HeatWatch:
-    """Looks every few seconds in a thread of its own: a sensor that hangs holds up nobody else.
-
-    Args:
-        on_alarm: told, in that thread, what is wrong, and None when it is over.
+    """Looks every few seconds in a thread of its own: a sensor that hangs holds up nothing else.
+    `on_alarm`: told, in that thread, what is wrong, and None when it is over.
     """
 
     def __init__(
@@ -74,17 +71,11 @@ class HeatWatch:
         self._thread = threading.Thread(target=self._run, name="heat", daemon=True)
         self.sensors = Sensors()
 
-    @property
-    def alarm(self) -> str | None:
-        """What is wrong; None: nothing is."""
-        return self._alarm.text
-
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def close(self) -> None:
-        """End; a sensor that hangs is not waited for."""
+        """A sensor that hangs is not waited for."""
         self._stop.set()
 
     def _run(self) -> None:

@@ -1,17 +1,16 @@
-"""A moment as metrics for Prometheus. They balance: see docs/metrics.md."""
+"""A moment as metrics for Prometheus. They balance: see docs/operating.md."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from edge.http.prometheus import Distribution, Metric
-from edge.reading import read_file
-from edge.runtime.look.moment import Snapshot
-from edge.runtime.pipeline.counters import FrameCounters
-from edge.runtime.pipeline.report import RunReport
+from edge.deadline import age_s
+from edge.http.prometheus import Distribution, metric
+from edge.reading import available_bytes
+from edge.runtime.look.status import Snapshot
+from edge.runtime.pipeline.counters import FrameCounters, RunReport
 from edge.types import StreamState
 
 __all__ = ["metrics_of"]
@@ -20,9 +19,11 @@ __all__ = ["metrics_of"]
 _OCTAVES = range(17, 34)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _STREAM = ("stream",)
+_LOOK = ("ring", "result", "code")
+_counter, _gauge = partial(metric, "counter"), partial(metric, "gauge")
 
 
-def metrics_of(moment: Snapshot, counters: FrameCounters) -> Iterator[Metric]:
+def metrics_of(moment: Snapshot, counters: FrameCounters) -> Iterator[Any]:
     """Yield all metrics of a moment; the stages as they are now."""
     yield from _frames(moment.report)
     yield from _streams(moment)
@@ -36,13 +37,16 @@ def metrics_of(moment: Snapshot, counters: FrameCounters) -> Iterator[Metric]:
     yield from _release(moment)
 
 
-def _frames(report: RunReport) -> Iterator[Metric]:
+def _frames(report: RunReport) -> Iterator[Any]:
     streams = report.streams
     outcomes = {(one.stream, "inferred"): float(one.inferred) for one in streams}
     for one in streams:
         outcomes |= {(one.stream, f"dropped_{reason.value}"): float(n) for reason, n in one.dropped.items()}
     yield _counter(
-        "edge_frames_decoded_total", "Frames decoded.", _STREAM, {(one.stream,): one.decoded for one in streams}
+        "edge_frames_decoded_total",
+        "Frames decoded.",
+        _STREAM,
+        {(one.stream,): one.decoded for one in streams},
     )
     yield _counter(
         "edge_frames_total",
@@ -58,7 +62,7 @@ def _frames(report: RunReport) -> Iterator[Metric]:
     )
 
 
-def _streams(moment: Snapshot) -> Iterator[Metric]:
+def _streams(moment: Snapshot) -> Iterator[Any]:
     streams, statuses = moment.report.streams, moment.report.statuses
     up = {(name,): float(status.state is StreamState.UP) for name, status in statuses.items()}
     again = {(name,): float(status.reconnects) for name, status in statuses.items()}
@@ -69,52 +73,38 @@ def _streams(moment: Snapshot) -> Iterator[Metric]:
     skipped = {(one.stream,): float(one.skipped) for one in streams}
     caps = {(name,): one.max_fps for name, one in moment.report.shedding.items() if one.max_fps is not None}
     yield _counter(
-        "edge_pictures_skipped_total", "Coded pictures that were not decoded, by overload.", _STREAM, skipped
+        "edge_pictures_skipped_total",
+        "Coded pictures that were not decoded: the decoder fell behind.",
+        _STREAM,
+        skipped,
     )
     yield _gauge("edge_stream_cap_fps", "Frame rate above which frames are let go, by overload.", _STREAM, caps)
-    yield _gauge(
-        "edge_overload_level", "0: all frames, 1: rates capped, 2: pictures skipped.", (), {(): _level(moment)}
-    )
+    yield _gauge("edge_overload_level", "0: all frames, 1: rates capped.", (), {(): float(bool(caps))})
     yield _counter("edge_decode_errors_total", "Errors of the decoder.", _STREAM, errors)
     yield _counter("edge_detections_total", "Detections found.", _STREAM, found)
 
 
-def _level(moment: Snapshot) -> float:
-    orders = moment.report.shedding.values()
-    return 2.0 if any(one.skips for one in orders) else float(bool(orders))
-
-
-def _stages(counters: FrameCounters) -> Iterator[Metric]:
+def _stages(counters: FrameCounters) -> Iterator[Any]:
     bounds = [2.0**octave / 1e9 for octave in _OCTAVES]
     taken: dict[tuple[str, ...], float | Distribution] = {
         (name,): Distribution(bounds=bounds, at_most=at_most, count=count, total=total_ns / 1e9)
         for name, (at_most, total_ns, count) in counters.stages_at_most(_OCTAVES).items()
     }
     whole = taken.pop(("total",))
-    yield Metric(
-        name="edge_stage_seconds",
-        help="How long frames spent in each stage.",
-        kind="histogram",
-        labels=("stage",),
-        samples=taken,
-    )
-    yield Metric(
-        name="edge_frame_age_seconds",
-        help="How old frames were when they were published: from the decoder's output on.",
-        kind="histogram",
-        samples={(): whole},
-    )
+    yield metric("histogram", "edge_stage_seconds", "How long frames spent in each stage.", ("stage",), taken)
+    text = "How old frames were when they were published: from the decoder's output on."
+    yield metric("histogram", "edge_frame_age_seconds", text, (), {(): whole})
 
 
-def _batches(report: RunReport) -> Metric:
+def _batches(report: RunReport) -> Any:
     sizes = report.batch_sizes
     at_most = [sum(count for size, count in sizes.items() if size <= bound) for bound in _BATCH_SIZES]
     total = sum(size * count for size, count in sizes.items())
     whole = Distribution(bounds=_BATCH_SIZES, at_most=at_most, count=report.batches, total=total)
-    return Metric(name="edge_batch_size", help="Frames in a batch.", kind="histogram", samples={(): whole})
+    return metric("histogram", "edge_batch_size", "Frames in a batch.", (), {(): whole})
 
 
-def _messages(published: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+def _messages(published: Mapping[str, Mapping[str, int]]) -> Iterator[Any]:
     def of(key: str) -> dict[tuple[str, ...], float]:
         return {(output,): float(counts[key]) for output, counts in published.items()}
 
@@ -125,7 +115,7 @@ def _messages(published: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
     yield _gauge("edge_messages_waiting", "Messages accepted and not settled yet.", label, of("waiting"))
 
 
-def _mqtt(counts: Mapping[str, int]) -> Iterator[Metric]:
+def _mqtt(counts: Mapping[str, int]) -> Iterator[Any]:
     numbered = {
         "edge_numbered_total": ("Messages that were given a number.", "numbered"),
         "edge_numbered_acknowledged_total": ("Numbered messages that have arrived.", "numbered_acknowledged"),
@@ -153,7 +143,7 @@ def _mqtt(counts: Mapping[str, int]) -> Iterator[Metric]:
     yield _gauge("edge_spool_bytes", "What waits, by where it lies.", ("tier",), tiers)
 
 
-def _machine(moment: Snapshot) -> Iterator[Metric]:
+def _machine(moment: Snapshot) -> Iterator[Any]:
     sensors = moment.sensors
     celsius = {(name,): zone.celsius for name, zone in sensors.zones.items() if zone.celsius is not None}
     yield _gauge("edge_temperature_celsius", "As the kernel tells it.", ("zone",), celsius)
@@ -163,28 +153,21 @@ def _machine(moment: Snapshot) -> Iterator[Metric]:
     yield _counter("edge_throttle_events_total", "How often the machine was held back.", ("kind",), kinds)
     held = {(): float(bool(sensors.throttled_by))}
     yield _gauge("edge_throttled", "1 while heat or power holds the machine back.", (), held)
-    yield _gauge("edge_memory_available_bytes", "Of the machine.", (), {(): _available_bytes()})
+    if (free_bytes := available_bytes()) is not None:
+        yield _gauge("edge_memory_available_bytes", "Of the machine.", (), {(): float(free_bytes)})
 
 
-def _release(moment: Snapshot) -> Iterator[Metric]:
+def _release(moment: Snapshot) -> Iterator[Any]:
     model = moment.info.model
     values = (model.release or "", moment.report.engine, model.name, model.precision)
     yield _gauge("edge_release_info", "What runs.", ("release", "engine", "model", "precision"), {values: 1.0})
+    look = moment.look
+    if look is not None and look.ring is not None and look.result is not None:
+        told = (look.ring, look.result, look.code or "")
+        yield _gauge("edge_pull_info", "What the last look at the registry came to.", _LOOK, {told: 1.0})
+    ago_s = None if look is None else age_s(look.looked_at)
+    if ago_s is not None:
+        text = "For how long the registry has not said what the ring has."
+        yield _gauge("edge_pull_looked_age_seconds", text, (), {(): float(ago_s)})
     if moment.is_on_trial is not None:
         yield _gauge("edge_trial", "1 while the release is on trial.", (), {(): moment.is_on_trial})
-
-
-def _available_bytes() -> float:
-    lines = read_file(Path("/proc/meminfo")).decode("ascii", "replace").splitlines()
-    found = next((line for line in lines if line.startswith("MemAvailable:")), None)
-    if found is None:  # no Linux of these years
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return int(found.split()[1]) * 1024.0
-
-
-def _counter(name: str, text: str, labels: Iterable[str], samples: Mapping[Any, float]) -> Metric:
-    return Metric(name=name, help=text, kind="counter", labels=tuple(labels), samples=dict(samples))
-
-
-def _gauge(name: str, text: str, labels: Iterable[str], samples: Mapping[Any, float]) -> Metric:
-    return Metric(name=name, help=text, kind="gauge", labels=tuple(labels), samples=dict(samples))

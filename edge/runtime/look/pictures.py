@@ -10,14 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.media.images import encode_jpeg
+from edge.media.images import encode_jpeg, resize
+from edge.protocols import Publisher
+from edge.publish.message import RetainedBytes
 from edge.runtime.pipeline.annotate import boxed
 from edge.runtime.pipeline.rows import Batch, Row
-from edge.types import FrameResult, StreamId
+from edge.types import FrameResult, ImageSize, StreamId
 
-__all__ = ["Pictures"]
+__all__ = ["PicturePublisher", "Pictures"]
 
-_QUALITY = 70
+_QUALITIES = (70, 50, 30)
+_MOST_BYTES = 120_000  # what a broker of a cloud takes (AWS IoT: 128 KiB)
+_LEAST_EXPIRY_S = 60
+_EXPIRY_TIMES = 10  # of the time between two pictures
 _FRESH_S = 5.0
 _AGAIN_S = 0.2
 
@@ -32,11 +37,7 @@ class _Picture:
 
 
 class Pictures:
-    """An `Onlooker` of the inference loop. Each question is good for one copy of one frame.
-
-    Attributes:
-        encoded: how many pictures were made.
-    """
+    """An `Onlooker` of the inference loop. Each question is good for one copy of one frame."""
 
     def __init__(self, *, labels: Sequence[str], clock_s: Callable[[], float] = time.monotonic) -> None:
         self._labels = labels
@@ -47,7 +48,7 @@ class Pictures:
         self.encoded = 0
 
     def wants(self, batch: Batch) -> Sequence[int]:
-        """Return the rows of streams that somebody asked for; called for every batch."""
+        """Called for every batch."""
         if not self._wanted:
             return ()
         first: dict[StreamId, int] = {}
@@ -57,7 +58,6 @@ class Pictures:
         return list(first.values())
 
     def see(self, row: Row, pixels: NDArray[np.uint8], result: FrameResult) -> None:
-        """Keep a frame for the one who asked."""
         with self._lock:
             self._wanted.discard(row.header.stream)
             self._pictures[row.header.stream] = _Picture(self._clock_s(), (row, pixels, result))
@@ -76,7 +76,7 @@ class Pictures:
         return picture.jpeg
 
     def forget(self) -> None:
-        """Let go of what nobody has asked for in a while."""
+        """Drop what was not asked for in a while."""
         with self._lock:
             old = self._clock_s() - _FRESH_S
             for stream in [name for name, one in self._pictures.items() if one.at_s < old]:
@@ -84,4 +84,48 @@ class Pictures:
 
     def _encode(self, row: Row, pixels: NDArray[np.uint8], result: FrameResult) -> bytes:
         self.encoded += 1
-        return encode_jpeg(boxed(pixels, row.letterbox, result, labels=self._labels), quality=_QUALITY)
+        return _bounded_jpeg(boxed(pixels, row.letterbox, result, labels=self._labels))
+
+
+def _bounded_jpeg(image: NDArray[np.uint8]) -> bytes:
+    """Return a JPEG of at most `_MOST_BYTES`: of less quality where needed, then of half the size."""
+    for quality in _QUALITIES:
+        if len(jpeg := encode_jpeg(image, quality=quality)) <= _MOST_BYTES:
+            return jpeg
+    height, width = image.shape[:2]
+    return _bounded_jpeg(resize(image, ImageSize(width=max(width // 2, 1), height=max(height // 2, 1))))
+
+
+class PicturePublisher:
+    """Publishes the newest picture of each stream every so often; a stream without new frames has none.
+
+    Args:
+        every_s: between two pictures of a stream.
+        clock_s: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        pictures: Pictures,
+        publisher: Publisher,
+        *,
+        streams: Callable[[], Sequence[str]],
+        every_s: float,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pictures = pictures
+        self._publisher = publisher
+        self._streams = streams
+        self._every_s = every_s
+        self._clock_s = clock_s
+        self._due_s: dict[str, float] = {}
+
+    def tick(self) -> None:
+        """Publish what is due and has come since it was asked for in an earlier tick."""
+        now_s, expiry_s = self._clock_s(), max(_LEAST_EXPIRY_S, round(_EXPIRY_TIMES * self._every_s))
+        for stream in self._streams():
+            due_s = self._due_s.get(stream, now_s)
+            jpeg = self._pictures.ask(StreamId(stream)) if now_s >= due_s else None
+            if jpeg is not None:
+                self._due_s[stream] = max(due_s + self._every_s, now_s)
+                self._publisher.publish(RetainedBytes(f"streams/{stream}/picture", jpeg, expiry_s))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,35 +12,44 @@ from typing import Any
 import msgspec
 
 from edge.config.pipeline import Pipeline
-from edge.config.schema import HttpConfig, TrackingConfig
-from edge.http.exchange import HttpRequest, HttpResponse, json_response, text_response
-from edge.http.page import page_response, picture_of, picture_response
-from edge.http.prometheus import CONTENT_TYPE, Exposition, Metric
-from edge.http.server import HttpServer, Listener
-from edge.http.sockets import LOOPBACK, bind_port, bind_socket_file
-from edge.publish.messages import InfoMessage
+from edge.config.schema import HttpConfig, StreamConfig
+from edge.http.prometheus import CONTENT_TYPE, Exposition
+from edge.http.server import (
+    LOOPBACK,
+    HttpRequest,
+    HttpResponse,
+    HttpServer,
+    Listener,
+    bind_port,
+    bind_socket_file,
+    json_response,
+    page_response,
+    picture_of,
+    picture_response,
+    text_response,
+)
+from edge.publish.messages import EventMessage, InfoMessage
 from edge.runtime.look.heat import HeatWatch
 from edge.runtime.look.metrics import metrics_of
-from edge.runtime.look.moment import Rates, Snapshot
 from edge.runtime.look.pictures import Pictures
-from edge.runtime.look.status import status_json
-from edge.runtime.pipeline.counters import FrameCounters
-from edge.runtime.pipeline.report import RunReport
-from edge.runtime.serve.last_switch import LastSwitchPublisher
-from edge.runtime.serve.stream_states import StreamStates
+from edge.runtime.look.status import Rates, Snapshot, status_json
+from edge.runtime.pipeline.counters import FrameCounters, RunReport
+from edge.runtime.serve.following import Stages
+from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
+from edge.runtime.serve.streams import StreamStates
 from edge.types import StreamId
 
 __all__ = ["Shown", "StatusServer", "make_shown"]
 
 _STUCK_S = 60.0  # twice the watchdog of the unit
-_FIGURES_S = 1.0  # nobody reads them more often; whoever asks more often gets the same again
+_FIGURES_S = 1.0  # asked more often, it gives the same again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is shown of a run, and where it comes from; `last_switch` only where a release runs.
+    """Sources of the status page; `last_switch` and `last_look` only where a release runs.
 
-    `places` gives the zones and lines of each stream that has some, as plain values.
+    `places` gives what is drawn on the picture of each stream, as plain values under the keys of the pipeline file.
     """
 
     info: InfoMessage
@@ -48,7 +57,9 @@ class Shown:
     states: StreamStates
     pictures: Pictures
     places: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+    recent_events: Callable[[], Sequence[EventMessage]] = list
     last_switch: LastSwitchPublisher | None = None
+    last_look: LastLook | None = None
 
 
 def make_shown(
@@ -57,13 +68,14 @@ def make_shown(
     *,
     counters: FrameCounters,
     states: StreamStates,
+    stages: Stages,
     last_switch: LastSwitchPublisher | None,
+    last_look: LastLook | None = None,
 ) -> Shown:
     """Return what is shown of a pipeline, of which a reload may make another one."""
 
     def places() -> dict[str, dict[str, Any]]:
-        streams = what_runs().config.streams
-        return {one.id: _places(one.tracking) for one in streams if one.tracking is not None}
+        return {one.id: _places(one) for one in what_runs().config.streams}
 
     return Shown(
         info=info,
@@ -71,24 +83,30 @@ def make_shown(
         states=states,
         pictures=Pictures(labels=info.labels),
         places=places,
+        recent_events=lambda: stages.following.recent_events,
         last_switch=last_switch,
+        last_look=last_look,
     )
 
 
-def _places(tracking: TrackingConfig) -> dict[str, Any]:
-    return {
-        "zones": [{"id": one.id, "polygon": msgspec.to_builtins(one.polygon)} for one in tracking.zones],
-        "lines": [{"id": one.id, "start": list(one.start), "end": list(one.end)} for one in tracking.lines],
-    }
+def _places(stream: StreamConfig) -> dict[str, Any]:
+    shown = {"tracking": stream.tracking, "ignore": stream.ignore, "black": stream.black}
+    return {key: _stated(value) for key, value in shown.items()}
+
+
+def _stated(value: Any) -> Any:
+    """Return a part of a pipeline file as plain values, without what is a default anyway."""
+    if isinstance(value, list):
+        return [_stated(one) for one in value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    stated = ((one.name, getattr(value, one.name), one.default) for one in msgspec.structs.fields(value))
+    return {name: _stated(held) for name, held, default in stated if held != default and held != []}
 
 
 class StatusServer:
     """Answers on a port of the loopback address, on a socket file, or on neither; watches the heat in any case.
-
-    Args:
-        shown: the run.
-        config: the port, and what it shows.
-        socket_path: for those whom its folder lets in; None: there is no such folder.
+    `socket_path`: for those whom its folder lets in; None: there is no such folder.
     """
 
     def __init__(
@@ -113,18 +131,16 @@ class StatusServer:
         self._server = HttpServer(listeners, on_bound=on_bound) if listeners else None
 
     def start(self) -> None:
-        """Begin to answer, and to look at the heat."""
         self._heat.start()
         if self._server is not None:
             self._server.start()
 
     def tick(self, report: RunReport) -> None:
-        """Take the account that is shown from now on."""
         if report.turns != self._turns:
             self._turns, self._turned_at_s = report.turns, time.monotonic()
         self._shown.pictures.forget()
         state, reason = self._shown.states.device_state
-        switch = self._shown.last_switch
+        switch, look = self._shown.last_switch, self._shown.last_look
         self._moment = Snapshot(
             info=self._shown.info,
             report=report,
@@ -135,10 +151,11 @@ class StatusServer:
             sensors=self._heat.sensors,
             switch=None if switch is None else switch.said,
             is_on_trial=None if switch is None else switch.is_on_trial,
+            look=None if look is None else look.said,
         )
 
     def close(self) -> None:
-        """End; whoever is being answered is cut off."""
+        """An answer that is under way is cut off."""
         self._heat.close()
         if self._server is not None:
             self._server.close()
@@ -169,15 +186,15 @@ class StatusServer:
             return (
                 text_response(503, "starting")
                 if moment is None
-                else json_response(status_json(moment, self._shown.places()))
+                else json_response(status_json(moment, self._shown.places(), self._shown.recent_events()))
             )
         stream = picture_of(request.path)
         return self._public(request) if stream is None else self._picture(stream)
 
     def _picture(self, stream: str) -> HttpResponse:
-        known = StreamId(stream) if stream in self._shown.states.statuses() else None
-        jpeg = None if known is None else self._shown.pictures.ask(known)
-        return text_response(404, "no picture yet") if jpeg is None else picture_response(jpeg)
+        if stream not in self._shown.states.statuses():
+            return text_response(404, "no stream of that name")
+        return picture_response(self._shown.pictures.ask(StreamId(stream)))
 
     def _livez(self) -> HttpResponse:
         stuck_s = time.monotonic() - self._turned_at_s
@@ -199,7 +216,7 @@ class StatusServer:
             self._figures = (time.monotonic(), text)
         return HttpResponse(status=200, kind=CONTENT_TYPE, body=text)
 
-    def _collect(self) -> Iterator[Metric]:
+    def _collect(self) -> Iterator[Any]:
         moment = self._moment
         if moment is not None:
             yield from metrics_of(moment, self._shown.counters)

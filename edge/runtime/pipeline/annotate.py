@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from edge.errors import ConfigError, DatasetError
 from edge.media.images import draw_boxes, resize, write_image
 from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import FrameHeader, FrameResult, ImageSize, Letterbox, StreamId
+from edge.vision.letterbox import inner
 
 __all__ = ["Annotator", "boxed"]
 
@@ -24,7 +26,8 @@ _log = logging.getLogger(__name__)
 class Annotator:
     """Writes at most one picture per stream and `every_s` seconds of its own time: `STREAM-FRAME.jpg` in `folder`.
 
-    With `labels` boxes are drawn in; without, pictures are what the model sees, to calibrate and to prove with.
+    With `labels` boxes are drawn in; without, pictures are what the model sees, to calibrate and to prove with. One
+    that was written before, as of a clip that begins again, is then left out.
     """
 
     def __init__(self, folder: Path, *, labels: Sequence[str] | None, every_s: float) -> None:
@@ -36,10 +39,10 @@ class Annotator:
         self._labels = labels
         self._every_ns = round(every_s * 1e9)
         self._is_broken = False
+        self._written: set[bytes] = set()
         self._next_pts_ns: dict[StreamId, int] = {}
 
     def wants(self, batch: Batch) -> Sequence[int]:
-        """Return the rows of the frames that are due."""
         return [row for row, one in enumerate(batch.rows) if self._is_due(one.header)]
 
     def see(self, row: Row, pixels: NDArray[np.uint8], result: FrameResult) -> None:
@@ -47,7 +50,9 @@ class Annotator:
         if self._is_due(row.header):
             self._next_pts_ns[row.header.stream] = row.header.pts_ns + self._every_ns
             if self._labels is None:
-                picture = _borderless(pixels, row.letterbox)
+                picture = inner(pixels, row.letterbox)
+                if not self._is_new(picture):
+                    return
             else:
                 picture = boxed(pixels, row.letterbox, result, labels=self._labels)
             self._write(self._folder / f"{row.header.stream}-{row.header.frame:06d}.jpg", picture)
@@ -65,6 +70,12 @@ class Annotator:
         else:
             self._is_broken = False
 
+    def _is_new(self, picture: NDArray[np.uint8]) -> bool:
+        digest = hashlib.blake2b(picture.tobytes(), digest_size=16).digest()
+        is_new = digest not in self._written
+        self._written.add(digest)
+        return is_new
+
     def _is_due(self, header: FrameHeader) -> bool:
         return header.pts_ns >= self._next_pts_ns.get(header.stream, 0)
 
@@ -79,14 +90,9 @@ def boxed(
     fitted, source = letterbox.fitted, letterbox.source
     times = -(-_LEGIBLE_PX // fitted.width)
     size = ImageSize(width=fitted.width * times, height=fitted.height * times)
-    image = np.ascontiguousarray(resize(_borderless(canvas, letterbox), size))
+    image = np.ascontiguousarray(resize(inner(canvas, letterbox), size))
     found = result.detections
     xyxy = found.xyxy * np.array([size.width / source.width, size.height / source.height] * 2, np.float32)
     texts = [f"{labels[i]} {score:.2f}" for i, score in zip(found.class_id, found.score, strict=True)]
     draw_boxes(image, xyxy, texts, found.class_id.tolist())
     return image
-
-
-def _borderless(canvas: NDArray[np.uint8], letterbox: Letterbox) -> NDArray[np.uint8]:
-    top, left, fitted = letterbox.pad_top, letterbox.pad_left, letterbox.fitted
-    return canvas[top : top + fitted.height, left : left + fitted.width]

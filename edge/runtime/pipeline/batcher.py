@@ -2,13 +2,13 @@
 
 A live stream has at most one row in a batch, a file as many as it can fill. A batch is closed when no row is left, when
 every stream that is up is live and has its row, when its deadline has come, or when the engine is idle and a stream
-that is in it comes again: nobody is slowed down to the pace of another. While the engine is at work, the open batch
+that is in it comes again: no stream is slowed down to the pace of another. While the engine is at work, the open batch
 takes newer frames of live streams in place of older ones; that does not move its deadline.
 
 Where there are more frames than rows, those streams come first that were given least (`edge.runtime.pipeline.shares`),
-and may take the row of one that was given more. Files wait and lose nothing.
+and one that has missed its turn may take the row of one that was given more. Files wait and lose nothing.
 
-Whoever holds a row only copies pixels meanwhile: no source is asked for anything, so that none can hold up the others.
+The holder of a row only copies pixels meanwhile: no source is asked for anything, so that none can hold up the others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.runtime.pipeline.canvases import Canvases
-from edge.runtime.pipeline.rows import Batch, OpenBatch, Row, Ticket, Turn
+from edge.runtime.pipeline.rows import Batch, Canvases, OpenBatch, Row, Ticket, Turn
 from edge.runtime.pipeline.shares import FairShares, Terms
 from edge.types import DropReason, Frame, StreamId
 
@@ -34,13 +33,11 @@ __all__ = ["Batcher"]
 class Batcher:
     """Thread-safe; pullers call `reserve` and `fill`, one inference thread calls `take` and `give_back`.
 
-    Whoever makes room hands it to the waiter whose turn it is and wakes only that one: with many streams, waking all of
+    Room goes to the waiter whose turn it is, and only that one is woken: with many streams, waking all of
     them for every row would cost more than decoding.
 
     Args:
-        canvases: of the engine.
         max_wait_s: how long the first frame of a batch waits for others.
-        pad_value: of the border.
         on_drop: called for each frame that is let go here; must return at once.
         terms: of streams that have other ones than most.
         clock_ns: monotonic nanoseconds.
@@ -70,7 +67,7 @@ class Batcher:
         self._up: dict[StreamId, bool] = {}  # whether it is live
         self._closed_early: Batch | None = None
         self._is_idle = False  # the engine has asked for a batch, and none was ready
-        self._wakes_at_ns = math.inf  # whoever waits for a batch, by itself
+        self._wakes_at_ns = math.inf  # when the waiter for a batch wakes by itself
         self._is_closed = False
 
     def join(self, stream: StreamId, *, is_live: bool) -> None:
@@ -79,7 +76,6 @@ class Batcher:
             self._up[stream] = is_live
 
     def set_terms(self, stream: StreamId, terms: Terms) -> None:
-        """Let a stream ask for something else from now on."""
         with self._lock:
             self._shares.set_terms(stream, terms)
             self._max_age_ns.pop(stream, None)
@@ -88,17 +84,14 @@ class Batcher:
 
     @property
     def terms(self) -> Mapping[StreamId, Terms]:
-        """Those of streams that have other ones than most."""
         return self._shares.terms
 
     @property
     def live(self) -> frozenset[StreamId]:
-        """The streams that are up and live."""
         with self._lock:
             return frozenset(stream for stream, is_live in self._up.items() if is_live)
 
     def leave(self, stream: StreamId) -> None:
-        """No longer wait for a stream."""
         with self._lock:
             if self._up.pop(stream, None) is not None:
                 self._wake()
@@ -121,16 +114,14 @@ class Batcher:
                 return turn
             self._let_stale_go()
             self._close_for_idle_engine(stream)
-            if not self._serve(turn):  # nobody who waits could be served in its place: they were asked before
+            if not self._serve(turn):  # no other waiter could be served in its place: they were asked before
                 turn.queue()
                 self._waiting.append(turn)
         return turn
 
     def fill(self, ticket: Ticket, frame: Frame) -> None:
         """Copy the frame to its row; this is the only copy of pixels between decoder and engine.
-
-        Raises:
-            ValueError: if the image has not the size that its letterbox says; the row is given up then.
+        Raises `ValueError` if the image has not the size that its letterbox says; the row is given up then.
         """
         try:
             self._canvases.copy(frame, ticket)
@@ -144,7 +135,6 @@ class Batcher:
             self._wake()
 
     def abandon(self, ticket: Ticket) -> None:
-        """Give a reserved row up without filling it."""
         with self._lock:
             batch = self._held()
             batch.writers -= 1
@@ -153,7 +143,7 @@ class Batcher:
             self._wake()
 
     def take(self, timeout_s: float) -> Batch | None:
-        """Return the next closed batch, or None when none was ready in time. After `close`, what is left is ready."""
+        """Return None where no batch was ready in time. After `close`, what is left is ready."""
         deadline_ns = self._clock_ns() + round(timeout_s * 1e9)
         with self._lock:
             while True:
@@ -211,7 +201,7 @@ class Batcher:
             return batch.due_ns is None or self._complete_or_due_ns(batch, batch.due_ns) <= self._clock_ns()
 
     def _wake(self) -> None:
-        """Wake whoever waits for a batch, if that can be taken before it wakes by itself."""
+        """Wake the waiter for a batch, if that can be taken before it wakes by itself."""
         ready_at_ns = self._ready_at_ns()
         if ready_at_ns is not None and ready_at_ns < self._wakes_at_ns:
             self._may_be_ready.notify()
@@ -236,6 +226,7 @@ class Batcher:
                 batch.due_ns = self._clock_ns()
                 return False
             batch.rows[row] = None
+            self._shares.miss(turn.stream)
             self._on_drop(turn.stream, DropReason.SUPERSEDED)
         elif batch.count < self._canvases.rows or self._take_from_richest(batch, turn):
             row = batch.new_row()
@@ -248,10 +239,10 @@ class Batcher:
         return True
 
     def _take_from_richest(self, batch: OpenBatch, turn: Turn) -> bool:
-        """Make room for a live stream that was given less than one that is in the batch."""
+        """Make room for a live stream that has missed its turn, and was given less than one that is in the batch."""
         filled = [stream for stream, row in batch.live_row_of.items() if batch.rows[row] is not None]
         richest = max(filled, key=self._shares.standing, default=None)
-        if richest is None or not turn.is_live or self._shares.standing(richest) <= self._standing(turn):
+        if richest is None or not turn.is_live or not self._shares.may_take(turn.stream, richest):
             return False
         self._let_go(batch, richest, DropReason.YIELDED)
         return True
@@ -283,7 +274,7 @@ class Batcher:
 
     def _held(self) -> OpenBatch:
         if self._open is None:
-            raise RuntimeError("a row was filled that nobody had reserved")
+            raise RuntimeError("a row was filled that was not reserved")
         return self._open
 
     def _ready_at_ns(self) -> int | None:

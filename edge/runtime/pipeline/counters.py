@@ -1,4 +1,7 @@
-"""What happened to each frame, and how long each stage took: counts that balance, percentiles in constant memory."""
+"""Counts frames by fate, which balance, and times stages, by percentiles in constant memory.
+
+The account of a run: what happened to every frame and message, and what it cost.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,22 @@ import threading
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from edge.types import DropReason, FrameResult, SourceCounts, StreamId
+from edge.media.camera import StreamStatus
+from edge.media.shedding import Shedding
+from edge.types import Counted, DropReason, FrameResult, Precision, SourceCounts, StreamId, StreamState
 
-__all__ = ["FrameCounters", "LatencyHistogram", "RecentTimes", "StreamCounts", "StreamReport", "report_stream"]
+__all__ = [
+    "FrameCounters",
+    "LatencyHistogram",
+    "RecentTimes",
+    "RunReport",
+    "RunTimes",
+    "StreamCounts",
+    "StreamReport",
+    "report_stream",
+]
 
 _RECENT_FRAMES = 512
 _BUCKETS_PER_OCTAVE = 16  # 4.4 % wide: finer than anybody reads a latency
@@ -24,13 +39,11 @@ class LatencyHistogram:
         self._total_ns = 0
 
     def record(self, duration_ns: int) -> None:
-        """Count one duration."""
         self._counts[int(math.log2(max(duration_ns, 1)) * _BUCKETS_PER_OCTAVE)] += 1
         self._total_ns += duration_ns
 
     @property
     def count(self) -> int:
-        """How many durations were recorded."""
         return self._counts.total()
 
     def percentile_ms(self, percent: float) -> float:
@@ -63,10 +76,19 @@ class _Stream:
     first_read_at_ns: int = 0
     last_read_at_ns: int = 0
 
+    def counts(self) -> StreamCounts:
+        span_s = (self.last_read_at_ns - self.first_read_at_ns) / 1e9
+        return StreamCounts(
+            inferred=self.inferred,
+            detections=self.detections,
+            dropped=Counter(self.dropped),
+            fps=(self.inferred - 1) / span_s if span_s > 0 else 0.0,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCounts:
-    """What the pipeline did with the frames of one stream; `fps` is between its first and its last inferred frame."""
+class StreamCounts(Counted):
+    """Counts of one stream's frames; `fps` is between its first and its last inferred frame."""
 
     inferred: int = 0
     detections: int = 0
@@ -94,7 +116,6 @@ class FrameCounters:
         self._recent_age_ns: deque[int] = deque(maxlen=_RECENT_FRAMES)
 
     def dropped(self, stream: StreamId, reason: DropReason) -> None:
-        """Count a frame that was read and let go."""
         with self._lock:
             self._streams.setdefault(stream, _Stream()).dropped[reason] += 1
 
@@ -106,7 +127,7 @@ class FrameCounters:
                 self._inferred_one(result)
 
     def stage_json(self) -> dict[str, dict[str, float]]:
-        """Return the percentiles of each stage in milliseconds."""
+        """Percentiles of each stage in milliseconds."""
         with self._lock:
             return {name: histogram.as_json() for name, histogram in self._stages.items()}
 
@@ -126,16 +147,13 @@ class FrameCounters:
             return dict(sorted(self._batch_sizes.items()))
 
     def of_stream(self, stream: StreamId) -> StreamCounts:
-        """Return what was done with the frames of a stream so far."""
         with self._lock:
-            counted = self._streams.get(stream, _Stream())
-            span_s = (counted.last_read_at_ns - counted.first_read_at_ns) / 1e9
-            return StreamCounts(
-                inferred=counted.inferred,
-                detections=counted.detections,
-                dropped=Counter(counted.dropped),
-                fps=(counted.inferred - 1) / span_s if span_s > 0 else 0.0,
-            )
+            return self._streams.get(stream, _Stream()).counts()
+
+    def by_stream(self) -> Mapping[StreamId, StreamCounts]:
+        """Return the counts of all streams that had frames."""
+        with self._lock:
+            return {name: one.counts() for name, one in self._streams.items()}
 
     def _inferred_one(self, result: FrameResult) -> None:
         counted = self._streams.setdefault(result.header.stream, _Stream())
@@ -158,7 +176,7 @@ def _p95_ms(durations_ns: Collection[int]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReport:
+class StreamReport(Counted):
     """The account of one stream. `unaccounted` is 0 when decoded = inferred + sum of dropped; `skipped` is apart."""
 
     stream: StreamId
@@ -176,9 +194,11 @@ class StreamReport:
         return self.decoded - self.inferred - sum(self.dropped.values())
 
 
-def report_stream(stream: StreamId, source: SourceCounts, counters: FrameCounters) -> StreamReport:
-    """Return the account of one stream from what its source and the pipeline counted."""
-    counted = counters.of_stream(stream)
+def report_stream(stream: StreamId, source: SourceCounts, counted: StreamCounts) -> StreamReport:
+    """Return the account of one stream from what its source and the pipeline counted.
+
+    While a run goes on the pipeline is asked first: no frame is then counted behind a source and not yet in it.
+    """
     return StreamReport(
         stream=stream,
         decoded=source.decoded,
@@ -193,3 +213,104 @@ def report_stream(stream: StreamId, source: SourceCounts, counters: FrameCounter
         fps=counted.fps,
         skipped=source.skipped,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimes:
+    """Times of a run, of the whole process."""
+
+    elapsed_s: float
+    cpu_s: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """A snapshot, or the final account, of a running pipeline.
+
+    `turns` of the inference loop show that it is alive; `has_work` tells that frames are inferred now, or could be.
+    `hanging` are the names of threads that do not come back from a call, `engine_busy_s` the time in which the engine
+    had a batch, `shedding` what streams leave out now because the machine cannot keep up.
+    """
+
+    name: str
+    engine: str
+    precision: Precision
+    times: RunTimes
+    streams: tuple[StreamReport, ...]
+    statuses: Mapping[StreamId, StreamStatus]
+    stages_ms: Mapping[str, Mapping[str, float]]
+    batch_sizes: Mapping[int, int]
+    published: Mapping[str, Mapping[str, int]]
+    recent: RecentTimes
+    turns: int
+    has_work: bool
+    hanging: tuple[str, ...]
+    is_final: bool
+    engine_busy_s: float = 0.0
+    shedding: Mapping[str, Shedding] = field(default_factory=dict)
+
+    @property
+    def inferred(self) -> int:
+        return sum(stream.inferred for stream in self.streams)
+
+    @property
+    def batches(self) -> int:
+        return sum(self.batch_sizes.values())
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether decoded = inferred + dropped for each stream, and accepted = delivered + waiting + dropped.
+
+        Of messages no count is negative; of frames none can be.
+        """
+        outputs = self.published.values()
+        is_sent = all(one["accepted"] == one["delivered"] + one["waiting"] + one["dropped"] for one in outputs)
+        are_counts = all(min(one.values()) >= 0 for one in outputs)
+        return is_sent and are_counts and all(stream.unaccounted == 0 for stream in self.streams)
+
+    @property
+    def silent_outputs(self) -> tuple[str, ...]:
+        """Outputs that were given messages and delivered none."""
+        return tuple(name for name, one in self.published.items() if one["accepted"] and not one["delivered"])
+
+    @property
+    def has_failed_streams(self) -> bool:
+        """Whether a stream was down at the end."""
+        return any(status.state is StreamState.DOWN for status in self.statuses.values())
+
+    def as_json(self) -> dict[str, Any]:
+        times = self.times
+        return {
+            "pipeline": self.name,
+            "engine": self.engine,
+            "precision": self.precision.value,
+            "seconds": round(times.elapsed_s, 3),
+            "inferred": self.inferred,
+            "fps": round(self.inferred / times.elapsed_s, 2) if times.elapsed_s else 0.0,
+            "cpu_seconds": round(times.cpu_s, 3),
+            "cpu_ms_per_frame": round(times.cpu_s * 1e3 / self.inferred, 3) if self.inferred else None,
+            "peak_memory_bytes": times.peak_memory_bytes,
+            "streams": [self._stream_json(stream) for stream in self.streams],
+            "stages_ms": {name: dict(values) for name, values in self.stages_ms.items()},
+            "batch_sizes": {str(size): count for size, count in self.batch_sizes.items()},
+            "published": {name: dict(one) for name, one in self.published.items()},
+            "balanced": self.is_balanced if self.is_final else None,
+        }
+
+    def _stream_json(self, stream: StreamReport) -> dict[str, Any]:
+        status = self.statuses[stream.stream]
+        return {
+            "id": stream.stream,
+            "state": status.state.value,
+            "reason": status.reason,
+            "reconnects": status.reconnects,
+            "decoded": stream.decoded,
+            "inferred": stream.inferred,
+            "dropped": {reason.value: count for reason, count in stream.dropped.items()},
+            "unaccounted": stream.unaccounted,
+            "skipped": stream.skipped,
+            "decode_errors": stream.errors,
+            "detections": stream.detections,
+            "fps": round(stream.fps, 2),
+        }

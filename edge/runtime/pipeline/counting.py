@@ -23,7 +23,7 @@ _State = Literal["counting", "interrupted", "stopped"]
 
 class _Stream:
     def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = dict.fromkeys(labels)  # that are told, also where there is none of them
+        self.labels = dict.fromkeys(labels)  # that are counted, also where there is none of them
         self.state: _State = "counting"
         self.told: tuple[_State, Mapping[int, int]] | None = None
         self.told_at_ns = 0
@@ -33,9 +33,8 @@ class Counting:
     """Tells the counts of each stream when they change, at most once a second. Thread-safe.
 
     Args:
-        publisher: takes the messages.
         device, epoch, labels: of the birth message.
-        wanted: the labels of streams that name their classes; of the others those are told that were seen.
+        wanted: the labels of streams that name their classes; of the others those that were seen.
     """
 
     def __init__(
@@ -57,13 +56,12 @@ class Counting:
         self._lock = threading.Lock()
 
     def see(self, results: Sequence[FrameResult]) -> None:
-        """Take the results of a batch."""
         with self._lock:
             for result in results:
                 self._see(result)
 
     def change(self, status: StreamStatus) -> None:
-        """Take note of a stream's new status: who gives no frames shows nothing, which is not known to be nobody."""
+        """Take note of a stream's new status: without frames the count is unknown, not zero."""
         with self._lock:
             stream = self._stream(status.stream)
             if status.state is StreamState.UP:
@@ -77,7 +75,6 @@ class Counting:
             self._streams[name] = _Stream(labels)
 
     def stop(self) -> None:
-        """Nothing is counted any more: the service ends."""
         with self._lock:
             for name in self._streams:
                 self._end(name, "stopped")
@@ -101,7 +98,7 @@ class Counting:
         stream.state = state
         if stream.told is not None and stream.told[0] != state:
             self._tell(name, dict.fromkeys(stream.labels), {})
-            stream.told_at_ns = 0  # what comes next is told at once
+            stream.told_at_ns = 0  # the next count is published at once
 
     def _tell(self, name: StreamId, objects: Mapping[str, int | None], found: Mapping[int, int]) -> None:
         stream = self._streams[name]

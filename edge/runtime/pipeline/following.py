@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +11,16 @@ from typing import Literal
 
 from edge.media.camera import StreamStatus
 from edge.publish.events import EventPublisher
+from edge.publish.messages import EventMessage
 from edge.track.events import EndReason
 from edge.track.follow import Follower
 from edge.types import FrameResult, StreamId, StreamState
 
 __all__ = ["Following"]
 
+_log = logging.getLogger(__name__)
+_WINDOW_NS = 10_000_000_000  # over so long the rate of frames is taken
+_STEADY = 0.95  # cameras are not exact, nor is the first frame of a window
 _TELL_EVERY_NS = 500_000_000  # counts of a busy street change with every frame
 
 
@@ -28,6 +33,19 @@ class _Stream:
         self.is_down = False
         self.told_version = -1
         self.told_at_ns = 0
+        self.is_sparse = False
+        self.frames, self.since_ns = 0, 0  # of the window in which frames are counted
+
+    def rate_of(self, pts_ns: int) -> float | None:
+        """Count a frame; return frames per second at the end of a window."""
+        if not 0 <= pts_ns - self.since_ns < 2 * _WINDOW_NS or not self.frames:
+            self.frames, self.since_ns = 0, pts_ns
+        self.frames += 1
+        elapsed_ns = pts_ns - self.since_ns
+        if elapsed_ns < _WINDOW_NS:
+            return None
+        frames, self.frames, self.since_ns = self.frames - 1, 1, pts_ns
+        return frames / elapsed_ns * 1e9
 
 
 class Following:
@@ -47,6 +65,10 @@ class Following:
         self._now_ns = now_ns
         self._monotonic_ns = monotonic_ns
 
+    @property
+    def recent_events(self) -> Sequence[EventMessage]:
+        return self._publisher.recent
+
     def follow(self, results: Sequence[FrameResult], publish: Callable[[FrameResult], object]) -> None:
         """Give each result to `publish`, with the numbers of its objects if they are followed, then tell its events."""
         for result in results:
@@ -61,6 +83,7 @@ class Following:
             if stream.is_down:  # frames that were on their way when the camera went; what they show is over
                 publish(result)
                 return
+            self._look_at_rate(result.header.stream, stream, result.header.pts_ns)
             track_id, events = stream.follower.follow(result)
             publish(replace(result, track_id=track_id))
             self._publisher.publish(result.header.stream, events)
@@ -69,13 +92,13 @@ class Following:
                 self._tell(result.header.stream, stream, "following")
 
     def change(self, status: StreamStatus) -> None:
-        """Take note of a stream's new status, from any thread: who is down, or at its end, follows nobody."""
+        """Take note of a stream's new status, from any thread: one that is down or at its end follows nothing."""
         stream = self._streams.get(status.stream)
         if stream is None:
             return
         with stream.lock:
             if status.state is StreamState.UP:
-                stream.is_down = False
+                stream.is_down, stream.frames = False, 0
                 self._tell(status.stream, stream, "following")
             elif status.state in (StreamState.DOWN, StreamState.ENDED) and not stream.is_down:
                 stream.is_down = True
@@ -102,6 +125,18 @@ class Following:
         for name, stream in self._streams.items():
             with stream.lock:
                 self._end(name, stream, EndReason.STOPPED, "stopped")
+
+    def _look_at_rate(self, name: StreamId, stream: _Stream, pts_ns: int) -> None:
+        """Say once that frames are too few, whether the camera, `max_fps` or an overload is the cause."""
+        fps = stream.rate_of(pts_ns)
+        if fps is None:
+            return
+        lack = stream.follower.lack_at(fps / _STEADY)
+        if lack is not None and not stream.is_sparse:
+            _log.warning("too few frames to follow objects stream=%s fps=%.1f reason=%s", name, fps, lack)
+        elif lack is None and stream.is_sparse:
+            _log.info("enough frames to follow objects stream=%s fps=%.1f", name, fps)
+        stream.is_sparse = lack is not None
 
     def _end(
         self, name: StreamId, stream: _Stream, reason: EndReason, state: Literal["interrupted", "stopped"]

@@ -1,44 +1,34 @@
-"""What is left out, step by step, while a machine cannot infer all that its cameras send. Pure: no clock, no threads.
+"""Caps frame rates step by step while a machine cannot infer all frames. Pure: no clock, no threads.
 
-    FULL -> CAPPED (frame rates limited to what can be served, fairly) -> SKIPPING (pictures that no other refers to are
-    not even decoded) and back
-
-A step down takes a few windows in a row in which frames are lost, a step up a few in which none are and what is wanted
-would fit. Who has to take a step up back waits twice as long before the next one.
+A step down limits frame rates to what can be served, fairly; a step up raises or lifts these caps. The former takes a
+few windows in a row in which frames are lost, the latter a few in which none are and what is wanted would fit. Who has
+to take a step up back waits twice as long before the next one.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edge.media.shedding import EVERYTHING, Shedding
 from edge.runtime.pipeline.shares import Terms
-from edge.types import StreamId
+from edge.types import Counted, StreamId
 
-__all__ = ["Ladder", "Level", "StreamLoad", "fair_caps"]
+__all__ = ["FEW", "TOO_MUCH", "Ladder", "StreamLoad", "fair_caps"]
 
-_TOO_MUCH, _FEW = 0.10, 0.03  # shares of the frames that are lost
+TOO_MUCH, FEW = 0.10, 0.03
+"""Shares of the wanted frames that are lost; in between it stays as it is."""
+
 _DOWN, _UP = 2, 3  # windows in a row
 _FITS = 0.85  # of what the engine could do, so that a step up does not end in the next step down
 _SERVED = 0.97  # of what was inferred when frames were lost: a cap at the very edge would lose some
 _SPARE = 1.15  # times as much as the caps allow: then they are worth to be raised
-_SKIP_BELOW = 0.5  # of what a stream wants: where more can be served, skipping could cost more than it must
 _LONGEST = 64  # windows without a step up
 _FAILED_SOON = 6  # windows; overload that comes later is another one
 
 
-class Level(enum.IntEnum):
-    """How much is left out."""
-
-    FULL = 0
-    CAPPED = 1
-    SKIPPING = 2
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamLoad:
+class StreamLoad(Counted):
     """One live stream in one window: how many frames it wanted inferred, how many were, and how many were lost.
 
     What its own `max_fps` lets go is not wanted; what was left out on purpose is wanted and not lost.
@@ -50,20 +40,12 @@ class StreamLoad:
 
 
 class Ladder:
-    """Judges windows of equal length, one after the other.
-
-    Attributes:
-        level: where it stands.
-        caps: frames per second of the streams that are limited.
-    """
+    """Judges windows of equal length, one after the other; `caps`: frames per second of streams that are limited."""
 
     def __init__(self) -> None:
-        self.level = Level.FULL
         self.caps: Mapping[StreamId, float] = {}
-        self._skipping: frozenset[StreamId] = frozenset()
         self._over = self._calm = self._inferred_over = 0
         self._hold, self._since_up = _UP, _FAILED_SOON
-        self._has_lowered = False
 
     def judge(
         self,
@@ -74,81 +56,69 @@ class Ladder:
         capacity_fps: float,
     ) -> bool:
         """Take in a window; return whether something else is left out from now on.
-
-        Args:
-            loads: of the live streams.
-            terms: of those that have other ones than most.
-            window_s: its length.
-            capacity_fps: frames that the engine could have inferred per second, had it always been at work.
+        `capacity_fps`: frames that the engine could have inferred per second, had it always been at work.
         """
         inferred, lost = sum(one.inferred for one in loads.values()), sum(one.lost for one in loads.values())
         share = lost / max(1, inferred + lost)
         self._since_up += 1
-        self._over = self._over + 1 if share > _TOO_MUCH else 0
+        self._over = self._over + 1 if share > TOO_MUCH else 0
         # Of all windows that led to a step: one alone may have missed a batch that ended just behind it.
         self._inferred_over = self._inferred_over + inferred if self._over > 1 else inferred
         wanted_fps = {stream: one.wanted / window_s for stream, one in loads.items() if one.wanted}
-        step_up = self._step_up(wanted_fps, terms, capacity_fps) if share <= _FEW else None
+        step_up = self._step_up(wanted_fps, terms, capacity_fps) if share <= FEW else None
         self._calm = self._calm + 1 if step_up is not None else 0
-        # While no batch has ended nobody knows what is served: an engine that needs longer than a window is waited for.
+        # While no batch has ended the served rate is unknown: an engine that needs longer than a window is waited for.
         if self._over >= _DOWN and self._inferred_over:
             served_fps = self._inferred_over / (self._over * window_s)
-            return self._go_down(wanted_fps, terms, served_fps=served_fps, capacity_fps=capacity_fps)
+            return self._go_down(wanted_fps, terms, served_fps=served_fps)
         if step_up is None or self._calm < self._hold:
             return False
-        self.level, self.caps = step_up
-        self._skipping = frozenset()
+        self.caps = step_up
         self._over = self._calm = self._since_up = 0
         return True
 
+    def make_room(
+        self, loads: Mapping[StreamId, StreamLoad], terms: Mapping[StreamId, Terms], *, window_s: float, left_fps: float
+    ) -> bool:
+        """Cap what is wanted to `left_fps` in all; no cap is raised. Return whether something else is left out."""
+        wanted_fps = {stream: one.wanted / window_s for stream, one in loads.items() if one.wanted}
+        lower = fair_caps(wanted_fps, terms, total_fps=left_fps)
+        before = self.caps
+        self.caps = {**before, **{stream: min(fps, before.get(stream, fps)) for stream, fps in lower.items()}}
+        self._over = self._calm = 0
+        return before != self.caps
+
     def shedding_of(self, stream: StreamId) -> Shedding:
-        """Return what a stream leaves out."""
         cap = self.caps.get(stream)
-        return EVERYTHING if cap is None else Shedding(max_fps=cap, skips=stream in self._skipping)
+        return EVERYTHING if cap is None else Shedding(max_fps=cap)
 
     def _go_down(
-        self,
-        wanted_fps: Mapping[StreamId, float],
-        terms: Mapping[StreamId, Terms],
-        *,
-        served_fps: float,
-        capacity_fps: float,
+        self, wanted_fps: Mapping[StreamId, float], terms: Mapping[StreamId, Terms], *, served_fps: float
     ) -> bool:
         self._over = self._calm = 0
+        caps = fair_caps(wanted_fps, terms, total_fps=_SERVED * served_fps)
+        if not caps:  # what is wanted now is less than what was served: no cap would leave anything out
+            return False
         if self._since_up < _FAILED_SOON:
             self._hold = min(_LONGEST, 2 * self._hold)
-        elif self.level is Level.FULL:
+        elif not self.caps:
             self._hold = _UP
         self._since_up = _FAILED_SOON
-        before = self.level, self.caps, self._skipping
-        # An engine that is always at work needs lower caps; one that is not, and misses frames all the same, lacks the
-        # CPU that decoding takes.
-        is_engine_busy = capacity_fps <= served_fps * _SPARE
-        if self.level is Level.FULL:
-            self.level, self._has_lowered = Level.CAPPED, False
-        elif self.level is Level.CAPPED and self._has_lowered and not is_engine_busy:
-            self.level = Level.SKIPPING
-        else:
-            self._has_lowered = True
-        self.caps = fair_caps(wanted_fps, terms, total_fps=_SERVED * served_fps)
-        if self.level is Level.SKIPPING:
-            self._skipping |= {one for one, cap in self.caps.items() if cap < _SKIP_BELOW * wanted_fps[one]}
-        return before != (self.level, self.caps, self._skipping)
+        before, self.caps = self.caps, caps
+        return before != caps
 
     def _step_up(
         self, wanted_fps: Mapping[StreamId, float], terms: Mapping[StreamId, Terms], capacity_fps: float
-    ) -> tuple[Level, Mapping[StreamId, float]] | None:
-        """Return what would let more through: first all is decoded again, then all taken, or the caps raised."""
-        if self.level is Level.FULL:
+    ) -> Mapping[StreamId, float] | None:
+        """Return caps that would let more through, higher ones or none at all."""
+        if not self.caps:
             return None
-        if self.level is Level.SKIPPING:
-            return Level.CAPPED, self.caps
         if sum(wanted_fps.values()) <= _FITS * capacity_fps:
-            return Level.FULL, {}
+            return {}
         now_fps = sum(self.caps.get(stream, fps) for stream, fps in wanted_fps.items())
         if _FITS * capacity_fps < _SPARE * now_fps:
             return None
-        return Level.CAPPED, fair_caps(wanted_fps, terms, total_fps=_FITS * capacity_fps)
+        return fair_caps(wanted_fps, terms, total_fps=_FITS * capacity_fps)
 
 
 def fair_caps(

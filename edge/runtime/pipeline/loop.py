@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +15,19 @@ from numpy.typing import NDArray
 from edge.protocols import Engine
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
+from edge.runtime.pipeline.filters import StreamFilter
 from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import DropReason, EngineOutput, FrameResult, StageTimes, StreamId
 from edge.vision.detect import Detector
+from edge.vision.heads import Head, has_scores
 
 __all__ = ["Inference", "InferenceLoop", "Onlooker"]
 
+_log = logging.getLogger(__name__)
 _TAKE_TIMEOUT_S = 0.1
+_SILENT_FRAMES = 2000
+_LOOKED_AT = 16  # one batch of so many
+_ALL = StreamFilter()
 
 
 class Onlooker(Protocol):
@@ -28,22 +35,41 @@ class Onlooker(Protocol):
 
     def wants(self, batch: Batch) -> Sequence[int]:
         """Return the rows of the batch that it wants to see; only these are copied."""
-        ...
 
     def see(self, row: Row, pixels: NDArray[np.uint8], result: FrameResult) -> None:
         """Take a frame: `pixels` is its canvas, uint8 (H, W, 3) RGB, and the onlooker's own."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """What the loop needs to turn a batch into results: `class_filter` holds the class ids of streams that want few."""
+    """Parts that turn a batch into results; `filters` may be changed meanwhile."""
 
     engine: Engine
     detector: Detector
-    class_filter: Mapping[StreamId, NDArray[np.int32]]
+    filters: Mapping[StreamId, StreamFilter]
     on_results: Callable[[list[FrameResult]], None]
     onlookers: Sequence[Onlooker] = ()
+
+
+class _Silence:
+    """Tells, once, of a model whose scores are all exactly 0: no scene is like that, only broken arithmetic is."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._batches = self._frames = 0
+        self._is_over = False
+
+    def hear(self, output: EngineOutput, frames: int) -> None:
+        """Look at a batch that was inferred; the first score that is none ends it."""
+        if self._is_over:
+            return
+        is_looked_at = self._batches % _LOOKED_AT == 0
+        self._batches, self._frames = self._batches + 1, self._frames + frames
+        if is_looked_at and has_scores(output, self._head):
+            self._is_over = True
+        elif is_looked_at and self._frames >= _SILENT_FRAMES:
+            self._is_over = True
+            _log.warning("no detection yet, every score is exactly 0 frames=%d", self._frames)
 
 
 class InferenceLoop:
@@ -56,6 +82,8 @@ class InferenceLoop:
         self._counters = counters
         self._draining = threading.Event()
         self._thread = threading.Thread(target=self._run, name="infer", daemon=True)
+        self.name = self._thread.name
+        self._silence = _Silence(inference.detector.head)
         self._begun: list[Batch] = []
         self.error: BaseException | None = None
         self.turns = 0  # grows as long as the loop is not stuck, also while there is nothing to infer
@@ -64,17 +92,11 @@ class InferenceLoop:
         self._free_at_ns = 0
 
     @property
-    def name(self) -> str:
-        """The name of its thread."""
-        return self._thread.name
-
-    @property
     def has_work(self) -> bool:
         """Whether frames are being inferred, or could be at once."""
         return bool(self._begun) or self._batcher.has_due
 
     def start(self) -> None:
-        """Begin."""
         self.turned_at_ns = time.monotonic_ns()
         self._thread.start()
 
@@ -86,19 +108,19 @@ class InferenceLoop:
 
     @property
     def is_alive(self) -> bool:
-        """Whether batches are still being inferred."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
         running: tuple[Batch, int] | None = None
         try:
-            while running is not None or not self._draining.is_set() or self._has_more():
+            while running is not None or not self._draining.is_set() or not self._batcher.is_drained:
                 running = self._turn(running)
                 self.turns += 1
                 self.turned_at_ns = time.monotonic_ns()
         except BaseException as error:  # the border of this thread: recorded here, raised again by the service
             self.error = error
-            self._count_failed()
+            for row in (row for batch in self._begun for row in batch.rows):
+                self._counters.dropped(row.header.stream, DropReason.FAILED)
 
     def _turn(self, running: tuple[Batch, int] | None) -> tuple[Batch, int] | None:
         if running is None:
@@ -132,13 +154,13 @@ class InferenceLoop:
         self._engine.start(batch.index, len(batch.rows))
         return batch, time.monotonic_ns()
 
-    def _has_more(self) -> bool:
-        return not self._batcher.is_drained
-
     def _read_out(self, batch: Batch, output: EngineOutput, *, infer_ns: int, since_ns: int) -> list[FrameResult]:
-        wanted = [self._inference.class_filter.get(row.header.stream) for row in batch.rows]
+        filters = [self._inference.filters.get(row.header.stream, _ALL) for row in batch.rows]
         letterboxes = [row.letterbox for row in batch.rows]
+        wanted = [one.class_ids for one in filters]
         found = self._inference.detector.detect(output, letterboxes, class_ids=wanted)
+        found = [one.keep(some, where.source) for one, some, where in zip(filters, found, letterboxes, strict=True)]
+        self._silence.hear(output, len(batch.rows))
         post_ns = time.monotonic_ns() - since_ns
         return [
             FrameResult(
@@ -153,8 +175,3 @@ class InferenceLoop:
             )
             for row, detections in zip(batch.rows, found, strict=True)
         ]
-
-    def _count_failed(self) -> None:
-        for batch in self._begun:
-            for row in batch.rows:
-                self._counters.dropped(row.header.stream, DropReason.FAILED)

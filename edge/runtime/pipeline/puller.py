@@ -25,27 +25,17 @@ class Puller:
     """
 
     def __init__(self, source: FrameSource, batcher: Batcher, counters: FrameCounters) -> None:
-        self._source = source
+        self.source = source
         self._batcher = batcher
         self._counters = counters
         self._stopping = threading.Event()
         self._has_joined = False
         self._thread = threading.Thread(target=self._run, name=f"pull-{source.stream}", daemon=True)
+        self.name = self._thread.name
         self.failure: str | None = None
         self.in_source_since_ns: int | None = None  # monotonic; None while it is not in a call of its source
 
-    @property
-    def source(self) -> FrameSource:
-        """The source that is read."""
-        return self._source
-
-    @property
-    def name(self) -> str:
-        """The name of its thread."""
-        return self._thread.name
-
     def start(self) -> None:
-        """Begin reading."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -53,20 +43,19 @@ class Puller:
         self._stopping.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; return whether it has ended."""
+        """Return whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     @property
     def is_alive(self) -> bool:
-        """Whether more frames may come."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        stream = self._source.stream
+        stream = self.source.stream
         try:
             self._in_source()
-            self._source.open()
+            self.source.open()
             while not self._stopping.is_set():
                 self._move_one()
         except EndOfStream:
@@ -80,7 +69,7 @@ class Puller:
         finally:
             self._batcher.leave(stream)
             self._in_source()
-            self._source.close()
+            self.source.close()
             self.in_source_since_ns = None
 
     def _in_source(self) -> None:
@@ -88,13 +77,13 @@ class Puller:
 
     def _move_one(self) -> None:
         self._in_source()
-        frame = self._source.read(_READ_TIMEOUT_S)
+        frame = self.source.read(_READ_TIMEOUT_S)
         self.in_source_since_ns = None
         if frame is None:
-            self._batcher.leave(self._source.stream)
+            self._batcher.leave(self.source.stream)
             self._has_joined = False
             return
-        stream, is_live = self._source.stream, self._source.is_live
+        stream, is_live = self.source.stream, self.source.is_live
         if not self._has_joined:
             self._batcher.join(stream, is_live=is_live)
             self._has_joined = True

@@ -1,54 +1,110 @@
-"""`edge-runtime pull`: settings, login and record of this device, and what a person or the journal reads."""
+"""`edge-runtime pull`: settings, login and record of this device, and what a person or the journal reads.
+
+A pull never reads from the network as root. Started by hand it has the environment that systemd gives edge-pull.service
+(`proxy.env`).
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
 import json
 import os
+import pwd
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from edge.delivery.event import NOTE, Event
-from edge.delivery.options import DeliveryOptions
-from edge.delivery.outcome import INTERRUPTED, Outcome
-from edge.device.layout import Layout
+from edge.deadline import age_s
+from edge.delivery.deliverable import DeliveryOptions
+from edge.delivery.outcome import INTERRUPTED, NOTE, Event, Outcome
+from edge.device.units import unit_folder
 from edge.errors import DeployError
+from edge.reading import read_file
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login, read_login
 from edge.registry.pull_settings import read_pull_settings
-from edge.runtime.pull.environment import read_environment
-from edge.runtime.pull.memory import Memory
+from edge.runtime.agent.conversation import in_background
 from edge.runtime.pull.pull import Pulled, pull
-from edge.runtime.pull.record import PullRecord
-from edge.runtime.pull.user import become
+from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
 from edge.stdout import write_stdout
 from edge.transport.channel import Channel
-from edge.transport.local import LOCAL_AGENT, LocalChannel
-from edge.transport.socket import connect_socket
+from edge.transport.pipe import LOCAL_AGENT, LocalChannel, connect_socket
 
-__all__ = ["connector_of", "run_pull", "state_folder"]
+__all__ = ["become", "connector_of", "read_environment", "run_pull"]
 
+# Source: systemd.exec(5), EnvironmentFile=. A quote counts at the beginning of a value, and a value may be several.
+_QUOTED = re.compile(r"""'([^']*)'\s*|"((?:[^"\\]|\\.)*)"\s*""")
+_ESCAPED_IN_QUOTES = re.compile(r'\\(["\\`$])')
+_CONTINUED = re.compile(r"\\\n")
+_ESCAPED = re.compile(r"\\(.)")
 _USER = "edge-pull"
 _SOCKET = Path("/run/edge-agent.sock")
 _LOCK_WAIT_S = 60.0
 _STEP_S = 0.2
+_JUST_NOW_S = 60
+
+
+def become(name: str) -> None:
+    """Give up root, for good, for the user `name`. Raises `DeployError` `device.settings`, if there is none of that
+    name; `OSError` if root may not become another user here.
+    """
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        hint = "edge-deploy provision makes it"
+        raise DeployError(
+            "device.settings", f"there is no user {name}, as whom releases are fetched", hint=hint
+        ) from None
+    os.initgroups(user.pw_name, user.pw_gid)
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+
+
+def read_environment(path: Path) -> Mapping[str, str]:
+    """Return the variables of a file; none where there is no file, or it is not for us: then systemd has read it.
+    Raises `DeployError` `device.settings` with the line, and nothing of what stands in it, which may be a password.
+    """
+    try:
+        text = read_file(path, follows_links=True).decode("utf-8")  # root's folder
+    except (FileNotFoundError, PermissionError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise _wrong(str(path), str(getattr(error, "strerror", None) or "expected UTF-8")) from None
+    found = {}
+    for number, line in enumerate(_CONTINUED.sub("", text).splitlines(), start=1):
+        name, equals, value = line.partition("=")
+        if equals and name.strip()[:1] not in ("#", ";"):
+            found[name.strip()] = _unquoted(value.strip(), f"{path}:{number}")
+    return found
+
+
+def _unquoted(value: str, where: str) -> str:
+    whole = ""
+    while match := _QUOTED.match(value):
+        single, double = match.groups()
+        whole += _ESCAPED_IN_QUOTES.sub(r"\1", double) if single is None else single
+        value = value[match.end() :]
+    if value[:1] in ("'", '"'):
+        raise _wrong(where, "a quote that is not closed")
+    return whole + _ESCAPED.sub(r"\1", value)
+
+
+def _wrong(where: str, what: str) -> DeployError:
+    return DeployError("device.settings", f"{where}: {what}", hint="write https_proxy=http://proxy.lan:3128")
 
 
 def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_json: bool) -> int:
-    """Pull once and return the exit code.
-
-    Raises:
-        DeployError: `device.settings`, `request.registry`, `registry.login`, `registry.tls`, before anything is asked.
-        OSError: if root cannot become edge-pull.
+    """Pull once and return the exit code. Raises `DeployError` `device.settings`, `request.registry`, `registry.login`,
+    `registry.tls`, before anything is asked; `OSError` if root cannot become edge-pull.
     """
     etc = root / "etc/edge-deploy"
-    reference = read_pull_settings(etc / "pull.toml").reference
+    settings = read_pull_settings(etc / "pull.toml")
+    reference = settings.reference
     login = _login(etc)
     os.environ.update(read_environment(etc / "proxy.env"))  # as systemd does for the unit
     if root == Path("/") and os.geteuid() == 0:
@@ -57,15 +113,13 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
     options = DeliveryOptions(
         is_plan=is_plan, retry_bad=retry_bad, lock_wait_s=_LOCK_WAIT_S, who=f"pull of {reference}"[:200]
     )
-    memory = Memory(state_folder(root))
-    if memory.is_installed:
-        with suppress(OSError):  # of a look that was killed: who answers this one is what is installed, too
-            Layout(root).pull_by.unlink(missing_ok=True)
-    last = memory.last
+    record_path = (unit_folder("STATE_DIRECTORY") or root / "var/lib/edge-pull") / "pull.json"
+    last = read_pull_record(record_path)
     client = RegistryClient(
         reference,
         login=login,
-        ca=_if_there(etc / "registry-ca.pem"),
+        ca=ca if (ca := etc / "registry-ca.pem").exists() else None,
+        is_ca_alone=settings.authorities == "registry-ca",
         is_basic=last is not None and last.reference == str(reference) and last.is_basic is True,
     )
     pulled = _unless_stopped(
@@ -76,9 +130,8 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
             options=options,
             on_event=_tell,
             stop=stop,
-            remember=lambda told: _remember(memory, told),
             is_forced=is_forced,
-            is_hearsay=memory.is_hearsay,
+            has_root=(etc / "trust_root").exists(),
         ),
         stop,
     )
@@ -86,57 +139,39 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     if not is_plan:
-        _remember(memory, pulled.record)
+        _remember(record_path, pulled.record)
     return _told(pulled, as_json=as_json)
 
 
 def _unless_stopped(work: Callable[[], Pulled], stop: threading.Event) -> Pulled | None:
     """Return what `work` returns; None, soon, after a SIGINT or SIGTERM, whatever a registry lets us wait for."""
-    future: Future[Pulled] = Future()
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda *_: stop.set())
-    threading.Thread(target=_fulfil, args=(future, work), daemon=True).start()
+    future = in_background(work)
     while not stop.is_set():
         with suppress(concurrent.futures.TimeoutError):
             return future.result(timeout=_STEP_S)
     return None
 
 
-def _fulfil(future: Future[Pulled], work: Callable[[], Pulled]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:  # the border of a thread: raised again where the result is taken
-        future.set_exception(error)
-
-
-def state_folder(root: Path) -> Path:
-    """Return where edge-pull keeps what it remembers."""
-    return Path(os.environ.get("STATE_DIRECTORY", root / "var/lib/edge-pull"))
-
-
 def _login(etc: Path) -> Login | None:
     """Return the login that systemd gives; to a person with sudo, that of which systemd would give a copy."""
-    folder = Path(os.environ.get("CREDENTIALS_DIRECTORY", etc / "credentials"))
-    # Not Path.exists(): nobody but root may look into the folder, and who may not has no login.
+    folder = Path(os.environ.get("CREDENTIALS_DIRECTORY") or etc / "credentials")
+    # Not Path.exists(): only root may look into the folder, and other users have no login.
     return read_login(folder / "registry-login") if os.path.exists(folder / "registry-login") else None
 
 
-def _if_there(path: Path) -> Path | None:
-    return path if path.exists() else None
-
-
 def connector_of(root: Path) -> Callable[[], Channel]:
-    """Return what connects to the agent of a device."""
     if root == Path("/"):
         return lambda: connect_socket(_SOCKET)
-    return lambda: LocalChannel([*LOCAL_AGENT, "--root", str(root)])
+    return lambda: LocalChannel([*LOCAL_AGENT, "--for-pull", "--root", str(root)])
 
 
-def _remember(memory: Memory, record: PullRecord) -> None:
+def _remember(path: Path, record: PullRecord) -> None:
     try:
-        memory.write(record)
+        write_record(path, record)
     except DeployError as error:  # what serves does not rest on it
-        words = f"WARNING {memory.path} cannot be written ({error.problem}); the next pull asks for all again\n"
+        words = f"WARNING {path} cannot be written ({error.problem}); the next pull asks for all again\n"
         sys.stderr.write(words)
 
 
@@ -148,9 +183,18 @@ def _tell(event: Event) -> None:
 def _told(pulled: Pulled, *, as_json: bool) -> int:
     outcome = pulled.outcome
     if as_json:
-        write_stdout(json.dumps(asdict(outcome), default=str) + "\n")
-    sys.stderr.write(_words(pulled, outcome) + "\n")
+        looked = {"looked_at": pulled.record.looked_at, "looked_age_s": age_s(pulled.record.looked_at)}
+        write_stdout(json.dumps({**asdict(outcome), **looked}, default=str) + "\n")
+    sys.stderr.write(_words(pulled, outcome) + _looked(pulled.record) + "\n")
     return outcome.exit_code
+
+
+def _looked(record: PullRecord) -> str:
+    """Return when the registry last said what the ring has, where that is not just now."""
+    ago_s = age_s(record.looked_at)
+    if ago_s is None:
+        return "; the registry has never said what the ring has"
+    return "" if ago_s < _JUST_NOW_S else f"; what the ring has was said last at {record.looked_at}, {ago_s} s ago"
 
 
 def _words(pulled: Pulled, outcome: Outcome) -> str:
@@ -162,4 +206,6 @@ def _words(pulled: Pulled, outcome: Outcome) -> str:
         return f"{outcome.target}: {outcome.result}, {release}: {outcome.problem} ({outcome.code}){hint}"
     if outcome.result == "unchanged" and pulled.record.result == "rolled-back":
         return f"{outcome.target}: still {release}, which was rolled back here: {pulled.record.problem}"
+    if outcome.result == "kept":
+        return f"{outcome.target}: {release} serves on: {outcome.problem}"
     return f"{outcome.target}: {outcome.result}, {release}"

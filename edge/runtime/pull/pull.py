@@ -2,34 +2,69 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import BinaryIO, TypeVar, cast
 
+from edge.bundle.manifest import MAX_MANIFEST_BYTES, BundledFile, Manifest, decode_manifest
+from edge.bundle.sign import MAX_SIGNATURE_BYTES
+from edge.bundle.trust import MAX_CHAIN_BYTES
 from edge.delivery.deliver import deliver
-from edge.delivery.event import BEGIN, Event, OnEvent
+from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Interrupted, Link
-from edge.delivery.options import DeliveryOptions
-from edge.delivery.outcome import DONE, INTERRUPTED, Outcome
-from edge.delivery.result import result_of
-from edge.delivery.verdict import COMMITTED, ROLLED_BACK, leaving_of
-from edge.device.bad import Verdict
+from edge.delivery.outcome import DONE, INTERRUPTED, OnEvent, Outcome
+from edge.delivery.verdict import COMMITTED, ROLLED_BACK, failed_by, state_of
+from edge.device.state import Verdict
 from edge.errors import DeployError
+from edge.registry.artifact import TRUST_TYPE, Artifact, decode_artifact, is_nothing, layer_of_note, statement_in
+from edge.registry.blob import BlobFile
 from edge.registry.client import RegistryClient
 from edge.registry.problems import BUSY
-from edge.runtime.pull.record import ON_TRIAL, PullRecord, Settled, settled_by
-from edge.runtime.pull.release import RegistryRelease, fetch_release
+from edge.registry.reference import TRUST_TAG, withdrawal_tag
+from edge.runtime.pull.record import KEPT, PullRecord, Settled, settled_by
 from edge.transport.channel import Channel
-from edge.wire.ending import Nothing
+from edge.wire.peer import Nothing
+from edge.wire.release import RingAnswer, RingRequest, TrustRequest
 from edge.wire.status import StatusAnswer
-from edge.wire.verbs import STATUS, SWITCH
+from edge.wire.verbs import RING, STATUS, TRUST, Verb
 
-__all__ = ["Pulled", "pull"]
+__all__ = ["Pulled", "RegistryRelease", "fetch_release", "pull"]
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 _LONGEST_WAIT_S = 25 * 3600.0  # longer than any answer may ask for: the clock was set meanwhile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryRelease:
+    """The manifest and its signature are here, unverified: the agent verifies them. Files are read when asked for."""
+
+    manifest: Manifest
+    manifest_bytes: bytes
+    signature: bytes
+    _client: RegistryClient = field(repr=False)
+    _stop: threading.Event = field(repr=False)
+
+    @contextmanager
+    def opened(self, file: BundledFile) -> Iterator[BinaryIO]:
+        """Give a file of the manifest as the registry sends it; the agent checks its digest."""
+        with BlobFile(self._client, file.sha256, file.length_bytes, stop=self._stop) as blob:
+            yield cast(BinaryIO, blob)
+
+
+def fetch_release(client: RegistryClient, artifact: Artifact, stop: threading.Event) -> RegistryRelease:
+    """Raises `DeployError` `registry.*`; `verify.manifest.*` if its manifest is not usable."""
+    content = client.blob(artifact.manifest, most_bytes=MAX_MANIFEST_BYTES)
+    signature = client.blob(artifact.signature, most_bytes=MAX_SIGNATURE_BYTES)
+    return RegistryRelease(
+        manifest=decode_manifest(content), manifest_bytes=content, signature=signature, _client=client, _stop=stop
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,35 +84,29 @@ def pull(
     options: DeliveryOptions,
     on_event: OnEvent,
     stop: threading.Event,
-    remember: Callable[[PullRecord], None],
     is_forced: bool = False,
-    is_hearsay: bool = False,
+    has_root: bool = False,
 ) -> Pulled:
     """Bring what the tag of `client` names now to the agent that `connect` reaches; raises nothing.
 
-    `remember` is given a record before the device is asked to switch, for whom this pull does not live to tell more; it
-    returns once that is on the disk, and raises nothing. How it ended is in what is returned.
-
-    What had its verdict here is not asked for again, so that a person who went back is not overruled: until the tag
-    names something else, or nothing serves; then a release in whose trial power was lost is tried again, too. A
-    registry that wants to be left alone is left alone, unless `is_forced`.
-
-    `is_hearsay`: `last` is what other software has written, which may be wrong. Of that only what the device confirms
-    counts: that it has left the release; neither what a digest holds nor how long to leave the registry alone.
+    The device is asked first whether it has left that release, by a verdict or by a person, who is not overruled. What
+    had its verdict here is not asked for again, until the tag names something else, or nothing serves; then a release
+    in whose trial power was lost is tried again, too. A registry that wants to be left alone is left alone, unless
+    `is_forced`. `has_root`: the list of trusted signers is fetched, too.
     """
     reference = str(client.reference)
     left_s = 0.0 if last is None or is_forced else last.not_before_s - time.time()
-    if last is not None and not is_hearsay and last.reference == reference and 0 < left_s < _LONGEST_WAIT_S:
+    if last is not None and last.reference == reference and 0 < left_s < _LONGEST_WAIT_S:
         return Pulled(outcome=_nothing(last.release, reference), record=last, is_asked=False)
-    work = _Pull(client, connect, last, options, on_event, stop, remember, is_hearsay)
+    work = _Pull(client, connect, last, replace(options, is_fetched=True), on_event, stop, has_root)
     try:
         outcome = work.outcome()
         if stop.is_set() and (outcome.code or "").startswith("registry."):
-            raise Interrupted  # a registry is asked again and again, but not by who is to stop
+            raise Interrupted  # a registry is asked again and again, but not by a process that is to stop
     except Interrupted:
         outcome = Outcome(target=reference, release=work.release, result="interrupted", exit_code=INTERRUPTED)
     except DeployError as error:
-        outcome = _failed(error, reference, work.release)
+        outcome = failed_by(error, target=reference, release=work.release)
     return Pulled(outcome=outcome, record=_ended(work, outcome, reference))
 
 
@@ -90,16 +119,19 @@ class _Pull:
         options: DeliveryOptions,
         on_event: OnEvent,
         stop: threading.Event,
-        remember: Callable[[PullRecord], None],
-        is_hearsay: bool,
+        has_root: bool,
     ) -> None:
-        self._is_hearsay = is_hearsay
-        self._client, self._connect, self.last = client, connect, last
-        self._options, self._on_event, self._stop, self._remember = options, on_event, stop, remember
         self._reference = str(client.reference)
+        self._client, self._connect, self._options, self._on_event = client, connect, options, on_event
+        self._stop, self._has_root = stop, has_root
+        # Of another tag nothing is known: neither what it named, nor when it was looked at.
+        self.last = last = None if last is None or last.reference != self._reference else last
+        self.trust_digest = None if last is None else last.trust_digest
+        self.looked_at = None if last is None else last.looked_at
         self.digest: str | None = None
         self.release: str | None = None
         self.judged: Settled | None = None
+        self.statement: tuple[str | None, str | None] = None, None
 
     @property
     def is_basic(self) -> bool:
@@ -107,111 +139,166 @@ class _Pull:
 
     def outcome(self) -> Outcome:
         tag = self._client.reference.tag or "latest"
-        said = self._client.digest_of(tag)
-        self.digest = said
-        if said is not None and self._has_verdict(digest=said):
-            return _nothing(self.release, self._reference)
-        artifact, self.digest = self._client.artifact(tag)
-        if self.digest != said and self._has_verdict(digest=self.digest):
-            return _nothing(self.release, self._reference)
+        if self._has_root:
+            self._trust()
+        last, content = self.last, None
+        self.digest = said = self._client.digest_of(tag)
+        self.looked_at = _now_text()
+        if said is not None and last is not None and last.digest == said:
+            self.statement = last.statement, last.statement_signature
+        else:
+            content = self._read(tag)
+        stated = self._state()
+        if self._has_verdict(digest=self.digest):
+            return self._nothing_new()
+        if content is None:
+            content = self._read(tag)
+            if self.digest != said:
+                stated = self._state()
+        if is_nothing(content) and stated.release is None and self._keeps(None, "the ring is to run nothing"):
+            return self._nothing_new()
+        artifact = decode_artifact(content, where=self._client.name_of(tag))
         found = fetch_release(self._client, artifact, self._stop)
         self.release = found.manifest.release
         if self._has_verdict(release=self.release):
-            return _nothing(self.release, self._reference)
+            return self._nothing_new()
+        return self._withdrawn(self.release) if self._is_withdrawn(self.release) else self._brought(found)
+
+    def _brought(self, found: RegistryRelease) -> Outcome:
+        release = found.manifest.release
         outcome = self._delivered(found, self._options)
         is_suspect = outcome.code == "preflight.bad" and outcome.evidence.get("verdict") == Verdict.SUSPECT.value
         if is_suspect and self._status().current is None:
-            # Power was lost twice in its trial. Nothing serves that it could harm, and nobody may come by for months.
+            # Power was lost twice in its trial. Nothing serves that it could harm, and no person may come for months.
             outcome = self._delivered(found, replace(self._options, retry_bad=True))
+        elif outcome.code == "verify.downgrade":
+            current = self._status().current
+            why = f"{current} was withdrawn, and {release}, which the ring is to run, is older"
+            if current is not None and self._is_withdrawn(current) and self._keeps(release, why):
+                return self._nothing_new()
         return outcome
+
+    def _withdrawn(self, release: str) -> Outcome:
+        """Return that what serves goes on, until that is lifted; DeployError `registry.withdrawn` if nothing serves."""
+        current, why = self._status().current, f"{release}, which the ring is to run, was withdrawn"
+        if current is None:
+            hint = "nothing is to be done here: promote another release to the ring"
+            raise DeployError("registry.withdrawn", f"{self._reference}: {why}, and nothing serves", hint=hint)
+        return _kept(current, self._reference, why)
+
+    def _nothing_new(self) -> Outcome:
+        """Return how a pull ends that has nothing to bring; a release that is kept serves on, and why."""
+        if self.judged is None or self.judged.result != KEPT:
+            return _nothing(self.release, self._reference)
+        return _kept(self._status().current, self._reference, self.judged.problem)
+
+    def _keeps(self, release: str | None, why: str) -> bool:
+        """Settle that what serves goes on, for a reason that is no fault of the device; return whether any does."""
+        if self._status().current is None:
+            return False
+        self.judged = Settled(digest=self.digest, release=release, result=KEPT, problem=why)
+        return True
+
+    def _trust(self) -> None:
+        """Send the agent a newer list of trusted signers, where the registry has one."""
+        try:
+            content, digest = self._client.manifest(TRUST_TAG)
+        except DeployError as error:
+            if error.code == "registry.missing":
+                return
+            raise
+        if digest != self.trust_digest:
+            layer = layer_of_note(content, TRUST_TYPE, where=self._client.name_of(TRUST_TAG))
+            chain = self._client.blob(layer, most_bytes=MAX_CHAIN_BYTES)
+            self._asked(TRUST, TrustRequest(chain=base64.b64encode(chain).decode()))
+            self.trust_digest = digest
+
+    def _read(self, tag: str) -> bytes:
+        content, self.digest = self._client.manifest(tag)
+        self.statement = statement_in(content) or (None, None)
+        return content
+
+    def _state(self) -> RingAnswer:
+        """Have the agent see what is stated for the ring; DeployError `verify.*` where it does not follow that."""
+        statement, signature = self.statement
+        return self._asked(RING, RingRequest(statement=statement or "", signature=signature or ""))
+
+    def _is_withdrawn(self, release: str) -> bool:
+        try:
+            return not is_nothing(self._client.manifest(withdrawal_tag(release))[0])
+        except DeployError as error:
+            if error.code == "registry.missing":
+                return False
+            raise
 
     def _delivered(self, release: RegistryRelease, options: DeliveryOptions) -> Outcome:
         return deliver(
-            release,
-            self._connect,
-            target=self._reference,
-            options=options,
-            on_event=self._heard,
-            stop=self._stop,
+            release, self._connect, target=self._reference, options=options, on_event=self._on_event, stop=self._stop
         )
 
-    def _heard(self, event: Event) -> None:
-        # From here on the device goes on alone, and what it comes to may be undone by a person before the next look.
-        if (event.phase, event.event) == (SWITCH.name, BEGIN):
-            self.last = _record(self, ON_TRIAL, self._reference)
-            self._remember(self.last)
-        self._on_event(event)
-
     def _has_verdict(self, *, digest: str | None = None, release: str | None = None) -> bool:
-        """Return whether what the tag names had its verdict here, and something serves."""
-        last = self.last
-        if last is None or self._options.retry_bad:
+        """Return whether what the tag names was left here, or had its verdict, and something serves."""
+        if self._options.retry_bad:
             return False
-        knows = last.is_on_trial if not self._is_hearsay else last.is_settled
-        if not self._is_hearsay and last.is_judged(self._reference, digest=digest, release=release):
-            if self._status().current is None:
-                return False
+        last, status = self.last, self._status()
+        if release is None and last is not None:
+            release = last.release_in(digest)
+        if status.current is None:
+            return False
+        if release is not None and status.left == release:
+            left = state_of(status).last
+            result = ROLLED_BACK if left is not None and left.result == ROLLED_BACK else COMMITTED
+            problem = None if left is None else left.reason
+            self.judged = Settled(digest=self.digest, release=release, result=result, problem=problem)
+        elif last is not None and last.is_judged(digest=digest, release=release):
             self.judged = last.settled
-        elif release is not None and knows(self._reference, release=release):
-            left = leaving_of(self._status(), release)
-            if left is None:
-                return False
-            result = ROLLED_BACK if left.result == ROLLED_BACK else COMMITTED
-            self.judged = Settled(digest=self.digest, release=release, result=result, problem=left.reason)
         else:
             return False
         self.release = None if self.judged is None else self.judged.release
         return True
 
     def _status(self) -> StatusAnswer:
+        return self._asked(STATUS, Nothing())
+
+    def _asked(self, verb: Verb[Q, A], request: Q) -> A:
         link = Link(self._connect(), self._stop)
         try:
-            return link.ask(STATUS, Nothing())
+            return link.ask(verb, request)
         finally:
             link.close()
 
 
-def _record(work: _Pull, result: str, reference: str, **more: Any) -> PullRecord:
-    at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    record = PullRecord(
-        reference=reference,
-        digest=work.digest,
-        release=work.release,
-        result=result,
-        at=at,
-        is_basic=work.is_basic,
-        **more,
-    )
-    if work.judged is not None:
-        told = replace(work.judged, digest=work.digest)
-        return replace(record, result=told.result, code=told.code, problem=told.problem, settled=told)
-    return replace(record, settled=settled_by(record, before=work.last))
+def _now_text() -> str:
+    """Return UTC as records have it."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _ended(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:
     wait_s = outcome.evidence.get("retry_after_s") if outcome.code == BUSY else None
-    return _record(
-        work,
-        outcome.result,
-        reference,
+    record = PullRecord(
+        reference=reference,
+        digest=work.digest,
+        release=work.release,
+        result=outcome.result,
         code=outcome.code,
         problem=outcome.problem,
+        at=_now_text(),
+        looked_at=work.looked_at,
+        is_basic=work.is_basic,
         not_before_s=time.time() + wait_s if isinstance(wait_s, float) else 0.0,
+        trust_digest=work.trust_digest,
+        statement=work.statement[0],
+        statement_signature=work.statement[1],
     )
+    if work.judged is None:
+        return replace(record, settled=settled_by(record, before=work.last))
+    told = replace(work.judged, digest=work.digest)
+    return replace(record, result=told.result, code=told.code, problem=told.problem, settled=told)
 
 
 def _nothing(release: str | None, reference: str) -> Outcome:
     return Outcome(target=reference, release=release, result="unchanged", exit_code=DONE)
 
 
-def _failed(error: DeployError, reference: str, release: str | None) -> Outcome:
-    return Outcome(
-        target=reference,
-        release=release,
-        result=result_of(error),
-        code=error.code,
-        problem=error.problem,
-        hint=error.hint,
-        evidence=error.evidence,
-        exit_code=error.exit_code,
-    )
+def _kept(release: str | None, reference: str, why: str | None) -> Outcome:
+    return Outcome(target=reference, release=release, result="kept", problem=why, exit_code=DONE)

@@ -1,11 +1,14 @@
-"""What a pipeline costs on this machine: engine alone, decode alone, and the whole, measured in turn."""
+"""Measures a pipeline on this machine: engine alone, decode alone, and the whole, in turn.
+
+What this machine reaches at most, as the kind of engine that runs here measures it.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +16,15 @@ import msgspec
 import numpy as np
 
 from edge.config.pipeline import Pipeline
-from edge.errors import SourceError
+from edge.engine.kind import Peak, PeakingKind, load_kind
+from edge.engine.kinds import choose_kind
+from edge.errors import EngineError, SourceError
 from edge.protocols import Engine, FrameSource
-from edge.runtime.pipeline.report import RunReport
+from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import Service
 
-__all__ = ["BenchReport", "Cost", "bench"]
+__all__ = ["BenchReport", "Cost", "bench", "measured_peaks"]
 
 _READ_TIMEOUT_S = 0.2
 _NAME = "bench"  # of the device, whose state and numbers are not those of the service here
@@ -47,7 +52,6 @@ class Cost:
         return self.cpu_s * 1e3 / self.frames if self.frames else 0.0
 
     def as_json(self) -> dict[str, float]:
-        """Return plain values."""
         return {"fps": round(self.frames / self.elapsed_s, 2), "cpu_ms_per_frame": round(self.cpu_ms_per_frame, 3)}
 
 
@@ -70,7 +74,6 @@ class BenchReport:
         return self.running.cpu_ms_per_frame / parts_ms if parts_ms else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; the keys are stable."""
         return {
             "engine": self.engine.as_json(),
             "decode": self.decode.as_json(),
@@ -81,11 +84,7 @@ class BenchReport:
 
 
 def bench(pipeline: Pipeline, *, duration_s: float) -> BenchReport:
-    """Return what `pipeline` costs, each part measured for `duration_s`.
-
-    Raises:
-        EdgeError: if the pipeline cannot be built or run.
-    """
+    """Each part is measured for `duration_s`. Raises `EdgeError` if the pipeline cannot be built or run."""
     pipeline = _unheard(pipeline)
     # Half before and half after: a machine that warms up or slows down meanwhile does not move the ratio.
     before = _parts_alone(pipeline, duration_s / 2)
@@ -97,7 +96,7 @@ def bench(pipeline: Pipeline, *, duration_s: float) -> BenchReport:
 def _unheard(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline under another name and without its outputs: who listens to the device is not to hear this.
 
-    Messages are made, numbered and written all the same, to where nobody reads.
+    Messages are made, numbered and written all the same, to where nothing reads them.
     """
     publish = msgspec.structs.replace(pipeline.config.publish, jsonl=os.devnull)
     config = msgspec.structs.replace(pipeline.config, device=_NAME, mqtt=None, publish=publish)
@@ -194,3 +193,16 @@ def _decode_alone(sources: Sequence[FrameSource], duration_s: float) -> Cost:
     for thread in threads:
         thread.join()
     return cost
+
+
+def measured_peaks(kind: str) -> Iterator[Peak]:
+    """Yield the peaks, each as it is measured; `kind` as in a pipeline file.
+    Raises `ConfigError` if there is no such kind; `EngineError` if it does not run here, or measures nothing.
+    """
+    facts = choose_kind(kind).facts
+    if (why_not := facts.why_not()) is not None:
+        raise EngineError(f"engine {facts.name}: {why_not}", hint="--engine auto takes one that runs here")
+    working = load_kind(facts.name)
+    if not isinstance(working, PeakingKind):
+        raise EngineError(f"engine {facts.name} measures no peaks", hint="--engine auto takes the best one here")
+    yield from working.peaks()

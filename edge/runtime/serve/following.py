@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,62 +21,63 @@ from edge.types import FrameResult, StreamId
 
 __all__ = ["Stages", "make_counting", "make_followers", "make_following"]
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What is made of results, and of news of streams, which both have to hear of; `counting` None: none is wanted."""
+    """Stages behind inference, which hear of results and of changes of streams; `counting` None: none is wanted."""
 
     following: Following
     counting: Counting | None
 
     def take(self, results: Sequence[FrameResult], publish: Callable[[FrameResult], object]) -> None:
-        """Take the results of a batch; each is given to `publish`."""
         self.following.follow(results, publish)
         if self.counting is not None:
             self.counting.see(results)
 
     def change(self, status: StreamStatus) -> None:
-        """Take note of a stream's new status, from any thread."""
+        """Call from any thread."""
         self.following.change(status)
         if self.counting is not None:
             self.counting.change(status)
 
     def begin(self, stream: StreamId, follower: Follower | None, labels: Sequence[str]) -> None:
-        """Begin anew with a stream, which names these labels as its classes."""
+        """`labels` are the classes that the stream names."""
         self.following.replace(stream, follower)
         if self.counting is not None:
             self.counting.begin(stream, labels)
 
     def stop(self) -> None:
-        """The service ends."""
         self.following.stop()
         if self.counting is not None:
             self.counting.stop()
 
 
 def make_followers(pipeline: Pipeline, labels: Sequence[str]) -> dict[StreamId, Follower]:
-    """Return what follows the objects of those streams that ask for it; `labels` are the model's.
-
-    Raises:
-        ConfigError: if a zone or a line names a label that the model does not have.
-    """
+    """`labels` are the model's. Raises `ConfigError` if a zone or a line names a label that the model does not have."""
     followers = {}
     for index, stream in enumerate(pipeline.config.streams):
         if stream.tracking is not None:
             rules = _Reader(pipeline, index, labels).rules(stream.tracking)
             tracker = ByteTracker(lost_s=rules.lost_s, sure_score=stream.tracking.start_score)
-            followers[StreamId(stream.id)] = Follower(tracker, rules)
+            follower = followers[StreamId(stream.id)] = Follower(tracker, rules)
+            lack = None if stream.max_fps is None else follower.lack_at(stream.max_fps)
+            if lack is not None:
+                _log.warning(
+                    "max_fps is low for tracking stream=%s max_fps=%g reason=%s", stream.id, stream.max_fps, lack
+                )
     return followers
 
 
 def make_following(followers: Mapping[StreamId, Follower], publisher: Publisher, info: InfoMessage) -> Following:
-    """Return the stage that runs `followers` and publishes what they find, on the epoch of the birth message."""
+    """Number events on the epoch of the birth message."""
     events = EventPublisher(publisher, device=info.device, epoch=info.epoch, labels=info.labels, model=info.model)
     return Following(followers, events)
 
 
 def make_counting(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> Counting | None:
-    """Return what counts the objects of all streams, on the epoch of the birth message; None where none is wanted."""
+    """Use the epoch of the birth message; return None where no counts are wanted."""
     if not pipeline.config.publish.counts:
         return None
     wanted = {StreamId(stream.id): tuple(stream.classes or ()) for stream in pipeline.config.streams}
@@ -119,9 +121,5 @@ class _Reader:
             )
 
     def _class_ids(self, kind: str, number: int, labels: Sequence[str] | None) -> frozenset[int] | None:
-        for label in labels or ():
-            if label not in self._labels:
-                known = ", ".join(self._labels[:10]) + (", ..." if len(self._labels) > 10 else "")
-                where = ("streams", self._stream, "tracking", kind, number, "classes")
-                raise self._pipeline.error(where, f"got {label!r}, the labels of the model are {known}")
-        return None if labels is None else frozenset(self._labels.index(label) for label in labels)
+        where = ("streams", self._stream, "tracking", kind, number, "classes")
+        return None if labels is None else frozenset(self._pipeline.class_ids(where, labels, self._labels))

@@ -1,32 +1,48 @@
-"""Leaves out what the machine cannot infer, step by step, and says with figures how it stands."""
+"""Leaves out what the machine cannot infer, step by step, and says with figures how it stands.
+
+Whether the engine can serve what the streams ask for, measured with the engine that serves; with figures, if not.
+"""
 
 from __future__ import annotations
 
 import logging
+import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from edge.errors import ConfigError
 from edge.media.shedding import Orders
-from edge.runtime.pipeline.counters import StreamReport
-from edge.runtime.pipeline.ladder import Ladder, Level, StreamLoad
-from edge.runtime.pipeline.report import RunReport
+from edge.protocols import Engine
+from edge.runtime.pipeline.counters import RunReport, StreamReport
+from edge.runtime.pipeline.ladder import FEW, TOO_MUCH, Ladder, StreamLoad, fair_caps
 from edge.runtime.pipeline.shares import Terms
-from edge.types import DropReason, StreamId
+from edge.types import Counted, DropReason, StreamId, StreamState
 
-__all__ = ["FrameCounts", "Overload", "Relief", "Windows", "rate_text"]
+__all__ = [
+    "Admission",
+    "EngineSpeed",
+    "FrameCounts",
+    "Overload",
+    "Relief",
+    "Windows",
+    "judge_admission",
+    "measure_engine",
+    "rate_text",
+]
 
 _log = logging.getLogger(__name__)
 _WINDOW_S = 10.0
 _WINDOWS = 3  # in a row: a burst is no overload, and a lull is not its end
-_TOO_MUCH, _FEW = 0.10, 0.03  # shares of the wanted frames that are lost; in between it stays as it is
 _LOST = (DropReason.LATE, DropReason.SUPERSEDED, DropReason.YIELDED, DropReason.STALE)
 _STEP_WINDOW_S = 5.0
 _NEVER_BUSY_S = 0.01  # an engine that had less to do could do anything
+_BESIDE_A_BUILD = 0.5  # of the engine's time: kernels that a build times beside a busy GPU are judged wrongly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameCounts:
+class FrameCounts(Counted):
     """Frames of a stream: inferred, lost, and shed (capped or skipped); without those that its own `max_fps` drops."""
 
     inferred: int = 0
@@ -34,22 +50,28 @@ class FrameCounts:
     shed: int = 0
 
     def since(self, before: FrameCounts) -> FrameCounts:
-        """Return what came after `before`."""
         return FrameCounts(
             inferred=self.inferred - before.inferred, lost=self.lost - before.lost, shed=self.shed - before.shed
         )
 
+    def up_to(self, most: float) -> FrameCounts:
+        """Return them without what is above `most` in all: the stream's own limit would have let that go."""
+        lost = min(self.lost, max(0, round(most) - self.inferred))
+        return replace(self, lost=lost, shed=min(self.shed, max(0, round(most) - self.inferred - lost)))
+
     @property
     def wanted(self) -> int:
-        """All of them."""
         return self.inferred + self.lost + self.shed
 
 
 class Windows:
-    """Cuts the accounts of a run into windows of some seconds; one ends with the first account after its time."""
+    """Cuts the accounts of a run into windows of some seconds; one ends with the first account after its time.
 
-    def __init__(self, window_s: float) -> None:
-        self._window_s = window_s
+    Frames go on the way in front of a stream's own limit, too: `terms` says how many of them it could have wanted.
+    """
+
+    def __init__(self, window_s: float, terms: Callable[[], Mapping[StreamId, Terms]]) -> None:
+        self._window_s, self._terms = window_s, terms
         self._begun_s: float | None = None
         self._busy_s = 0.0
         self._before: Mapping[StreamId, FrameCounts] = {}
@@ -64,8 +86,13 @@ class Windows:
         self._begun_s, self._before, self._busy_s = now_s, counts, report.engine_busy_s
         if begun_s is None:
             return None
-        new = {stream: one.since(before.get(stream, FrameCounts())) for stream, one in counts.items()}
-        return new, now_s - begun_s, report.engine_busy_s - busy_s
+        window_s, terms = now_s - begun_s, self._terms()
+        new = {}
+        for stream, one in counts.items():
+            most_fps = terms.get(stream, Terms()).max_fps
+            since = one.since(before.get(stream, FrameCounts()))
+            new[stream] = since if most_fps is None else since.up_to(most_fps * window_s)
+        return new, window_s, report.engine_busy_s - busy_s
 
 
 class _Verdict:
@@ -78,7 +105,7 @@ class _Verdict:
     def changes(self, *, inferred: int, lost: int) -> bool:
         """Take a window; return whether it is another verdict now."""
         share = lost / max(1, inferred + lost)
-        is_against = share <= _FEW if self.is_overloaded else share > _TOO_MUCH
+        is_against = share <= FEW if self.is_overloaded else share > TOO_MUCH
         self._in_a_row = self._in_a_row + 1 if is_against else 0
         if self._in_a_row < _WINDOWS:
             return False
@@ -88,24 +115,22 @@ class _Verdict:
 
 class Overload:
     """Tells of an overload, in windows of ten seconds. What a stream's own `max_fps` drops is not wanted.
-
-    Args:
-        tell: called with what is wrong in one sentence, and with None when it is over.
-        tell_stream: the same of one stream.
+    `tell`: called with what is wrong in one sentence, and with None when it is over.
     """
 
     def __init__(
         self,
         tell: Callable[[str | None], None],
         tell_stream: Callable[[StreamId, str | None], None],
+        *,
+        terms: Callable[[], Mapping[StreamId, Terms]],
     ) -> None:
         self._tell, self._tell_stream = tell, tell_stream
-        self._windows = Windows(_WINDOW_S)
+        self._windows = Windows(_WINDOW_S, terms)
         self._verdict = _Verdict()
         self._verdicts: defaultdict[StreamId, _Verdict] = defaultdict(_Verdict)
 
     def tick(self, report: RunReport) -> None:
-        """Take an account of the run so far."""
         window = self._windows.cut(report)
         if window is not None:
             self._judge(window[0], window[1])
@@ -120,9 +145,7 @@ class Overload:
         if verdict.is_overloaded:
             _log.warning(
                 "frames of a stream are not inferred stream=%s wanted_fps=%.2f inferred_fps=%.2f",
-                stream,
-                wanted_fps,
-                inferred_fps,
+                *(stream, wanted_fps, inferred_fps),
             )
             self._tell_stream(
                 stream, f"overload: {rate_text(inferred_fps)} of {rate_text(wanted_fps)} fps are inferred"
@@ -155,10 +178,9 @@ class Relief:
     """Drives the ladder (`edge.runtime.pipeline.ladder`) on windows of five seconds, and orders what streams leave out.
 
     Args:
-        orders: of the streams.
         live: gives the streams that are live; the others lose nothing, and wait.
-        terms: gives what streams may ask for.
         tell: as that of `Overload`, about what is left out.
+        build_runs: whether a build times kernels on the device that serves; the engine leaves it half of the time.
     """
 
     def __init__(
@@ -168,13 +190,14 @@ class Relief:
         live: Callable[[], frozenset[StreamId]],
         terms: Callable[[], Mapping[StreamId, Terms]],
         tell: Callable[[str | None], None],
+        build_runs: Callable[[], bool],
     ) -> None:
         self._orders, self._live, self._terms, self._tell = orders, live, terms, tell
-        self._windows = Windows(_STEP_WINDOW_S)
+        self._build_runs, self._is_beside = build_runs, False
+        self._windows = Windows(_STEP_WINDOW_S, terms)
         self._ladder = Ladder()
 
     def tick(self, report: RunReport) -> None:
-        """Take an account of the run so far."""
         window = self._windows.cut(report)
         if window is None:
             return
@@ -186,28 +209,28 @@ class Relief:
             for stream, one in new.items()
             if stream in live
         }
-        before = self._ladder.level
-        capacity_fps = inferred / max(busy_s, _NEVER_BUSY_S)
-        if self._ladder.judge(loads, self._terms(), window_s=window_s, capacity_fps=capacity_fps):
+        was_beside, self._is_beside = self._is_beside, self._build_runs()
+        share = _BESIDE_A_BUILD if self._is_beside else 1.0
+        capacity_fps = share * inferred / max(busy_s, _NEVER_BUSY_S)
+        if self._is_beside and not was_beside:
+            is_new = self._ladder.make_room(loads, self._terms(), window_s=window_s, left_fps=capacity_fps)
+        else:
+            is_new = self._ladder.judge(loads, self._terms(), window_s=window_s, capacity_fps=capacity_fps)
+        if is_new:
             for stream in (*loads, *self._orders.in_force()):
                 self._orders.of(stream).now = self._ladder.shedding_of(StreamId(stream))
-            self._say(before, sum(one.wanted for one in loads.values()) / window_s)
+            self._say(sum(one.wanted for one in loads.values()) / window_s)
 
-    def _say(self, before: Level, wanted_fps: float) -> None:
-        level, caps = self._ladder.level, self._ladder.caps
-        if level is Level.FULL:
-            _log.info("all frames are taken again wanted_fps=%.1f", wanted_fps)
+    def _say(self, wanted_fps: float) -> None:
+        caps = self._ladder.caps
+        if not caps:
+            _log.info("frame rates are no longer capped wanted_fps=%.1f", wanted_fps)
             self._tell(None)
             return
-        told = ",".join(f"{stream}:{rate_text(fps)}" for stream, fps in sorted(caps.items())) or "none"
-        if level is Level.SKIPPING:
-            _log.warning("pictures that no other refers to are not decoded wanted_fps=%.1f caps=%s", wanted_fps, told)
-        elif before is Level.SKIPPING:
-            _log.info("all pictures are decoded again wanted_fps=%.1f caps=%s", wanted_fps, told)
-        else:
-            _log.warning("frame rates are capped wanted_fps=%.1f caps=%s", wanted_fps, told)
-        skipping = "; pictures that no other refers to are not decoded" if level is Level.SKIPPING else ""
-        self._tell(f"frame rates are capped: {told}{skipping}")
+        told = ",".join(f"{stream}:{rate_text(fps)}" for stream, fps in sorted(caps.items()))
+        why = "build" if self._is_beside else "overload"
+        _log.warning("frame rates are capped wanted_fps=%.1f caps=%s reason=%s", wanted_fps, told, why)
+        self._tell(f"{'a build runs; ' if self._is_beside else ''}frame rates are capped: {told}")
 
 
 def rate_text(fps: float) -> str:
@@ -224,3 +247,112 @@ def _counts(stream: StreamReport) -> FrameCounts:
         lost=sum(dropped.get(reason, 0) for reason in _LOST),
         shed=dropped.get(DropReason.CAPPED, 0) + stream.skipped,
     )
+
+
+_MEASURE_S = 0.4
+_FEWEST, _MOST = 2, 20  # batches
+_TOLERANCE = 1.02  # cameras are not exact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpeed:
+    """Time of a full batch, without decoding."""
+
+    rows: int
+    batch_s: float
+
+    @property
+    def fps(self) -> float:
+        """Frames per second, all streams together."""
+        return self.rows / self.batch_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionVerdict:
+    """Whether all that is wanted can be served, and how it stands in words."""
+
+    is_served: bool
+    text: str
+
+
+def measure_engine(engine: Engine, *, clock_s: Callable[[], float] = time.perf_counter) -> EngineSpeed:
+    """Infer a few full batches, one after the other; the engine is warm. Raises `EngineError` if one failed."""
+    taken: list[float] = []
+    while len(taken) < _FEWEST or (sum(taken) < _MEASURE_S and len(taken) < _MOST):
+        begun_s = clock_s()
+        engine.start(0, engine.max_batch)
+        engine.wait(0)
+        taken.append(clock_s() - begun_s)
+    return EngineSpeed(rows=engine.max_batch, batch_s=statistics.median(taken))
+
+
+def judge_admission(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | None]) -> AdmissionVerdict:
+    """`wanted_fps`: of each live stream; None where that is not known."""
+    known = {stream: fps for stream, fps in wanted_fps.items() if fps is not None}
+    total_fps = sum(known.values())
+    how = f"({speed.batch_s * 1e3:.1f} ms for a batch of {speed.rows}, measured)"
+    measured = f"{rate_text(speed.fps)} are served {how}"
+    left_out = "; decoding is not included"
+    if wanted_fps and not known:
+        return AdmissionVerdict(
+            is_served=True, text=f"no stream states its rate; {rate_text(speed.fps)} fps are served {how}{left_out}"
+        )
+    if len(known) < len(wanted_fps):
+        left_out += f", nor are streams whose rate is not stated: {', '.join(sorted(set(wanted_fps) - set(known)))}"
+    if total_fps <= speed.fps * _TOLERANCE:
+        return AdmissionVerdict(is_served=True, text=f"{rate_text(total_fps)} fps are wanted, {measured}{left_out}")
+    limit_fps = min(fair_caps(known, {}, total_fps=speed.fps).values(), default=0.0)
+    streams = int(speed.fps * len(known) / total_fps)
+    fits = f"max_fps {rate_text(limit_fps)} for each would fit, or {streams} of {len(known)} streams as they are"
+    return AdmissionVerdict(
+        is_served=False, text=f"{rate_text(total_fps)} fps are wanted, {measured}; {fits}{left_out}"
+    )
+
+
+class Admission:
+    """Judges at the start by the rates that are stated, and once more by those that come, ten seconds after all do.
+    `tell`: called with what is wrong in one sentence, None when nothing is.
+    """
+
+    def __init__(
+        self,
+        speed: EngineSpeed,
+        *,
+        tell: Callable[[str | None], None],
+        live: Callable[[], frozenset[StreamId]],
+        terms: Callable[[], Mapping[StreamId, Terms]],
+    ) -> None:
+        self._speed, self._tell, self._live = speed, tell, live
+        self._windows = Windows(_WINDOW_S, terms)
+        self._judged: frozenset[StreamId] = frozenset()
+        _log.info("engine measured batch_ms=%.1f rows=%d fps=%.1f", speed.batch_s * 1e3, speed.rows, speed.fps)
+
+    def at_start(self, stated_fps: Mapping[StreamId, float | None], *, refuses: bool) -> None:
+        """Judge by what the pipeline file states. Raises `ConfigError` if it is too much and `refuses`."""
+        verdict = judge_admission(self._speed, stated_fps)
+        if refuses and not verdict.is_served:
+            raise ConfigError(
+                f"the engine cannot serve what the streams ask for: {verdict.text}",
+                hint="lower max_fps, use int8 or a smaller model, or set overload: {at_start: warn}",
+            )
+        self._say(verdict)
+
+    def tick(self, report: RunReport) -> None:
+        """Streams that a reload brings are judged as well."""
+        window = self._windows.cut(report)
+        if window is None:
+            return
+        new, window_s, _ = window
+        live = self._live() & new.keys()
+        are_up = all(one.state is StreamState.UP for one in report.statuses.values())
+        if live == self._judged or not live or not are_up or not all(new[stream].wanted for stream in live):
+            return
+        self._judged = live
+        self._say(judge_admission(self._speed, {stream: new[stream].wanted / window_s for stream in live}))
+
+    def _say(self, verdict: AdmissionVerdict) -> None:
+        if verdict.is_served:
+            self._tell(None)
+            return
+        _log.warning("the engine cannot serve what the streams ask for reason=%s", verdict.text)
+        self._tell(f"the engine cannot serve what the streams ask for: {verdict.text}")

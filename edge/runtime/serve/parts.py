@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from edge.config.pipeline import Pipeline
+from edge.engine.kind import RacingKind, load_kind
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.protocols import Engine, Publisher
 from edge.publish.messages import InfoMessage
+from edge.runtime.look.pictures import PicturePublisher, Pictures
 from edge.runtime.look.server import StatusServer, make_shown
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference
-from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.engine import Running, start_engine
 from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
-from edge.runtime.serve.last_look import LastLook
-from edge.runtime.serve.last_switch import LastSwitchPublisher
+from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
 from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
 from edge.runtime.serve.reload import Reloader
-from edge.runtime.serve.service import PipelineParts, ReliefParts
-from edge.runtime.serve.stream_states import StreamStates
-from edge.runtime.serve.streams import StreamMaker, class_filters, stated_rates, terms_of
+from edge.runtime.serve.service import PipelineParts
+from edge.runtime.serve.streams import StreamMaker, StreamStates, stated_rates, stream_filters, terms_of
 from edge.types import ModelSpec, StreamId
 
 __all__ = ["build_parts"]
@@ -37,34 +38,29 @@ def build_parts(
     frames_dir: Path | None = None,
     socket_path: Path | None = None,
 ) -> PipelineParts:
-    """Return the parts of `pipeline`, ready to run.
+    """Return the parts of `pipeline`, ready to run. Raises `EdgeError` if something that it names cannot be used.
 
     Args:
-        pipeline: the file.
         deployed: of a release, what is run of it; None: what the pipeline says is prepared here and now.
         annotate_dir, frames_dir: folders for a frame per stream and `annotate_every_s`, with boxes and as it is.
         socket_path: where the status page is served; None: nowhere.
-
-    Raises:
-        EdgeError: if the file, the model, the calibration table, the engine or a secret cannot be used.
     """
-    config = pipeline.config
-    spec = read_model(pipeline)
-    filters = class_filters(pipeline, spec)
-    followers = make_followers(pipeline, spec.labels)
+    config, spec = pipeline.config, read_model(pipeline)
+    filters, followers = stream_filters(pipeline, spec), make_followers(pipeline, spec.labels)
     running = start_engine(pipeline, spec, deployed)
     info = birth_message(pipeline, spec, running, deployed)
     publisher = make_publisher(pipeline, info)
     frames = make_frame_publisher(pipeline, publisher, info)
-    streams = [StreamId(stream.id) for stream in config.streams]
     stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
-    states = StreamStates(streams, publisher, device=info.device, on_change=stages.change)
+    states = StreamStates(_ids(pipeline), publisher, device=info.device, on_change=stages.change)
     batcher = _batcher(pipeline, running.engine, counters := FrameCounters())
     last_switch, last_look = _told_of_release(deployed, publisher, info)
     maker = StreamMaker(spec, states)
     reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
     what_runs = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
-    shown = make_shown(what_runs, info, counters=counters, states=states, last_switch=last_switch)
+    shown = make_shown(
+        what_runs, info, counters=counters, states=states, stages=stages, last_switch=last_switch, last_look=last_look
+    )
     return PipelineParts(
         name=pipeline.path.stem,
         device=info.device,
@@ -73,7 +69,7 @@ def build_parts(
         inference=Inference(
             engine=running.engine,
             detector=detector_of(pipeline, spec),
-            class_filter=filters,
+            filters=filters,
             on_results=lambda results: stages.take(results, frames.publish),
             onlookers=[shown.pictures, *_annotators(spec, annotate_dir, frames_dir, every_s=annotate_every_s)],
         ),
@@ -81,13 +77,37 @@ def build_parts(
         counters=counters,
         publisher=publisher,
         states=states,
-        relief=ReliefParts(orders=maker.orders, config=config.overload, stated_fps=stated_rates(pipeline)),
+        orders=maker.orders,
+        overload=config.overload,
+        stated_fps=stated_rates(pipeline),
+        build_runs=_build_runs(running, deployed),
         stages=stages,
         last_switch=last_switch,
         last_look=last_look,
         reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),
+        pictures=_picture_publisher(shown.pictures, publisher, what_runs),
     )
+
+
+def _picture_publisher(
+    pictures: Pictures, publisher: Publisher, what_runs: Callable[[], Pipeline]
+) -> PicturePublisher | None:
+    config = what_runs().config
+    if config.publish.pictures_s is None or config.mqtt is None:
+        return None
+    return PicturePublisher(pictures, publisher, streams=lambda: _ids(what_runs()), every_s=config.publish.pictures_s)
+
+
+def _build_runs(running: Running, deployed: Deployed | None) -> Callable[[], bool]:
+    """Return whether a build runs whose timings the engine that serves would spoil."""
+    if deployed is None or not isinstance(load_kind(running.kind), RacingKind):
+        return lambda: False
+    return deployed.layout.build_progress.parent.exists  # the unit's own folder, which goes with it
+
+
+def _ids(pipeline: Pipeline) -> list[StreamId]:
+    return [StreamId(stream.id) for stream in pipeline.config.streams]
 
 
 def _told_of_release(

@@ -1,4 +1,4 @@
-"""What leaves the device, made from the pipeline file: publishers, birth message, numbers."""
+"""Makes publishers, birth message and sequence numbers from the pipeline file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import msgspec
 from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
 from edge.config.schema import MqttConfig, SpoolConfig
+from edge.device.units import unit_folder
 from edge.protocols import Publisher
 from edge.publish.convert import rfc3339_from_ns
-from edge.publish.discovery.announced import NoStreamState, removed_streams
-from edge.publish.discovery.home_assistant import Announcement, announcements
+from edge.publish.discovery import announcements, nothing_of, removed_streams
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher
-from edge.publish.message import ModelInfo
+from edge.publish.message import ModelInfo, RetainedBytes
 from edge.publish.messages import EngineInfo, InfoMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import Numbering, raise_epoch
-from edge.publish.outbox.keeper import Bounds
-from edge.publish.outbox.opening import SpoolPlace
+from edge.publish.outbox.bounds import Bounds
+from edge.publish.outbox.recovery import SpoolPlace
 from edge.publish.selection import Selection
 from edge.reading import read_file
 from edge.runtime.serve.engine import Running
@@ -33,7 +33,7 @@ from edge.runtime.serve.release import Deployed
 from edge.types import ModelSpec
 from edge.version import __version__
 
-__all__ = ["announce", "birth_message", "device_name", "make_frame_publisher", "make_publisher"]
+__all__ = ["announce", "birth_message", "device_name", "is_on_terminal", "make_frame_publisher", "make_publisher"]
 
 _KEY_SHOWN = 8  # as of a calibration: enough to tell the engines of a fleet apart
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -48,11 +48,7 @@ def device_name(configured: str | None) -> str:
 
 
 def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
-    """Return the publisher that the pipeline asks for; it begins to connect at once.
-
-    Raises:
-        ConfigError: if a secret, a certificate or the file of JSON lines cannot be used.
-    """
+    """It begins to connect at once. Raises `ConfigError` if a secret, a certificate or the JSON file is unusable."""
     config = pipeline.config
     publishers: list[Publisher] = []
     if config.mqtt is not None:
@@ -64,23 +60,28 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
             credential=credential,
             base_dir=pipeline.path.parent,
             max_bytes=config.mqtt.memory_mib << 20,
-            ring_path=_ring_path(),
+            run_path=_run_path(),
             spool=_spool(config.mqtt),
         )
         for message in _announcements(pipeline, info):
             mqtt.publish(message)
         publishers.append(mqtt)
-    if config.publish.jsonl is not None:
-        target = config.publish.jsonl
+    target = config.publish.jsonl
+    if target is not None and not is_on_terminal(target):
         path = target if target == "-" else str(pipeline.resolve(target))
-        publishers.append(JsonlPublisher(path, device=info.device))
+        publishers.append(JsonlPublisher(path))
     publisher = FanoutPublisher(publishers)
     for stream in removed_streams(_state_dir(pipeline), info.streams):
-        for nothing in NoStreamState.all_of(stream):
+        for nothing in nothing_of(stream):
             publisher.publish(nothing)
     for stream in () if config.publish.counts else info.streams:
-        publisher.publish(NoStreamState(stream, "counts"))
+        publisher.publish(RetainedBytes(f"streams/{stream}/counts"))
     return publisher
+
+
+def is_on_terminal(target: str | None) -> bool:
+    """Return whether JSON lines would go to a terminal, which shows none: a person there watches the run."""
+    return target == "-" and os.isatty(1)
 
 
 def announce(pipeline: Pipeline, info: InfoMessage, publisher: Publisher) -> InfoMessage:
@@ -93,17 +94,15 @@ def announce(pipeline: Pipeline, info: InfoMessage, publisher: Publisher) -> Inf
     return now
 
 
-def _announcements(pipeline: Pipeline, info: InfoMessage) -> list[Announcement]:
+def _announcements(pipeline: Pipeline, info: InfoMessage) -> list[RetainedBytes]:
     config = pipeline.config
     if config.mqtt is None:
         return []
-    return announcements(
-        config.mqtt, info, config.streams, has_counts=config.publish.counts, state_dir=_state_dir(pipeline)
-    )
+    return announcements(config.mqtt, info, config.streams, publish=config.publish, state_dir=_state_dir(pipeline))
 
 
 def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:
-    """Return what selects, numbers and publishes frame results, on the epoch of the birth message."""
+    """Number frames on the epoch of the birth message."""
     publish = pipeline.config.publish
     return FramePublisher(
         publisher,
@@ -118,7 +117,7 @@ def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMes
 def birth_message(
     pipeline: Pipeline, spec: ModelSpec, running: Running, deployed: Deployed | None = None
 ) -> InfoMessage:
-    """Return what is said of this start; it raises the device's epoch."""
+    """It begins a new epoch of the device."""
     config = pipeline.config
     device = config.device if config.device is not None or deployed is None else deployed.device
     return InfoMessage(
@@ -146,25 +145,25 @@ def birth_message(
     )
 
 
-def _ring_path() -> Path | None:
+def _run_path() -> Path | None:
     """Return where messages outlive the process: only a service has such a place."""
-    given = os.environ.get("RUNTIME_DIRECTORY")
-    return Path(given.split(":")[0]) / "outbox.ring" if given else None  # systemd's; several are separated by colons
+    folder = unit_folder("RUNTIME_DIRECTORY")
+    return None if folder is None else folder / "outbox.db"
 
 
 def _spool(config: MqttConfig) -> SpoolPlace | None:
     """Return where messages outlive a power cut, and how many: only a service has such a place."""
-    given = os.environ.get("STATE_DIRECTORY")
-    if not given or config.spool is False:
+    folder = unit_folder("STATE_DIRECTORY")
+    if folder is None or config.spool is False:
         return None
     asked = SpoolConfig() if config.spool is True else config.spool
     bounds = Bounds(max_bytes=asked.max_mib << 20, max_age_s=asked.max_age_h * 3600, free_bytes=asked.free_mib << 20)
-    return SpoolPlace(Path(given.split(":")[0]) / "spool.db", bounds)
+    return SpoolPlace(folder / "spool.db", bounds)
 
 
 def _state_dir(pipeline: Pipeline) -> Path:
-    given = os.environ.get("STATE_DIRECTORY")
-    if given:  # systemd's; several are separated by colons
-        return Path(given.split(":")[0])
+    folder = unit_folder("STATE_DIRECTORY")
+    if folder is not None:
+        return folder
     home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return home / "edge-deploy" / device_name(pipeline.config.device)

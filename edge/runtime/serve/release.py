@@ -1,4 +1,4 @@
-"""What is run of a release on a device: nothing that was not verified a moment before."""
+"""Opens a release on a device for serving: each part is verified a moment before."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from edge.bundle.manifest import Manifest, Role
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
 from edge.device.device import Device
-from edge.device.engine_record import EngineRecord
+from edge.device.engines import EngineRecord
+from edge.device.facts import read_settings
 from edge.device.layout import Layout
-from edge.device.locate import locate_release
-from edge.device.settings import read_settings
+from edge.device.releases import locate_release
 from edge.errors import ConfigError, DeployError
 from edge.quantize.precision import CALIBRATION_DIGITS
 from edge.runtime.software.binding import require_software
@@ -31,9 +31,7 @@ class Deployed:
     """A verified release.
 
     Attributes:
-        release: its name.
         model_name: what the messages call the model: the name of the pipeline that was bundled.
-        layout: of the device that it is on.
         device: the name of this device in its device.toml, for pipelines that state none; None: it has none.
         record, plan: of the engine.
     """
@@ -47,7 +45,7 @@ class Deployed:
 
     @property
     def precision(self) -> Precision:
-        """What runs, which a fallback may have decided."""
+        """The precision that runs, which a fallback may have decided."""
         return Precision(self.record.precision)
 
     @property
@@ -58,11 +56,7 @@ class Deployed:
 
 
 def device_of_release(folder: Path) -> tuple[Device, str]:
-    """Return the device and the name of the release in `folder`, which may be `current`.
-
-    Raises:
-        ConfigError: if no release of a device is there.
-    """
+    """`folder` may be `current`. Raises `ConfigError` if no release of a device is there."""
     # `current` is read once: if the switch moves while this runs, all files are still of one release.
     found = locate_release(folder)
     if found is None or not found[0].release(found[1]).is_dir():
@@ -74,11 +68,8 @@ def device_of_release(folder: Path) -> tuple[Device, str]:
 
 
 def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
-    """Return the pipeline of a release, and what is run of it.
-
-    Raises:
-        ConfigError: if there is no release, it was changed, nobody whom this device trusts has signed it, or its engine
-            is damaged or was built by other software.
+    """Return the pipeline of a release, and what is run of it. Raises `ConfigError` if there is no release, it was
+    changed, no trusted key has signed it, or its engine is damaged or was built by other software.
     """
     device, release = device_of_release(folder)
     try:
@@ -104,7 +95,7 @@ def _verified(device: Device, release: str) -> Manifest:
     except DeployError as problem:
         if problem.code.startswith("verify."):
             raise
-        # No ssh-keygen, no list of signers: what was verified when it came goes on (docs/adr/0018).
+        # No ssh-keygen, no list of signers: what was verified when it came goes on (docs/adr/0016).
         _log.error("release is served though its signature cannot be verified release=%s reason=%s", release, problem)
         return require_files(device, release, has_clips=True)
     if signed.withdrawn is not None:

@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
 from edge.protocols import FrameSource, Publisher
-from edge.publish.discovery.announced import NoStreamState
+from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage
 from edge.runtime.pipeline.batcher import Batcher
+from edge.runtime.pipeline.filters import StreamFilter
 from edge.runtime.serve.following import Stages, make_followers
 from edge.runtime.serve.publishing import announce
-from edge.runtime.serve.streams import StreamMaker, class_filters, terms_of
+from edge.runtime.serve.streams import StreamMaker, stream_filters, terms_of
 from edge.track.follow import Follower
 from edge.types import StreamId
 
@@ -27,7 +26,7 @@ __all__ = ["Changes", "Reloader"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a reload asks of the service: to read `removed` no more, and to read `sources`, new or changed ones."""
+    """Changes of a reload: the service stops reading `removed`, and reads `sources`, new or changed ones."""
 
     removed: tuple[StreamId, ...]
     sources: tuple[FrameSource, ...]
@@ -35,33 +34,23 @@ class Changes:
 
 @dataclass(slots=True)
 class Reloader:
-    """Reads the file again. Called by one thread; what it changes is read by others, entry by entry.
-
-    Attributes:
-        pipeline: what runs.
-        info: the birth message.
-        class_filter: what the inference loop reads.
-    """
+    """Reads the file again. Called by one thread; what it changes is read by others, entry by entry."""
 
     pipeline: Pipeline
     info: InfoMessage
     publisher: Publisher
     stages: Stages
-    class_filter: dict[StreamId, NDArray[np.int32]]
+    filters: dict[StreamId, StreamFilter]
     batcher: Batcher
     maker: StreamMaker
 
     def __call__(self) -> Changes:
-        """Return what has changed.
-
-        Raises:
-            EdgeError: if the file cannot be used, or something else in it has changed; then nothing is changed.
-        """
+        """Raises `EdgeError`, with nothing changed, if the file is unusable or more than its streams has changed."""
         new = load_pipeline(self.pipeline.path)
         self._require_only_streams(new)
         before = {stream.id: stream for stream in self.pipeline.config.streams}
         changed = [stream for stream in new.config.streams if before.get(stream.id) != stream]
-        filters, followers = class_filters(new, self.maker.spec), make_followers(new, self.info.labels)
+        filters, followers = stream_filters(new, self.maker.spec), make_followers(new, self.info.labels)
         sources = tuple(self.maker.source(new, stream) for stream in changed)
         # From here on nothing fails.
         for stream, source in zip(changed, sources, strict=True):
@@ -75,7 +64,7 @@ class Reloader:
         for stream in changed:
             before_it = before.get(stream.id)
             if before_it is not None and before_it.tracking is not None and stream.tracking is None:
-                self.publisher.publish(NoStreamState(stream.id, "occupancy"))
+                self.publisher.publish(RetainedBytes(f"streams/{stream.id}/occupancy"))
         self.pipeline = new
         return Changes(removed=gone, sources=sources)
 
@@ -89,15 +78,12 @@ class Reloader:
                 )
 
     def _take_over(
-        self,
-        config: StreamConfig,
-        filters: Mapping[StreamId, NDArray[np.int32]],
-        followers: Mapping[StreamId, Follower],
+        self, config: StreamConfig, filters: Mapping[StreamId, StreamFilter], followers: Mapping[StreamId, Follower]
     ) -> None:
         stream = StreamId(config.id)
         if stream in filters:
-            self.class_filter[stream] = filters[stream]
+            self.filters[stream] = filters[stream]
         else:
-            self.class_filter.pop(stream, None)
+            self.filters.pop(stream, None)
         self.stages.begin(stream, followers.get(stream), config.classes or ())
         self.maker.states.add(stream)

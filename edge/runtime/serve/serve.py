@@ -1,32 +1,173 @@
-"""From a pipeline file or a release to a running service that says how it stands."""
+"""From a pipeline file or a release to a running service that says how it stands.
+
+The signs of life of a running pipeline: what systemd hears, and the health file, both from real progress.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
+import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
+from edge.device.health import Health, StreamHealth, write_health
 from edge.device.layout import Layout
-from edge.device.notify import Notifier
-from edge.runtime.pipeline.report import RunReport
-from edge.runtime.serve.admission import Admission, measure_engine
-from edge.runtime.serve.heartbeat import Heartbeat, health_path
-from edge.runtime.serve.overload import Overload, Relief
+from edge.device.units import Notifier, unit_folder
+from edge.runtime.look.status import Rates
+from edge.runtime.pipeline.counters import RunReport
+from edge.runtime.serve.engine import warm_up
+from edge.runtime.serve.overload import Admission, Overload, Relief, measure_engine
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.release import Deployed, open_release
 from edge.runtime.serve.service import PipelineParts, Service
-from edge.runtime.serve.warm_up import warm_up
+from edge.types import StreamState
 
-__all__ = ["Serving", "open_serving", "serve_pipeline"]
+__all__ = ["Heartbeat", "Serving", "health_path", "open_serving", "serve_pipeline"]
+
+_log = logging.getLogger(__name__)
+_HEALTH_EVERY_S = 1.0
+_BEATS_PER_WATCHDOG = 3
+_LOADING_STEP_S = 120.0  # for one step of a start; a step that takes longer is stuck
+
+
+def health_path(given: Path | None, default: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where the health file goes: as given, systemd's folder, or `default` where its folder is ours to write."""
+    if given is not None:
+        return given
+    folder = unit_folder("RUNTIME_DIRECTORY", environ)
+    if folder is not None:
+        return folder / default.name
+    return default if os.access(default.parent, os.W_OK) else None
+
+
+class Heartbeat:
+    """Tells systemd and the health file how a start and a run go on; never raises.
+
+    Args:
+        release: name of the release that runs; "" for a pipeline file.
+        clock_s: monotonic seconds.
+    """
+
+    def __init__(
+        self, notifier: Notifier, *, path: Path | None, release: str = "", clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._notifier = notifier
+        self._path = path
+        self._release = release
+        self._watchdog = _Watchdog(notifier.watchdog_s, clock_s)
+        self._rates, self._clock_s = Rates(), clock_s
+        self._is_broken = False
+        self._hanging: tuple[str, ...] = ()
+
+    @property
+    def every_s(self) -> float:
+        """How often `tick` wants to be called."""
+        watchdog_s = self._notifier.watchdog_s
+        return _HEALTH_EVERY_S if watchdog_s is None else min(_HEALTH_EVERY_S, watchdog_s / _BEATS_PER_WATCHDOG)
+
+    def loading(self, what: str) -> None:
+        """A step of the start begins; it may take its time."""
+        self._notifier.tell(f"STATUS={what}", f"EXTEND_TIMEOUT_USEC={round(_LOADING_STEP_S * 1e6)}")
+
+    def ready(self) -> None:
+        """The engine is loaded and has inferred a batch."""
+        self._notifier.tell("READY=1", "STATUS=running")
+
+    def tick(self, report: RunReport) -> None:
+        """Say how it stands, and that it is alive if it has got on and nothing hangs."""
+        self._name_hanging(report.hanging)
+        if self._watchdog.has_got_on(report):
+            self._notifier.tell("WATCHDOG=1")
+        fps = sum(self._rates.of(report, now_s=self._clock_s()).values())
+        self._notifier.tell(f"STATUS={_status(report, fps)}")
+        if self._path is not None:
+            self._write(self._path, health_from_report(report, release=self._release))
+
+    def stopping(self) -> None:
+        """The run ends; what is in flight is still delivered."""
+        self._notifier.tell("STOPPING=1", "STATUS=stopping")
+
+    def _name_hanging(self, names: tuple[str, ...]) -> None:
+        if names != self._hanging and names:
+            _log.error("threads hang, the watchdog is not fed names=%s", ",".join(names))
+        self._hanging = names
+
+    def _write(self, path: Path, health: Health) -> None:
+        try:
+            write_health(path, health)
+        except OSError as error:
+            if not self._is_broken:  # once is enough for the journal
+                _log.warning("health file cannot be written path=%s reason=%s", path, error.strerror)
+            self._is_broken = True
+
+
+def health_from_report(report: RunReport, *, release: str) -> Health:
+    """Return what the one who judges a switch has to know of a run, as of now."""
+    mqtt = report.published.get("mqtt")
+    return Health(
+        release=release,
+        invocation=os.environ.get("INVOCATION_ID") or str(os.getpid()),
+        at_boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        is_ready=True,
+        batches=report.batches,
+        infer_p95_ms=report.recent.infer_p95_ms,
+        age_p95_ms=report.recent.age_p95_ms,
+        mqtt_connected=None if mqtt is None else bool(mqtt["connected"]),
+        mqtt_acknowledged=0 if mqtt is None else mqtt["delivered"],
+        streams={
+            one.stream: StreamHealth(
+                state=report.statuses[one.stream].state.value, decoded=one.decoded, inferred=one.inferred
+            )
+            for one in report.streams
+        },
+    )
+
+
+class _Watchdog:
+    """Decides when `WATCHDOG=1` may be sent: a thread that always sends it would hide the hang that it is for."""
+
+    def __init__(self, watchdog_s: float | None, clock_s: Callable[[], float]) -> None:
+        self._every_s = None if watchdog_s is None else watchdog_s / _BEATS_PER_WATCHDOG
+        self._clock_s = clock_s
+        self._due_s = clock_s()
+        self._turns = self._batches = 0
+
+    def has_got_on(self, report: RunReport) -> bool:
+        """Return whether it is time, nothing hangs, and the loop has turned, and inferred if there was something to.
+
+        Cameras that give no frame, for however long, are no reason: a thread that hangs while it reads one is named.
+        """
+        now_s = self._clock_s()
+        if self._every_s is None or now_s < self._due_s or report.hanging or report.turns == self._turns:
+            return False
+        if report.batches == self._batches and report.has_work:
+            return False
+        self._due_s = now_s + self._every_s
+        self._turns, self._batches = report.turns, report.batches
+        return True
+
+
+def _status(report: RunReport, fps: float) -> str:
+    up = sum(report.statuses[one.stream].state is StreamState.UP for one in report.streams)
+    parts = [f"{up}/{len(report.streams)} streams", f"{fps:.0f} fps"]
+    if report.hanging:
+        parts.append(f"hanging: {', '.join(report.hanging)}")
+    mqtt = report.published.get("mqtt")
+    if mqtt is not None:
+        parts.append("mqtt ok" if mqtt["connected"] else "mqtt not connected")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What is to run, read and verified; `deployed` is None for a pipeline file.
+    """A pipeline to run, read and verified; `deployed` is None for a pipeline file.
 
     `socket_path` is where the status page is served, beside the health file; None: nowhere.
     """
@@ -39,7 +180,6 @@ class Serving:
     def build(
         self, *, annotate_dir: Path | None = None, annotate_every_s: float = 1.0, frames_dir: Path | None = None
     ) -> PipelineParts:
-        """Return its parts, as `build_parts` does."""
         self.heartbeat.loading("loading the engine")
         return build_parts(
             self.pipeline,
@@ -59,8 +199,7 @@ def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | 
         release_dir: a release's folder on this device, or `current`.
         health: where the health file goes; None: to the place where a device has it, if there is one.
 
-    Raises:
-        ConfigError: if the file cannot be used as written, or the release is not what it was.
+    Raises `ConfigError` if the file cannot be used as written, or the release is not what it was.
     """
     notifier = Notifier()
     notifier.tell("STATUS=reading what to run")
@@ -92,17 +231,12 @@ def serve_pipeline(
     """Run the parts until `stop` is set, `duration_s` is over or every stream has ended; return the final account.
 
     Args:
-        parts: of the pipeline.
-        heartbeat: hears how it goes on.
-        stop: ends it.
-        duration_s: ends it, too.
         reload: when set, the streams are taken over from the pipeline file anew.
         on_tick: takes the account so far, about once a second.
         on_end: takes the final account, also where the engine has failed.
 
-    Raises:
-        EngineError: if the engine fails.
-        ConfigError: if it cannot serve what the streams state, and the pipeline file asks to be refused then.
+    Raises `EngineError` if the engine fails; `ConfigError` if it cannot serve what the streams state, and the pipeline
+    file asks to be refused then.
     """
     heartbeat.loading("warming up the engine")
     try:
@@ -113,21 +247,20 @@ def serve_pipeline(
         parts.publisher.close()
         raise
     heartbeat.ready()
-    overload = Overload(lambda what: parts.states.alarm(what, about="overload"), parts.states.overload)
-    relief = _relief(parts)
+    alarm, terms = functools.partial(parts.states.alarm, about="overload"), lambda: parts.batcher.terms
+    overload, relief = Overload(alarm, parts.states.overload, terms=terms), _relief(parts)
 
     def tick(report: RunReport) -> None:
         heartbeat.tick(report)
         overload.tick(report)
-        parts.states.alarm(parts.publisher.alarm, about="disk", is_wording_news=True)
+        parts.states.alarm(parts.publisher.alarm, about="publisher", is_wording_news=True)
         if relief is not None:
             relief.tick(report)
         if admission is not None:
             admission.tick(report)
-        if parts.last_switch is not None:
-            parts.last_switch.tick()
-        if parts.last_look is not None:
-            parts.last_look.tick()
+        for part in (parts.last_switch, parts.last_look, parts.pictures):
+            if part is not None:
+                part.tick()
         if parts.status is not None:
             parts.status.tick(report)
         on_tick(report)
@@ -142,24 +275,26 @@ def serve_pipeline(
 
 
 def _relief(parts: PipelineParts) -> Relief | None:
-    if not parts.relief.config.adapt:
+    if not parts.overload.adapt:
         return None
     return Relief(
-        parts.relief.orders,
+        parts.orders,
         live=lambda: parts.batcher.live,
         terms=lambda: parts.batcher.terms,
         tell=lambda what: parts.states.alarm(what, about="relief"),
+        build_runs=parts.build_runs,
     )
 
 
 def _admission(parts: PipelineParts) -> Admission | None:
-    at_start = parts.relief.config.at_start
-    if at_start == "ignore" or not parts.relief.stated_fps:
+    at_start = parts.overload.at_start
+    if at_start == "ignore" or not parts.stated_fps:
         return None
     admission = Admission(
         measure_engine(parts.inference.engine),
         tell=lambda what: parts.states.alarm(what, about="admission"),
         live=lambda: parts.batcher.live,
+        terms=lambda: parts.batcher.terms,
     )
-    admission.at_start(parts.relief.stated_fps, refuses=at_start == "refuse")
+    admission.at_start(parts.stated_fps, refuses=at_start == "refuse")
     return admission

@@ -1,4 +1,9 @@
-"""The running pipeline: starts its threads, watches them, and ends them so that every frame has a fate."""
+"""The running pipeline: starts its threads, watches them, and ends them so that every frame has a fate.
+
+Names the threads that have not come back from a call for too long: the watchdog is not fed while there is one.
+
+The streams that are read: which puller reads what, which one ends, and which one begins when that has ended.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +20,130 @@ from edge.deadline import Deadline
 from edge.errors import EdgeError
 from edge.media.camera import StreamStatus
 from edge.media.shedding import Orders
+from edge.media.threads import stuck_streams
 from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
+from edge.runtime.look.pictures import PicturePublisher
 from edge.runtime.look.server import StatusServer
 from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import FrameCounters, report_stream
+from edge.runtime.pipeline.counters import FrameCounters, RunReport, RunTimes, StreamCounts, StreamReport, report_stream
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
-from edge.runtime.pipeline.report import RunReport, RunTimes
+from edge.runtime.pipeline.puller import Puller
 from edge.runtime.serve.following import Stages
-from edge.runtime.serve.hanging import HANGING_S, hanging_threads
-from edge.runtime.serve.last_look import LastLook
-from edge.runtime.serve.last_switch import LastSwitchPublisher
+from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
 from edge.runtime.serve.reload import Changes
-from edge.runtime.serve.running_streams import RunningStreams
-from edge.runtime.serve.stream_states import StreamStates
-from edge.types import DropReason, Precision, StreamId
+from edge.runtime.serve.streams import StreamStates
+from edge.types import DropReason, Precision, SourceCounts, StreamId
 
-__all__ = ["PipelineParts", "ReliefParts", "Service"]
+__all__ = ["PipelineParts", "RunningStreams", "Service"]
+
+_AT_ONCE = 2  # are begun at one look, ten times a second: a start takes up to 40 ms of a core from those that run
+
+
+class RunningStreams:
+    """Used by the thread of the service. No call waits: a source may take seconds to end.
+    `on_end`: called when a stream that was removed is read no more.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[FrameSource],
+        batcher: Batcher,
+        counters: FrameCounters,
+        *,
+        on_end: Callable[[StreamId], None],
+    ) -> None:
+        self._batcher = batcher
+        self._counters = counters
+        self._on_end = on_end
+        self.pullers = [self._puller(source) for source in sources]
+        self._ending: list[Puller] = []
+        self._next: dict[StreamId, FrameSource] = {}
+        self._past: dict[StreamId, SourceCounts] = {}  # of the sources that a stream had before
+
+    @property
+    def all_pullers(self) -> Sequence[Puller]:
+        """Those that read, and those that are about to end."""
+        return [*self.pullers, *self._ending]
+
+    @property
+    def are_alive(self) -> bool:
+        return bool(self._next) or any(puller.is_alive for puller in self.all_pullers)
+
+    def start(self) -> None:
+        for puller in self.pullers:
+            puller.start()
+
+    def change(self, sources: Sequence[FrameSource], *, removed: Sequence[StreamId]) -> None:
+        """Read `sources` from now on, new ones or in place of others, and `removed` no more."""
+        for stream in removed:
+            self._next.pop(stream, None)
+        self._next.update({source.stream: source for source in sources})
+        touched = {*removed, *(source.stream for source in sources)}
+        ending = [puller for puller in self.pullers if puller.source.stream in touched]
+        for puller in ending:
+            puller.stop()
+            self.pullers.remove(puller)
+        self._ending += ending
+        _log.info("streams reloaded begin=%s end=%s", ",".join(self._next) or "none", ",".join(removed) or "none")
+
+    def settle(self) -> None:
+        """Take note of what has ended, and begin some of what waits for that."""
+        for puller in [one for one in self._ending if not one.is_alive]:
+            self._ending.remove(puller)
+            self._close_account(puller.source)
+        busy = {puller.source.stream for puller in self._ending}
+        for stream in [one for one in self._next if one not in busy][:_AT_ONCE]:
+            puller = self._puller(self._next.pop(stream))
+            self.pullers.append(puller)
+            puller.start()
+
+    def stop(self) -> Sequence[Puller]:
+        """Return those that were asked to end; no other is begun."""
+        self._next.clear()
+        for puller in self.all_pullers:
+            puller.stop()
+        return self.all_pullers
+
+    def counts(self) -> Mapping[StreamId, SourceCounts]:
+        """Return what the sources of each stream have done, those that it had before included."""
+        total: dict[StreamId, SourceCounts] = {stream: SourceCounts() for stream in self._next}
+        for source in (puller.source for puller in self.all_pullers):
+            total[source.stream] = total.get(source.stream, SourceCounts()) + source.counts()
+        return {stream: self._past.get(stream, SourceCounts()) + one for stream, one in total.items()}
+
+    def _puller(self, source: FrameSource) -> Puller:
+        return Puller(source, self._batcher, self._counters)
+
+    def _close_account(self, source: FrameSource) -> None:
+        stream = source.stream
+        self._past[stream] = self._past.get(stream, SourceCounts()) + source.counts()
+        if stream not in self._next:
+            one = report_stream(stream, self._past[stream], self._counters.of_stream(stream))
+            dropped = {reason.value: count for reason, count in one.dropped.items()}
+            _log.info(
+                "stream removed stream=%s decoded=%d inferred=%d dropped=%s", stream, one.decoded, one.inferred, dropped
+            )
+            self._on_end(stream)
+
+
+# A camera's teardown may take 5 s, the first look at a plugin several; the unit's watchdog bites at 30 s.
+HANGING_S = 20.0
+
+
+def hanging_threads(pullers: Sequence[Puller], loop: InferenceLoop, *, now_ns: int, limit_s: float) -> tuple[str, ...]:
+    """Return the names of threads that hang: in a source for more than `limit_s`, in the engine, in a teardown.
+
+    A camera whose teardown hangs is left out in the end, and costs the others nothing; a restart would take them all
+    down. It helps only where all are such.
+    """
+    since = {one.name: one.in_source_since_ns for one in pullers}
+    since[loop.name] = loop.turned_at_ns if loop.is_alive else None
+    late = [name for name, at_ns in since.items() if at_ns is not None and now_ns - at_ns > limit_s * 1e9]
+    stuck = set(stuck_streams())
+    are_all_stuck = bool(pullers) and all(one.source.stream in stuck for one in pullers)
+    return (*late, *(f"teardown {stream}" for stream in sorted(stuck) if are_all_stuck))
+
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.1
@@ -41,23 +153,12 @@ _FLUSH_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReliefParts:
-    """What is done where the machine cannot keep up: the orders that sources obey, and what the pipeline file says.
-
-    `stated_fps` is the `max_fps` of each live stream, None where it states none.
-    """
-
-    orders: Orders = field(default_factory=Orders)
-    config: OverloadConfig = field(default_factory=OverloadConfig)
-    stated_fps: Mapping[StreamId, float | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineParts:
     """Everything that a pipeline consists of, made and not yet started.
 
     `last_switch` and `last_look` are there only where a release runs, and `reload` only where none does: a release does
-    not change.
+    not change. Sources obey `orders`; `stated_fps` is the `max_fps` of each live stream, None where it states none.
+    `build_runs`: whether a build runs whose timings the engine would spoil.
     """
 
     name: str
@@ -69,22 +170,20 @@ class PipelineParts:
     counters: FrameCounters
     publisher: Publisher
     states: StreamStates
-    relief: ReliefParts = field(default_factory=ReliefParts)
+    orders: Orders = field(default_factory=Orders)
+    overload: OverloadConfig = field(default_factory=OverloadConfig)
+    stated_fps: Mapping[StreamId, float | None] = field(default_factory=dict)
+    build_runs: Callable[[], bool] = lambda: False
     stages: Stages | None = None
     last_switch: LastSwitchPublisher | None = None
     last_look: LastLook | None = None
     reload: Callable[[], Changes] | None = None
     status: StatusServer | None = None
+    pictures: PicturePublisher | None = None
 
 
 class Service:
-    """Runs a pipeline once.
-
-    Args:
-        parts: of the pipeline.
-        on_stop: called when it begins to end.
-        hanging_s: a thread that is in one call for longer is said to hang.
-    """
+    """Runs a pipeline once. `hanging_s`: a thread that is in one call for longer is said to hang."""
 
     def __init__(
         self, parts: PipelineParts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = HANGING_S
@@ -116,13 +215,13 @@ class Service:
         `on_tick` is called about every `tick_s` seconds with an account so far, by the calling thread; `on_end` with
         the final one, also where the engine has failed.
 
-        Raises:
-            EngineError: if the engine failed; everything is closed then as well.
+        Raises `EngineError` if the engine failed; everything is closed then as well.
         """
         self._started_at_ns, self._cpu_at_start_s = time.monotonic_ns(), time.process_time()
         with contextlib.ExitStack() as stack:
             stack.callback(self._parts.inference.engine.close)
-            stack.callback(self._close_publisher)
+            stack.callback(self._parts.publisher.close)
+            stack.callback(self._parts.publisher.flush, _FLUSH_S)
             stack.callback(self._drain)
             self._loop.start()
             self._streams.start()
@@ -147,7 +246,7 @@ class Service:
                 _log.info("all streams have ended")
                 return
             if self._parts.publisher.is_broken:
-                _log.error("nothing that is found can be delivered any more: stopping")
+                _log.error("no output works, stopping")
                 return
             if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
                 return
@@ -158,7 +257,7 @@ class Service:
         self._statuses_at_end = self._parts.states.statuses()
         # Order matters: first nothing new comes, then what is in the batches is inferred, then it is published.
         pullers = self._streams.stop()
-        if not self._loop.is_alive:  # nobody makes room any more: wake those who wait for a row
+        if not self._loop.is_alive:  # no more room is made: wake the threads that wait for a row
             self._parts.batcher.close()
         deadline = Deadline.after(_PULLER_STOP_S)
         late = [puller for puller in pullers if not puller.join(deadline.left_s)]
@@ -167,7 +266,7 @@ class Service:
         self._parts.batcher.close()
         if not self._loop.drain(_DRAIN_S):
             _log.error("inference does not end")
-        while (batch := self._parts.batcher.take(0)) is not None:  # the engine has failed: nobody will infer these
+        while (batch := self._parts.batcher.take(0)) is not None:  # the engine has failed: these are not inferred
             for row in batch.rows:
                 self._parts.counters.dropped(row.header.stream, DropReason.STOPPED)
             self._parts.batcher.give_back(batch.index)
@@ -176,10 +275,6 @@ class Service:
         if self._parts.stages is not None:
             self._parts.stages.stop()
         self._times_at_end = self._times()
-
-    def _close_publisher(self) -> None:
-        self._parts.publisher.flush(_FLUSH_S)
-        self._parts.publisher.close()
 
     def _reload(self) -> None:
         if self._parts.reload is None:
@@ -204,10 +299,9 @@ class Service:
         """Tell that streams have ended of which every frame has had its fate."""
         if not (ending := self._parts.states.ending):
             return
-        counts = self._streams.counts()
-        for stream in ending:
-            if stream in counts and not report_stream(stream, counts[stream], self._parts.counters).unaccounted:
-                self._parts.states.finish(stream)
+        for one in self._stream_reports():
+            if one.stream in ending and not one.unaccounted:
+                self._parts.states.finish(one.stream)
 
     def _hanging(self) -> tuple[str, ...]:
         return hanging_threads(
@@ -223,14 +317,12 @@ class Service:
 
     def _report(self, times: RunTimes, *, is_final: bool) -> RunReport:
         parts = self._parts
-        counts = self._streams.counts()
-        streams = [report_stream(stream, one, parts.counters) for stream, one in counts.items()]
         return RunReport(
             name=parts.name,
             engine=parts.inference.engine.name,
             precision=parts.precision,
             times=times,
-            streams=tuple(streams),
+            streams=self._stream_reports(),
             statuses=self._statuses_at_end if is_final else parts.states.statuses(),
             stages_ms=parts.counters.stage_json(),
             batch_sizes=parts.counters.batch_sizes(),
@@ -239,14 +331,19 @@ class Service:
             turns=self._loop.turns,
             has_work=self._loop.has_work,
             engine_busy_s=self._loop.busy_ns / 1e9,
-            shedding=parts.relief.orders.in_force(),
+            shedding=parts.orders.in_force(),
             hanging=() if is_final else self._hanging(),
             is_final=is_final,
         )
 
+    def _stream_reports(self) -> tuple[StreamReport, ...]:
+        counted = self._parts.counters.by_stream()
+        sources = self._streams.counts()
+        return tuple(report_stream(name, one, counted.get(name, StreamCounts())) for name, one in sources.items())
+
 
 class _Ticker:
-    """Calls somebody at most every `every_s` seconds; an account costs too much to be made for nobody."""
+    """Calls at most every `every_s` seconds, since an account is costly to make."""
 
     def __init__(self, on_tick: Callable[[RunReport], None] | None, every_s: float) -> None:
         self.every_s = every_s

@@ -1,33 +1,74 @@
-"""Which software a release on this device runs with, and whether it is here. Standard library only."""
+"""Which software a release on this device runs with, and whether it is here. Standard library only.
+
+Which software this process is, and how another process of the same is started. Standard library only.
+
+What edge-software says of software that is not to be had, for who builds with it. Standard library only.
+"""
 
 from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 from edge.bundle.manifest import Manifest, decode_manifest
 from edge.bundle.software import ReleaseSoftware, software_of
 from edge.device.device import Device
-from edge.device.software import Installation
+from edge.device.software import LIBRARY, Installation
 from edge.errors import DeployError
-from edge.runtime.software.running import installed, installed_version, running
+from edge.reading import json_object, read_file
 from edge.runtime.trial.intact import require_intact
+from edge.version import __version__
 
 __all__ = [
+    "FLAGS",
+    "UNTRIED",
     "brought_by",
     "installation_of",
+    "installed",
     "is_this",
+    "module_command",
     "problem_of_software",
     "require_software",
+    "require_to_build",
+    "running",
+    "said_of",
+    "say",
     "told_of_change",
 ]
+
+FLAGS = ("-IBXfaulthandler",) if sys.flags.isolated else ()
+"""As deaf to its surroundings as this process is; a child does not inherit that."""
+_HOME = Path(__file__).parents[3]  # the folder on Python's path that this package was found in
+_MODULE = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
+def running(home: Path = _HOME) -> str | None:
+    """Return the name of the installation that this process is; None: it is what provision installed."""
+    is_one = home.name == LIBRARY and len(home.parent.name) == 64 and home.parent.parent.name == "edge-software"
+    return home.parent.name if is_one else None
+
+
+def installed() -> str:
+    """Return the folder of the installed edge-deploy that this process stands on, whatever is laid over it."""
+    return os.path.realpath(sys.prefix)
+
+
+def module_command(module: str) -> tuple[str, ...]:
+    """Return the command that runs a module of the very package that runs here."""
+    return (sys.executable, *FLAGS, "-c", _MODULE, str(_HOME), module)
+
 
 _AGAIN = "it is installed again by itself before the next build; look at: journalctl -u edge-software"
 
 
 def brought_by(device: Device, release: str) -> ReleaseSoftware | None:
-    """Return the software that a release brings; None: none, so that it runs with what provision installed.
-
-    Raises:
-        DeployError: `verify.manifest.*`, `device.*`, if its manifest cannot be read.
-    """
+    """Return None where it runs with what provision installed. Raises `DeployError` `verify.manifest.*`, `device.*`."""
     return software_of(decode_manifest(device.releases.manifest(release)))
 
 
@@ -43,11 +84,7 @@ def is_this(device: Device, release: str) -> bool:
 
 
 def require_software(device: Device, release: str) -> None:
-    """Pass if this process is the software that a release runs with.
-
-    Raises:
-        DeployError: `device.software.missing`.
-    """
+    """DeployError `device.software.missing` unless this process is the software that the release runs with."""
     if is_this(device, release):
         return
     problem = problem_of_software(device, release)
@@ -62,10 +99,8 @@ def require_software(device: Device, release: str) -> None:
 
 def problem_of_software(device: Device, release: str) -> DeployError | None:
     """Return why the software that a release brings cannot run it now; None: it can, or it brings none.
-
-    Raises:
-        DeployError: if it cannot be installed again either: `device.release.missing`; `device.release.damaged` with the
-            digest of that wheel.
+    Raises `DeployError` if it cannot be installed again either: `device.release.missing`; `device.release.damaged` with
+    the digest of that wheel.
     """
     brought = brought_by(device, release)
     wanted = installation_of(brought)
@@ -95,6 +130,45 @@ def told_of_change(device: Device, offered: Manifest) -> str | None:
 
 def _named(brought: ReleaseSoftware | None) -> str:
     if brought is None:
-        version = installed_version()
-        return "what provision has installed" + (f" ({version})" if version else "")
+        return "what provision has installed" + (f" ({__version__})" if running() is None else "")
     return f"software {brought.version} ({brought.key[:12]})"
+
+
+UNTRIED = "untried"
+"""In the evidence of `build.software`: it was not tried to install it yet."""
+_SAID = "said.json"
+_MOST = 1000
+
+
+def say(device: Device, problems: Mapping[str, str]) -> None:
+    """Note why the software of releases is not installed; that of all others is, or they bring none."""
+    path, content = device.layout.software / _SAID, json.dumps(dict(problems)).encode()
+    if problems or device.durable.files.length(path) is not None:
+        device.durable.put(path, content, mode=0o644)
+
+
+def require_to_build(device: Device, release: str) -> None:
+    """Pass if this process is the software that is to build for a release.
+    Raises `DeployError` `build.software`, with what edge-software has said of it.
+    """
+    try:
+        require_software(device, release)
+    except DeployError as error:
+        if not error.code.startswith("device."):
+            raise
+        problem = said_of(device, release)
+        raise DeployError(
+            "build.software",
+            f"the software of release {release} is not installed: {problem or error.problem}",
+            hint="look at: journalctl -u edge-software",
+            evidence={UNTRIED: problem is None},
+        ) from None
+
+
+def said_of(device: Device, release: str) -> str | None:
+    """Return why the software of a release cannot be installed, as edge-software has found last; None: it has not."""
+    try:
+        problem = json_object(read_file(device.layout.software / _SAID)).get(release)
+    except (OSError, ValueError):
+        return None
+    return problem[:_MOST] if isinstance(problem, str) else None

@@ -1,6 +1,8 @@
 """`edge-software.service`: what releases bring is verified, unpacked, kept whole and let go of. Standard library only.
 
-Runs as a user of its own, who reads releases and writes nothing but its own folder (docs/adr/0045).
+Runs as a user of its own, who reads releases and writes nothing but its own folder (docs/adr/0020).
+
+Whether software can be run here at all: each of its modules is imported. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,39 +15,70 @@ import marshal
 import os
 import platform
 import re
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
-from edge.bundle.software import ReleaseSoftware, software_of
-from edge.bundle.wheel import unpacked
+from edge.bundle.software import PackedFile, ReleaseSoftware, software_of, unpacked
 from edge.device.device import Device
-from edge.device.disk import typed
 from edge.device.software import LIBRARY, Installation
 from edge.errors import DeployError
-from edge.runtime.software.binding import brought_by
-from edge.runtime.software.running import installed
-from edge.runtime.software.said import say
-from edge.runtime.software.start import why_no_start
+from edge.reading import read_file
+from edge.runtime.software.binding import FLAGS, brought_by, installed, say
 from edge.runtime.trial.trust import require_known, verify_offer
 
-__all__ = ["keep_software"]
+__all__ = ["keep_software", "why_no_start"]
+
+_DEADLINE_S = 120.0
+_TOLD = 300
+_SIGN = b"all are there"
+_IMPORT_ALL = """
+import importlib, pkgutil, sys
+sys.path.insert(0, sys.argv[1])
+import edge
+if not edge.__file__.startswith(sys.argv[1] + "/"):
+    raise ImportError("there is no package edge in it")
+for module in pkgutil.walk_packages(edge.__path__, "edge."):
+    importlib.import_module(module.name)
+print("all are there")
+"""
+
+
+def why_no_start(folder: Path) -> str | None:
+    """Return which module of the software in `folder` cannot be imported here, and why; None: all can."""
+    command = [sys.executable, *FLAGS, "-c", _IMPORT_ALL, str(folder / LIBRARY)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DEADLINE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it cannot be imported: {error}"[:_TOLD]
+    if done.returncode == 0 and _SIGN in done.stdout:
+        return None
+    told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    why = told[-1] if told else f"it ended with {done.returncode} and said nothing"
+    return f"it cannot be imported ({why})"[:_TOLD]
+
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 3
+_PIECE_BYTES = 1 << 20
+_MOST_SOURCE_BYTES = 512 << 10  # of a module that is compiled here: of a longer one, the compiler takes too much memory
 _PROGRAM = b"""import os, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from edge.cli.entry import edge_runtime
 edge_runtime()
 """
-_PYC_UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: by the hash of the source, which nobody compares
+_PYC_UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: by the hash of the source, which is not compared
 _REQUIRES = re.compile(r"\s*([A-Za-z0-9._-]+)([^;]*)(?:;(.*))?")
 
 
 def keep_software(device: Device) -> None:
     """Have the software of all kept releases whole and here, say what cannot be had, and remove what none brings.
 
-    What comes while this runs is done as well: whoever builds next was told to wait for the end of it.
+    What comes while this runs is done as well: the next build waits for the end of it.
     """
     _try(device.software.clear)
     for _ in range(_ROUNDS):
@@ -78,10 +111,10 @@ def _problem(device: Device, release: str) -> str | None:
 
 
 def _require_installed(device: Device, release: str) -> None:
-    """Install what a release brings, unless it is here; it is verified here, whoever has verified it before.
+    """Install what a release brings, unless it is here; it is verified here, even if it was verified before.
 
     Software whose signer counted when it came is installed again also when that one does not count today, as the
-    release goes on serving, too (docs/adr/0018). It is the very same: its key is made of its digests.
+    release goes on serving, too (docs/adr/0016). It is the very same: its key is made of its digests.
     """
     brought = None if brought_by(device, release) is None else _verified(device, release)
     if brought is None:
@@ -90,8 +123,8 @@ def _require_installed(device: Device, release: str) -> None:
     problem = device.software.problem(wanted.name)
     if problem is not None:
         if wanted.name in device.software.names():
-            _log.error("software is installed anew software=%s problem=%s", brought.key[:12], problem)
-        _install(device, brought, wanted)  # what is damaged stays until then, and nobody runs it
+            _log.error("software is reinstalled software=%s problem=%s", brought.key[:12], problem)
+        _install(device, brought, wanted)  # what is damaged stays until then, and does not run
     if brought.key not in device.software.vouched():
         device.software.vouch(brought.key)
 
@@ -110,27 +143,38 @@ def _verified(device: Device, release: str) -> ReleaseSoftware | None:
 
 def _install(device: Device, brought: ReleaseSoftware, wanted: Installation) -> None:
     _require_fit(brought)
-    wheels = {PurePosixPath(one.path).name: _read(device, one.sha256, one.length_bytes) for one in brought.wheels}
-    files = [file for name, content in wheels.items() for file in unpacked(content, name)]
-    _require_libraries(dict(files))
-    folder = device.layout.software / wanted.name / LIBRARY
-    device.software.install(wanted, _with_bytecode(files, folder), program=_PROGRAM, check=_require_start)
+    device.software.install(wanted, _files(device, brought, wanted), program=_PROGRAM, check=_require_whole)
     _log.info("software is installed software=%s version=%s", brought.key[:12], brought.version)
 
 
-def _require_start(folder: Path) -> None:
+def _files(device: Device, brought: ReleaseSoftware, wanted: Installation) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Yield what the wheels unpack to and its bytecode; never more of it is in memory than a piece, or a module."""
+    folder = device.layout.software / wanted.name / LIBRARY
+    for one in brought.wheels:
+        with _copied(device, one.sha256, one.length_bytes) as content:
+            for file in unpacked(content, PurePosixPath(one.path).name):
+                yield from _with_bytecode(file, folder)
+
+
+def _require_whole(folder: Path) -> None:
+    _require_libraries(folder / LIBRARY)
     problem = why_no_start(folder)
     if problem is not None:
         raise _unfit(f"it does not start here: {problem}")
 
 
-@typed
-def _read(device: Device, sha256: str, length_bytes: int) -> bytes:
-    """Return a wheel, read once: what is compared is what is unpacked."""
-    content = device.durable.files.read(device.layout.blob(sha256), most_bytes=length_bytes)
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise DeployError("device.release.damaged", f"a wheel of the release is not what was pushed: {sha256[:12]}")
-    return content
+@contextmanager
+def _copied(device: Device, sha256: str, length_bytes: int) -> Iterator[BinaryIO]:
+    """Give a copy of a wheel that has no name and no other owner: what is compared is what is unpacked."""
+    digest, files, blob = hashlib.sha256(), device.durable.files, device.layout.blob(sha256)
+    with tempfile.TemporaryFile(dir=device.layout.software) as copy:
+        while (offset := copy.tell()) < length_bytes and (piece := files.read_at(blob, offset, _PIECE_BYTES)):
+            copy.write(piece)
+            digest.update(piece)
+        if digest.hexdigest() != sha256:
+            raise DeployError("device.release.damaged", f"a wheel of the release is not what was pushed: {sha256[:12]}")
+        copy.seek(0)
+        yield copy
 
 
 def _require_fit(brought: ReleaseSoftware) -> None:
@@ -139,14 +183,14 @@ def _require_fit(brought: ReleaseSoftware) -> None:
         raise _unfit(f"{misfit} is not for Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.machine()}")
 
 
-def _require_libraries(files: dict[str, bytes]) -> None:
+def _require_libraries(library: Path) -> None:
     """Refuse software that asks for a library which is neither brought nor here; if it will do, its build shows."""
-    brought = {_canonical(path.split("-")[0]) for path in files if path.endswith(".dist-info/METADATA")}
-    stated = (content for path, content in files.items() if re.fullmatch(r"edge_deploy-[^/]+/METADATA", path))
-    metadata = next(stated, None)
-    if metadata is None:
+    stated = sorted(library.glob("*.dist-info/METADATA"))
+    brought = {_canonical(path.parent.name.split("-")[0]) for path in stated}
+    own = next((path for path in stated if path.parent.name.startswith("edge_deploy-")), None)
+    if own is None:
         raise _unfit("its own wheel states nothing of itself (METADATA)")
-    for line in metadata.decode("utf-8", "replace").splitlines():
+    for line in read_file(own).decode("utf-8", "replace").splitlines():
         if not line.startswith("Requires-Dist:"):
             continue
         found = _REQUIRES.fullmatch(line.partition(":")[2])
@@ -169,18 +213,18 @@ def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _with_bytecode(files: list[tuple[str, bytes]], folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files, and what Python would make of each module: our programs write no bytecode of their own."""
-    for path, content in files:
-        yield path, content
-        if path.endswith(".py"):
-            try:
-                code = compile(content, str(folder / path), "exec", dont_inherit=True)
-            except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
-                # Of another Python, no text, or no module at all: nobody imports it here.
-                continue
-            head = importlib.util.MAGIC_NUMBER + _PYC_UNCHECKED + importlib.util.source_hash(content)
-            yield importlib.util.cache_from_source(path), head + marshal.dumps(code)
+def _with_bytecode(file: PackedFile, folder: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Yield the file, and what Python would make of a module: our programs write no bytecode of their own."""
+    if not file.path.endswith(".py") or file.length_bytes > _MOST_SOURCE_BYTES:
+        yield file.path, file.pieces
+        return
+    content = b"".join(file.pieces)
+    yield file.path, (content,)
+    # Of another Python, no text, or no module at all: it is not imported here.
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        code = marshal.dumps(compile(content, str(folder / file.path), "exec", dont_inherit=True))
+        head = importlib.util.MAGIC_NUMBER + _PYC_UNCHECKED + importlib.util.source_hash(content)
+        yield importlib.util.cache_from_source(file.path), (head, code)
 
 
 def _remove_unneeded(device: Device) -> None:

@@ -13,9 +13,7 @@ __all__ = ["damaged", "require_intact"]
 
 def require_intact(device: Device, release: str, files: Iterable[BundledFile]) -> None:
     """Pass if the store has each of these files of a release, with the content that it was pushed with.
-
-    Raises:
-        DeployError: `device.release.missing`; `device.release.damaged` with the blob's digest in its evidence.
+    Raises `DeployError` `device.release.missing`; `device.release.damaged` with the blob's digest in its evidence.
     """
     for one in files:
         if not device.store.has(one.sha256):

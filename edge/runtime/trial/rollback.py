@@ -1,6 +1,7 @@
-"""`edge-runtime rollback`: the one way back, whatever has failed. Standard library only.
+"""`edge-runtime rollback`: the one way back, whatever has failed; and `recover --boot`, before anything serves.
 
 It moves the switch, or asks for the engine to be built anew, and leaves starting things to the unit that runs it.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -9,22 +10,22 @@ import logging
 from dataclasses import dataclass
 
 from edge.device.device import Device
-from edge.device.moment import Moment, this_moment
+from edge.device.facts import this_moment
+from edge.device.recovery import Recovery, recover
 from edge.device.releases import check_release
 from edge.device.state import Phase, State
 from edge.device.switch import arm, count_attempt, roll_back, switch_to
-from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, Units, UnitState
+from edge.device.units import LACKING, LACKING_STATUS, RUNTIME_UNIT, TRIAL_UNIT, Units
 from edge.errors import DeployError, EngineError
-from edge.reading import json_object
-from edge.runtime.build.request import ask
+from edge.reports import Moment, UnitState
+from edge.runtime.build.request import ask, read_result
 from edge.runtime.software.binding import is_this
-from edge.runtime.trial.audit_entries import record, recorded_failure
-from edge.runtime.trial.soundness import is_sound, problem_of_release, put_aside, require_engine
-from edge.runtime.trial.trial import REFUSED
-from edge.runtime.trial.trust import is_known, problem_of_signature, require_trusted
+from edge.runtime.trial.soundness import is_sound, problem_of_release, put_aside, require_engine, require_files
+from edge.runtime.trial.trial import REFUSED, record, recorded_failure
+from edge.runtime.trial.trust import is_known, problem_of_signature, require_known, require_trusted
 from edge.version import __version__
 
-__all__ = ["WayBack", "go_back", "go_to", "is_needed"]
+__all__ = ["WayBack", "go_back", "go_to", "is_needed", "recover_at_boot"]
 
 _log = logging.getLogger(__name__)
 _EX_CONFIG = 78
@@ -36,11 +37,10 @@ _REBUILT = ("device.engine.damaged", "device.engine.changed", "device.engine.mis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayBack:
-    """What was done: `release` is current now (None: nothing serves); `is_rebuild`: its engine is to be built anew."""
+    """Result of a rollback: `release` is current now (None: nothing serves)."""
 
     release: str | None
     note: str
-    is_rebuild: bool = False
 
 
 def is_needed(device: Device, units: Units) -> bool:
@@ -52,7 +52,7 @@ def is_needed(device: Device, units: Units) -> bool:
     try:
         return _has_failed(device.state(), units)
     except Exception as error:  # even a defect of ours must not stand before the way back, which will tell it
-        _log.warning("not known whether anything has failed reason=%s", error)
+        _log.warning("failed units cannot be read, a failure is assumed reason=%s", error)
         return True
 
 
@@ -62,8 +62,7 @@ def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None 
     A release whose engine no longer fits this device is not left: another system needs another engine of the same
     release, and of an older one too. What is damaged is put aside, so that a push or a build makes it anew.
 
-    Raises:
-        DeployError: `person.failed`, when nothing is left that could be done alone; `device.*`.
+    Raises `DeployError` `person.failed`, when nothing is left that could be done alone; `device.*`.
     """
     moment = moment or this_moment()
     state, current = device.state(), device.releases.current()
@@ -83,8 +82,8 @@ def _way_back(device: Device, units: Units, state: State, current: str | None, r
         if _may_rebuild(device, state, current, problem):
             count_attempt(device, f"{reason}: {problem.problem}", moment=moment)
             ask(device, current)
-            return WayBack(release=current, note=f"asked for a new engine: {problem.problem}", is_rebuild=True)
-    why = state.reason or f"{reason}: {_what_failed(units) if problem is None else problem.problem}"
+            return WayBack(release=current, note=f"asked for a new engine: {problem.problem}")
+    why = state.reason or _why(units, reason, problem)
     landing = roll_back(
         device,
         why,
@@ -98,10 +97,8 @@ def _way_back(device: Device, units: Units, state: State, current: str | None, r
 
 def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayBack:
     """Put a release that is kept on trial, because a person asks for it.
-
-    Raises:
-        DeployError: `request.release`, `request.rollback` if it is not kept or cannot serve; `lock.trial`;
-            `verify.signature.*` if its signer does not count today.
+    Raises `DeployError` `request.release`, `request.rollback` if it is not kept or cannot serve; `lock.trial`;
+    `verify.signature.*` if its signer does not count today.
     """
     check_release(release)
     problem = problem_of_release(device, release)
@@ -150,13 +147,18 @@ def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
     )
 
 
-def _what_failed(units: Units) -> str:
+def _why(units: Units, reason: str, problem: DeployError | None) -> str:
     """Return what systemd knows: without it, a release that ends before its trial begins would fail for no reason."""
+    if problem is not None:
+        return f"{reason}: {problem.problem}"
     try:
         unit = units.state(RUNTIME_UNIT)
     except DeployError as error:
-        return error.problem
-    return f"{unit.active}, {unit.result}, exit status {unit.exit_status}"
+        return f"{reason}: {error.problem}"
+    said = "" if unit.failure is None else f": {unit.failure}"
+    if unit.exit_status == LACKING_STATUS:
+        return f"{LACKING}{said}"
+    return f"{reason}: {unit.active}, {unit.result}, exit status {unit.exit_status}{said}"
 
 
 def _has_failed(state: State, units: Units) -> bool:
@@ -164,8 +166,8 @@ def _has_failed(state: State, units: Units) -> bool:
         return True
     try:
         return units.is_failed(RUNTIME_UNIT) or (state.phase is Phase.TRIAL and _has_died(units.state(TRIAL_UNIT)))
-    except DeployError as error:  # whoever started us had a reason; one attempt too many is counted, not lost
-        _log.warning("unit cannot be looked at reason=%s", error)
+    except DeployError as error:  # we were started for a reason; one attempt too many is counted, not lost
+        _log.warning("systemd unit state cannot be read reason=%s", error)
         return True
 
 
@@ -179,9 +181,63 @@ def _may_rebuild(device: Device, state: State, current: str, problem: DeployErro
     most = 1 if problem.evidence.get(_GUESSED) else _REBUILDS
     if problem.code not in _REBUILT or state.phase is not Phase.IDLE or state.attempts_this_boot >= most:
         return False
+    result = read_result(device)
+    return result is None or result.release != current or result.problem is None
+
+
+def recover_at_boot(device: Device, *, moment: Moment | None = None) -> Recovery:
+    """Bring switch and state together, looking at every byte that is computed with, and at its signature.
+
+    A proven release whose engine is damaged stays current: at its start the engine is found out and built anew, which
+    is better than an older release. So does one whose key was revoked since; but none of that kind is chosen instead.
+
+    Raises `DeployError` only when no valid release could be made current.
+    """
+    kept = _proven(device)
+
+    def is_valid(release: str) -> bool:
+        if release != kept:
+            return is_sound(device, release) and is_known(device, release)
+        try:
+            require_files(device, release)
+        except DeployError as problem:
+            _log.error("release is damaged release=%s problem=%s", release, problem)
+            return False
+        return is_known(device, release)
+
+    moment, before = moment or this_moment(), _as_found(device)
+    with recorded_failure(device, "recover", release=device.releases.current(), moment=moment):
+        recovery = recover(
+            device, moment=moment, is_valid=is_valid, check_trust=lambda release: require_trusted(device, release)
+        )
+    if recovery.problem is not None:
+        _log.error("recovery incomplete problem=%s", recovery.problem)
+        record(device, "recover", f"incomplete: {recovery.problem}", release=recovery.release, moment=moment)
+    elif _as_found(device) != before:  # a boot that finds all in order leaves no line: each is a write to the flash
+        record(device, "recover", recovery.note, release=recovery.release, moment=moment)
+    if recovery.release is not None and (doubt := _doubt_of(device, recovery.release)) is not None:
+        _log.error("release serves and is not trusted release=%s problem=%s", recovery.release, doubt)
+        record(device, "recover", f"serves all the same: {doubt}", release=recovery.release, moment=moment)
+    return recovery
+
+
+def _doubt_of(device: Device, release: str) -> str | None:
     try:
-        result = json_object(device.durable.files.read(device.layout.build_result))
-    except (OSError, ValueError):
-        return True
-    has_failed = result.get("release") == current and result.get("ok") is not True
-    return not has_failed
+        doubt = require_known(device, release).withdrawn
+    except DeployError as error:
+        doubt = error
+    return None if doubt is None else f"{doubt.code}: {doubt.problem}"
+
+
+def _as_found(device: Device) -> tuple[str | None, State | None]:
+    try:
+        return device.releases.current(), device.state()
+    except DeployError:
+        return device.releases.current(), None
+
+
+def _proven(device: Device) -> str | None:
+    try:
+        return device.releases.current() if device.state().phase is Phase.IDLE else None
+    except DeployError:
+        return None

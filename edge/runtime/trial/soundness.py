@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest
 from edge.device.device import Device
-from edge.device.engine_record import EngineRecord, read_plan, read_record
+from edge.device.engines import EngineRecord, read_plan, read_record
 from edge.device.releases import MANIFEST
 from edge.engine.kinds import AUTO, better_kind, kinds
 from edge.errors import DeployError
-from edge.runtime.software.binding import is_this, problem_of_software
-from edge.runtime.software.said import said_of
+from edge.runtime.software.binding import is_this, problem_of_software, said_of
 from edge.runtime.trial.intact import damaged, require_intact
 
 __all__ = [
@@ -25,7 +24,7 @@ __all__ = [
     "why_better",
 ]
 
-# What is computed with. There may be gigabytes of clips: only who decodes them looks at them first.
+# What is computed with. There may be gigabytes of clips: only their decoder looks at them first.
 _CHECKED = (Role.PIPELINE, Role.MODEL, Role.CALIBRATION, Role.CERTIFICATE)
 
 
@@ -35,14 +34,11 @@ def require_files(
     """Return the manifest of a release whose files are all there, and are what it says.
 
     Args:
-        device: where it is kept.
-        release: its name.
         manifest: of which the signature was verified; None: the one that is there.
         has_clips: the clips are used, too.
 
-    Raises:
-        DeployError: `device.release.missing`, `device.release.damaged` with the blob's digest in its evidence;
-            `verify.manifest.*`.
+    Raises `DeployError` `device.release.missing`, `device.release.damaged` with the blob's digest in its evidence;
+    `verify.manifest.*`.
     """
     if not device.releases.is_complete(release):
         raise DeployError(
@@ -67,14 +63,12 @@ def require_files(
 
 def require_engine(device: Device, release: str) -> tuple[EngineRecord, bytes]:
     """Return the record and the plan of the release's engine, which fits this device as it is now.
-
-    Raises:
-        DeployError: `device.engine.missing`, `device.engine.damaged`, `device.engine.changed`.
+    Raises `DeployError` `device.engine.missing`, `device.engine.damaged`, `device.engine.changed`.
     """
     key = device.releases.engine_key(release)
     if key is None:
         raise DeployError("device.engine.missing", f"release {release}: no engine was built", hint="push it again")
-    # What the engine of other software depends on is known to that one, which looks when it starts (docs/adr/0045).
+    # What the engine of other software depends on is known to that one, which looks when it starts (docs/adr/0020).
     return read_plan(device.engines, key, versions_of=engine_versions if is_this(device, release) else None)
 
 
@@ -91,7 +85,7 @@ def why_better(device: Device, release: str) -> str | None:
     """Return what is to be said of a release whose engine is not of the kind that `auto` prefers here by now.
 
     Such an engine serves as well as on the day when it was built. Another kind needs a build, which a push does. None
-    also where that cannot be known: what is damaged is told by others.
+    also where that cannot be known: other checks report damage.
     """
     key = device.releases.engine_key(release)
     try:
@@ -106,12 +100,11 @@ def why_better(device: Device, release: str) -> str | None:
 
 
 def told_of_better(better: str, built: str) -> str:
-    """Return that in words, of two kinds."""
     return f"{better} runs here by now and {AUTO} prefers it to {built}: push the release again to build for it"
 
 
 def problem_of_release(device: Device, release: str) -> DeployError | None:
-    """Return why a release cannot serve; None if it can."""
+    """Return why the release cannot serve; None if it can."""
     try:
         require_files(device, release)
         missing = problem_of_software(device, release)
@@ -130,7 +123,7 @@ def is_sound(device: Device, release: str) -> bool:
 
 
 def put_aside(device: Device, release: str, problem: DeployError) -> None:
-    """Take what is damaged away, so that the next push or build makes it anew; nothing that is intact is touched."""
+    """The next push or build makes it anew; nothing that is intact is touched."""
     if problem.code == "device.release.damaged" and "sha256" in problem.evidence:
         device.store.quarantine(str(problem.evidence["sha256"]))
     key = device.releases.engine_key(release)

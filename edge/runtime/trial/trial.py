@@ -1,40 +1,316 @@
-"""`edge-runtime trial`: watches a release on trial, then commits it or says why not. Standard library only."""
+"""`edge-runtime trial`: watches and judges a release, then commits it or says why not. Standard library only."""
 
 from __future__ import annotations
 
+import enum
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 from edge.bundle.manifest import HealthLimits, decode_manifest
-from edge.device.baseline import available_bytes
 from edge.device.device import Device
-from edge.device.health import read_health
-from edge.device.moment import Moment, this_moment
+from edge.device.facts import this_moment
+from edge.device.health import Health, read_health
 from edge.device.state import Phase, State
 from edge.device.switch import commit, refuse
-from edge.device.units import RUNTIME_UNIT, Units, UnitState
+from edge.device.units import LACKING, LACKING_STATUS, RUNTIME_UNIT, Units
 from edge.errors import DeployError
-from edge.runtime.trial.audit_entries import record
-from edge.runtime.trial.judge import Judgement, Observation, TrialVerdict, baseline_from_state, judge_trial
+from edge.reading import available_bytes
+from edge.reports import Moment, UnitState
 
-__all__ = ["REFUSED", "Trial", "run_trial"]
+__all__ = [
+    "REFUSED",
+    "Baseline",
+    "Judgement",
+    "Observation",
+    "Trial",
+    "TrialVerdict",
+    "baseline_from_state",
+    "judge_trial",
+    "record",
+    "recorded_failure",
+    "run_trial",
+]
 
+_WINDOW_S = 10.0  # rates are measured over so long: short enough to see a break, long enough to count frames
+_STALE_S = 5.0  # the health file is written every second
+# What no camera and no engine does. The release before says it of itself, and shall not keep its successor out by it.
+_MOST_FPS = 10_000.0
+_LEAST_INFER_MS = 0.01
+_DEAD_RESULTS = ("watchdog", "oom-kill", "core-dump", "signal", "exit-code", "timeout", "start-limit-hit", "resources")
+_log = logging.getLogger(__name__)
 REFUSED = 8
 """Exit code: the release is refused; systemd then starts the way back."""
 
 _EVERY_S = 1.0
 _KEPT_S = 30.0  # beyond the time that all has to hold: the window of a rate, and some
 
-_log = logging.getLogger(__name__)
+
+class TrialVerdict(str, enum.Enum):
+    """Decision on a trial: wait, commit or go back."""
+
+    WAIT = "wait"
+    GOOD = "good"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """State before the switch; what did not work then is not blamed on the next release.
+
+    Attributes:
+        rates: inferred frames per second of each stream that gave any.
+        infer_p95_ms: of the last frames; None: there were none.
+        mqtt_connected: None: there was no broker in the pipeline.
+        mqtt_per_s: messages acknowledged per second.
+        available_bytes: memory that was free; None: not known.
+        doubt: why nothing of what the release before said of itself is counted; None: it is.
+    """
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    infer_p95_ms: float | None = None
+    mqtt_connected: bool | None = None
+    mqtt_per_s: float = 0.0
+    available_bytes: int | None = None
+    doubt: str | None = None
+
+
+def baseline_from_state(values: Mapping[str, Any]) -> Baseline:
+    """Return what `edge.device.health` has measured; what is not there, or cannot be, was not known."""
+    rates = {str(name): float(rate) for name, rate in dict(values.get("streams") or {}).items()}
+    doubt = _doubt(rates, values.get("infer_p95_ms"))
+    if doubt is not None:
+        return Baseline(available_bytes=values.get("available_bytes"), doubt=doubt)  # the memory is measured by us
+    return Baseline(
+        rates={name: rate for name, rate in rates.items() if rate > 0},
+        infer_p95_ms=values.get("infer_p95_ms"),
+        mqtt_connected=values.get("mqtt_connected"),
+        mqtt_per_s=float(values.get("mqtt_per_s") or 0.0),
+        available_bytes=values.get("available_bytes"),
+    )
+
+
+def _doubt(rates: Mapping[str, float], infer_p95_ms: float | None) -> str | None:
+    fastest = max(rates.values(), default=0.0)
+    if fastest > _MOST_FPS:
+        return f"{fastest:g} frames per second of a stream"
+    if infer_p95_ms is not None and infer_p95_ms < _LEAST_INFER_MS:
+        return f"inference in {infer_p95_ms:g} ms"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look at the service.
+
+    Attributes:
+        at_ns: CLOCK_BOOTTIME.
+        health: the health file; None: there is none, or it is of another run or release.
+        available_bytes: free memory; None: not known.
+    """
+
+    at_ns: int
+    unit: UnitState
+    health: Health | None
+    available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict, why, for how long all has been well, and what is wrong but is no fault of this release."""
+
+    verdict: TrialVerdict
+    reason: str
+    held_s: float = 0.0
+    warnings: tuple[str, ...] = field(default=())
+
+
+def judge_trial(
+    baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation], *, release: str, started_ns: int
+) -> Judgement:
+    """Return the verdict as of the last observation.
+
+    A hard fault ends the trial at once. Everything else has to hold for `limits.hold_s` without interruption, before
+    `limits.deadline_s` after `started_ns` (CLOCK_BOOTTIME of the switch). What did not work before is only mentioned.
+
+    Args:
+        seen: all observations since the trial began, in order, at least one.
+        release: that is on trial; a health file of another one says nothing.
+    """
+    usable = [_without_strangers(one, release) for one in seen]
+    warnings = tuple(_warnings(baseline, limits, usable[-1]))
+    fault = _hard_fault(baseline, limits, usable)
+    if fault is not None:
+        return Judgement(verdict=TrialVerdict.BAD, reason=fault, warnings=warnings)
+    since_ns, problem = _well_since(baseline, limits, usable)
+    now_ns = usable[-1].at_ns
+    held_s = 0.0 if since_ns is None else (now_ns - since_ns) / 1e9
+    if since_ns is not None and held_s >= limits.hold_s:
+        return Judgement(
+            verdict=TrialVerdict.GOOD, reason=f"all well for {held_s:.0f} s", held_s=held_s, warnings=warnings
+        )
+    if (now_ns - started_ns) / 1e9 >= limits.deadline_s:
+        reason = f"not well for {limits.hold_s:g} s within {limits.deadline_s:g} s: {problem or 'too late'}"
+        return Judgement(verdict=TrialVerdict.BAD, reason=reason, held_s=held_s, warnings=warnings)
+    return Judgement(verdict=TrialVerdict.WAIT, reason=problem or "holding", held_s=held_s, warnings=warnings)
+
+
+def _without_strangers(one: Observation, release: str) -> Observation:
+    # The file of the release before stays until the new one writes its own.
+    health = one.health
+    is_its_own = (
+        health is not None
+        and health.release == release
+        and (not one.unit.invocation or health.invocation == one.unit.invocation)
+        and one.at_ns - health.at_boottime_ns < _STALE_S * 1e9
+    )
+    return (
+        one
+        if is_its_own
+        else Observation(at_ns=one.at_ns, unit=one.unit, health=None, available_bytes=one.available_bytes)
+    )
+
+
+def _hard_fault(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation]) -> str | None:
+    last = seen[-1]
+    runs = [one.unit.invocation for one in seen if one.unit.invocation]
+    if last.unit.exit_status == LACKING_STATUS and (last.unit.active == "failed" or last.unit.sub == "auto-restart"):
+        return f"{LACKING}{_said(last)}"
+    if last.unit.active == "failed":
+        return f"the service has failed: {last.unit.result}, exit status {last.unit.exit_status}{_said(last)}"
+    if last.unit.sub == "auto-restart" or len(set(runs)) > 1 or last.unit.restarts > seen[0].unit.restarts:
+        why = last.unit.result if last.unit.result in _DEAD_RESULTS else "it ended"
+        return f"the service was started again: {why}, exit status {last.unit.exit_status}{_said(last)}"
+    was_enough = baseline.available_bytes is None or baseline.available_bytes >= limits.min_available_bytes
+    if was_enough and last.available_bytes is not None and last.available_bytes < limits.min_available_bytes:
+        return f"{last.available_bytes} bytes of memory are left, at least {limits.min_available_bytes} expected"
+    return None
+
+
+def _said(last: Observation) -> str:
+    return "" if last.unit.failure is None else f": {last.unit.failure}"
+
+
+def _well_since(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation]) -> tuple[int | None, str | None]:
+    """Return since when all is well without interruption (None: it is not), and what is missing if it is not."""
+    since_ns: int | None = None
+    problem: str | None = "no observation"
+    for count in range(1, len(seen) + 1):
+        problem = _problem(baseline, limits, seen[:count])
+        if problem is not None:
+            since_ns = None
+        elif since_ns is None:
+            since_ns = seen[count - 1].at_ns
+    return since_ns, problem
+
+
+def _problem(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation]) -> str | None:
+    """Return what is not well as of the last of `seen`, judged over the window before it."""
+    last = seen[-1]
+    if last.unit.active != "active":
+        return f"the service is {last.unit.active}"
+    if last.health is None or not last.health.is_ready:
+        return "the service does not say how it stands"
+    first = _first_of_window(seen, min(_WINDOW_S, limits.hold_s))
+    if first is None:
+        return "not observed for long enough"
+    return next(_complaints(baseline, limits, first, last.health), None)
+
+
+def _first_of_window(seen: Sequence[Observation], window_s: float) -> Health | None:
+    """Return the newest snapshot that is at least `window_s` old and unbroken since; None: there is none."""
+    end_ns = seen[-1].at_ns
+    for later, one in pairwise(reversed(seen)):
+        if one.health is None:
+            return None
+        if (end_ns - one.at_ns) / 1e9 >= window_s and later.health is not None:
+            return one.health
+    return None
+
+
+def _complaints(baseline: Baseline, limits: HealthLimits, first: Health, last: Health) -> Iterator[str]:
+    elapsed_s = (last.at_boottime_ns - first.at_boottime_ns) / 1e9
+    yield from _stream_complaints(baseline, limits, first, last, elapsed_s)
+    most_ms = limits.infer_p95_ms
+    if most_ms is None and baseline.infer_p95_ms is not None:
+        most_ms = baseline.infer_p95_ms * limits.max_slowdown
+    if most_ms is not None and last.infer_p95_ms is not None and last.infer_p95_ms > most_ms:
+        yield f"inference takes {last.infer_p95_ms:.1f} ms (p95), at most {most_ms:.1f} ms expected"
+    if limits.age_p95_ms is not None and last.age_p95_ms is not None and last.age_p95_ms > limits.age_p95_ms:
+        yield f"frames are {last.age_p95_ms:.1f} ms old (p95), at most {limits.age_p95_ms:.1f} ms expected"
+    yield from _mqtt_complaints(baseline, first, last)
+
+
+def _stream_complaints(
+    baseline: Baseline, limits: HealthLimits, first: Health, last: Health, elapsed_s: float
+) -> Iterator[str]:
+    for name, stream in sorted(last.streams.items()):
+        count = stream.inferred - (first.streams[name].inferred if name in first.streams else 0)
+        wanted = baseline.rates.get(name, 0.0) * limits.min_rate_share * elapsed_s
+        if stream.state == "ended":  # a file that was read to its end
+            continue
+        if count + 1 < wanted:  # one frame may fall to either side of the window
+            yield f"stream {name}: {count / elapsed_s:.2f} frames per second, {wanted / elapsed_s:.2f} expected"
+        if name in baseline.rates and stream.inferred == 0:
+            yield f"stream {name}: no frame yet"
+
+
+def _mqtt_complaints(baseline: Baseline, first: Health, last: Health) -> Iterator[str]:
+    if not baseline.mqtt_connected or last.mqtt_connected is None:
+        return
+    if not last.mqtt_connected:
+        yield "the broker is not connected, and was before"
+    elif last.mqtt_acknowledged == 0:
+        yield "the broker has acknowledged nothing"
+    elif baseline.mqtt_per_s * _WINDOW_S >= 2 and last.mqtt_acknowledged == first.mqtt_acknowledged:
+        yield "the broker acknowledges nothing any more"
+
+
+def _warnings(baseline: Baseline, limits: HealthLimits, last: Observation) -> Iterator[str]:
+    if baseline.doubt is not None:
+        yield f"the release before said what cannot be ({baseline.doubt}): not compared with it"
+    health = last.health
+    if health is None:
+        return
+    for name in sorted(set(baseline.rates) - set(health.streams)):
+        yield f"stream {name}: is not part of this release"
+    for name, stream in sorted(health.streams.items()):
+        if name not in baseline.rates and stream.inferred == 0:
+            yield f"stream {name}: no frames, as before ({stream.state})"
+    if health.mqtt_connected is False and not baseline.mqtt_connected:
+        yield "the broker is not connected, as before"
+    low = last.available_bytes is not None and last.available_bytes < limits.min_available_bytes
+    if low:
+        yield f"{last.available_bytes} bytes of memory are left, as before"
+
+
+def record(device: Device, what: str, result: str, *, release: str | None, moment: Moment) -> None:
+    """Write that the device itself did `what`; a log that cannot be written is no reason to stop a way back."""
+    try:
+        device.audit.write(at=moment.at, who="device", origin="local", what=what, result=result, release=release)
+    except DeployError as error:
+        _log.warning("audit log cannot be written what=%s result=%s reason=%s", what, result, error)
+
+
+@contextmanager
+def recorded_failure(device: Device, what: str, *, release: str | None, moment: Moment) -> Iterator[None]:
+    """Write down a DeployError that ends the block, and pass it on."""
+    try:
+        yield
+    except DeployError as error:
+        record(device, what, f"{error.code}: {error.problem}", release=release, moment=moment)
+        raise
 
 
 def _observe(device: Device, units: Units) -> Observation:
     try:
         unit = units.state(RUNTIME_UNIT)
     except DeployError as error:  # systemd is busy, or restarts itself: that is no fault of the release
-        _log.warning("unit cannot be looked at reason=%s", error)
+        _log.warning("systemd unit state cannot be read reason=%s", error)
         unit = UnitState(active="unknown")
     return Observation(
         at_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
@@ -58,8 +334,7 @@ def run_trial(device: Device, units: Units, trial: Trial | None = None) -> int:
 
     Returns at once with 0 when nothing is on trial.
 
-    Raises:
-        DeployError: `device.*` if the state cannot be read or written.
+    Raises `DeployError` `device.*` if the state cannot be read or written.
     """
     trial = trial or Trial()
     state = device.state()
@@ -67,7 +342,7 @@ def run_trial(device: Device, units: Units, trial: Trial | None = None) -> int:
         _log.info("nothing is on trial")
         return 0
     if state.reason is not None:
-        _log.error("refused already release=%s reason=%s", state.target, state.reason)
+        _log.error("trial refused before release=%s reason=%s", state.target, state.reason)
         return REFUSED
     try:
         limits = decode_manifest(device.releases.manifest(state.target)).health
@@ -89,12 +364,12 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, limits: Hea
         if judgement.verdict is TrialVerdict.GOOD:
             if _commit(device, moment := trial.moment()):
                 record(device, "trial", f"committed: {judgement.reason}", release=release, moment=moment)
-                _log.warning("committed release=%s reason=%s", release, judgement.reason)
+                _log.warning("trial committed release=%s reason=%s", release, judgement.reason)
                 return 0
             if (seen[-1].at_ns - state.started_boottime_ns) / 1e9 >= limits.deadline_s:
                 return _refuse(device, release, f"nobody has confirmed it within {limits.deadline_s:g} s", moment)
-        if device.state().target != release:  # somebody went back by hand
-            _log.warning("the trial was ended by somebody else release=%s", release)
+        if device.state().target != release:  # a person went back by hand
+            _log.warning("trial ended by another process release=%s", release)
             return 0
         trial.wait(_EVERY_S)
 
@@ -106,7 +381,7 @@ def _kept(seen: list[Observation], limits: HealthLimits) -> list[Observation]:
 
 
 def _commit(device: Device, moment: Moment) -> bool:
-    """Commit; return false while a person has still to confirm."""
+    """Return false while a person has still to confirm."""
     try:
         commit(device, moment=moment)
     except DeployError as error:
@@ -117,17 +392,16 @@ def _commit(device: Device, moment: Moment) -> bool:
 
 
 def _refuse(device: Device, release: str, reason: str, moment: Moment) -> int:
-    _log.error("refused release=%s reason=%s", release, reason)
+    _log.error("trial refused release=%s reason=%s", release, reason)
     refuse(device, reason)
     record(device, "trial", f"refused: {reason}", release=release, moment=moment)
     return REFUSED
 
 
 def _say(release: str, judgement: Judgement, before: Judgement | None) -> Judgement:
-    """Log what is news; return what was said."""
     if before is None or judgement.warnings != before.warnings:
         for warning in judgement.warnings:
-            _log.warning("noted release=%s what=%s", release, warning)
+            _log.warning("trial warning release=%s what=%s", release, warning)
     if before is None or judgement.reason.split(":")[0] != before.reason.split(":")[0]:
         _log.warning("trial release=%s verdict=%s reason=%s", release, judgement.verdict.value, judgement.reason)
     return judgement

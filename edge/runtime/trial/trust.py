@@ -1,26 +1,114 @@
-"""Whether somebody whom this device trusts has signed a release: asked when it is offered, chosen and served.
+"""Whether a trusted signer has signed a release: checked when it is offered, chosen and served.
 
-Standard library only. A release that is offered or chosen needs a signer who counts today. One that serves goes on also
-when its signer's key was revoked or taken away since: a device is not switched off by a list (docs/adr/0018).
+A release that is offered or chosen needs a signer who is trusted today. One that serves goes on also when its signer's
+key was revoked or taken away since: a device is not switched off by a list (docs/adr/0016). A root names the trusted
+signers, in the document that provision has installed or a later one that came by pull; each process verifies it from
+the root on. Standard library only.
 """
 
 from __future__ import annotations
 
+import base64
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from edge.bundle.checks import read_time
-from edge.bundle.clock import time_floor
+from edge.bundle.fit import time_floor
 from edge.bundle.manifest import Manifest, decode_manifest
-from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, verify
-from edge.device.counters import read_counters
+from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, read_signature, verify
+from edge.bundle.trust import SignedTrust, TrustDocument, decode_chain, encode_chain, latest_of
 from edge.device.device import Device
+from edge.device.durable import typed
+from edge.device.state import open_sealed, read_counters, seal
 from edge.errors import DeployError
+from edge.reading import read_file
 
-__all__ = ["Signed", "is_known", "problem_of_signature", "require_known", "require_trusted", "time_of", "verify_offer"]
+__all__ = [
+    "Signed",
+    "is_known",
+    "problem_of_signature",
+    "require_known",
+    "require_trusted",
+    "signers_text",
+    "take_trust",
+    "time_of",
+    "trust_of",
+    "verify_counting",
+    "verify_offer",
+]
 
 _REVOKED, _EXPIRED = "verify.signature.revoked", "verify.signature.expired"
+
+
+def trust_of(device: Device) -> TrustDocument | None:
+    """Return the signers that a root names; None: this device has no root, and its lists name them.
+    Raises `DeployError` `device.trust`, `verify.trust.*`, if that cannot be read: then no signer is trusted.
+    """
+    root = _root(device)
+    chain = () if root is None else _known(device, root)
+    return chain[-1].document if chain else None
+
+
+@typed
+def take_trust(device: Device, content: bytes) -> int:
+    """Take a chain as far as it goes beyond what is known; return the version that counts then; 0: there is no root.
+    Raises `DeployError` `verify.trust.version` for one that ends before what is known; as `trust_of`.
+    """
+    root = _root(device)
+    if root is None:
+        return 0
+    with device.locked():
+        known = _known(device, root)
+        now, offered = known[-1].document, decode_chain(content)
+        later = latest_of(offered, root=now.root, version=now.version)
+        if later:
+            before = (root, *(one.document.root for one in known))
+            rotations = [one for last, one in zip(before, known, strict=False) if one.document.root != last]
+            text = base64.b64encode(encode_chain([*rotations, *later])).decode()
+            device.durable.put(device.layout.trust, seal({"chain": text}))
+            return later[-1].document.version
+        if not offered or offered[-1].document.version < now.version:
+            raise DeployError(
+                "verify.trust.version",
+                f"what lies there ends before version {now.version} of who counts, which was seen here",
+                hint="publish the latest chain: edge-deploy trust publish; if somebody has, look at the registry",
+            )
+        return now.version
+
+
+def _root(device: Device) -> str | None:
+    try:
+        words = read_file(device.layout.trust_root, follows_links=True).decode("ascii").split()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(device, str(error)) from None
+    return " ".join(words[:2])
+
+
+def _known(device: Device, root: str) -> tuple[SignedTrust, ...]:
+    """Return the chain that goes furthest: that which provision has installed, or that which came since."""
+    files, layout = device.durable.files, device.layout
+    try:
+        first = latest_of(decode_chain(read_file(layout.first_trust, follows_links=True)), root=root)
+        text = open_sealed(files.read(layout.trust))["chain"] if files.length(layout.trust) is not None else ""
+        kept = latest_of(decode_chain(base64.b64decode(text)), root=root) if text else ()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _unreadable(device, str(error)) from None
+    if not first:
+        raise _unreadable(device, "the first document is missing")
+    return kept if kept and kept[-1].document.version > first[-1].document.version else first
+
+
+def _unreadable(device: Device, why: str) -> DeployError:
+    return DeployError(
+        "device.trust",
+        f"{device.layout.trust}: who counts cannot be read: {why}",
+        hint="run edge-deploy provision --trust with the latest chain; nothing is taken before",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +127,14 @@ class Signed:
 
 def verify_offer(device: Device, content: bytes, signature: bytes) -> Signed:
     """Return what is offered to this device, if its signer counts now.
-
-    Raises:
-        DeployError: `verify.signature.*`, `verify.manifest.*`, `device.signers`, `device.counters`.
+    Raises `DeployError` `verify.signature.*`, `verify.manifest.*`, `device.signers`, `device.counters`.
     """
-    return _verified(device, content, signature, device.layout.allowed_signers, at=time_of(device))
+    return _verified(device, content, signature, at=time_of(device))
 
 
 def require_trusted(device: Device, release: str) -> Signed:
     """Return a kept release that may be chosen: its signer counts today, or did until the key expired.
-
-    Raises:
-        DeployError: `verify.signature.*`, `device.*`.
+    Raises `DeployError` `verify.signature.*`, `device.*`.
     """
     found = require_known(device, release)
     if found.withdrawn is not None:
@@ -59,11 +143,9 @@ def require_trusted(device: Device, release: str) -> Signed:
 
 
 def require_known(device: Device, release: str) -> Signed:
-    """Return a kept release that may go on serving: signed by one whom this device trusts, or trusted once.
-
-    Raises:
-        DeployError: `verify.signature.*` and `verify.manifest.*` where it was changed, or signed by a stranger;
-            `device.*` where that cannot be told.
+    """Return a kept release that may go on serving: signed by a key that this device trusts, or trusted once.
+    Raises `DeployError` `verify.signature.*` and `verify.manifest.*` where it was changed, or signed by a stranger;
+    `device.*` where that is unknown.
     """
     content, signature = device.releases.manifest(release), device.releases.signature(release)
     try:
@@ -75,12 +157,12 @@ def require_known(device: Device, release: str) -> Signed:
 
 
 def is_known(device: Device, release: str) -> bool:
-    """Return whether a kept release may go on serving; where that cannot be told, it may."""
+    """Return whether a kept release may go on serving; where that is unknown, it may."""
     return problem_of_signature(device, release) is None
 
 
 def problem_of_signature(device: Device, release: str) -> DeployError | None:
-    """Return why a kept release may not go on serving; None if it may, or if that cannot be told."""
+    """Return why a kept release may not go on serving; None if it may, or if that is unknown."""
     try:
         require_known(device, release)
     except DeployError as problem:
@@ -89,33 +171,86 @@ def problem_of_signature(device: Device, release: str) -> DeployError | None:
 
 
 def time_of(device: Device) -> datetime:
-    """Return the earliest time that it can be on this device, see `edge.bundle.clock`."""
+    """Return the earliest time that it can be on this device, see `edge.bundle.fit`."""
     seen = read_counters(device.layout, device.durable.files)
-    return time_floor(datetime.now(timezone.utc), newest_created_at=seen.newest_created_at).at
+    return time_floor(datetime.now(timezone.utc), newest_created_at=seen.newest_created_at)
+
+
+def signers_text(device: Device) -> str:
+    """Return the lines of those whose signatures count; DeployError `device.signers` if they cannot be read."""
+    document = trust_of(device)
+    if document is not None:
+        return "\n".join(document.signers)
+    try:
+        return read_file(device.layout.allowed_signers, follows_links=True).decode("utf-8", "replace")
+    except OSError as error:
+        raise DeployError(
+            "device.signers",
+            f"{device.layout.allowed_signers}: cannot be read: {error.strerror}",
+            hint="run edge-deploy provision, which installs it",
+        ) from None
+
+
+def verify_counting(
+    device: Device,
+    content: bytes,
+    signature: bytes,
+    *,
+    namespace: str,
+    at: datetime,
+    is_former: bool = False,
+    is_list_used: bool = True,
+) -> str:
+    """Return the signer of `content` for `namespace`; DeployError `verify.signature.*` unless they count.
+
+    `is_former`: former signers are asked instead. `is_list_used`: keys that were revoked do not count.
+    """
+    layout, document = device.layout, trust_of(device)
+    with ExitStack() as files:
+        signers = layout.former_signers if is_former else layout.allowed_signers
+        if document is not None:
+            lines = document.former if is_former else document.signers
+            written = files.enter_context(tempfile.NamedTemporaryFile(prefix="edge-signers-"))
+            written.write("".join(f"{line}\n" for line in lines).encode())
+            written.flush()
+            signers = Path(written.name)
+        signer = verify(
+            content,
+            signature,
+            allowed_signers=signers,
+            revoked=layout.revoked_keys if is_list_used and layout.revoked_keys.exists() else None,
+            at=at,
+            namespace=namespace,
+        )
+    if document is not None and is_list_used and read_signature(signature).public_key in document.revoked:
+        raise DeployError(
+            _REVOKED,
+            f"the key of {signer!r} is revoked by version {document.version} of who counts",
+            hint="sign with another key",
+        )
+    return signer
 
 
 def _as_accepted(device: Device, content: bytes, signature: bytes) -> Signed:
-    signers = device.layout.allowed_signers
     try:
         now = time_of(device)
     except DeployError:  # the counters are damaged, which says nothing against what was taken before
-        now = time_floor(datetime.now(timezone.utc), newest_created_at=None).at
+        now = time_floor(datetime.now(timezone.utc), newest_created_at=None)
     try:
-        return _verified(device, content, signature, signers, at=now)
+        return _verified(device, content, signature, at=now)
     except DeployError as error:
         if error.code != _EXPIRED:
             raise
         # A key that runs out takes nothing back: what it has signed was taken while it counted.
-        return _verified(device, content, signature, signers, at=_created_at(content))
+        return _verified(device, content, signature, at=_created_at(content))
 
 
 def _once_known(device: Device, content: bytes, signature: bytes, problem: DeployError) -> Signed:
-    former, at = device.layout.former_signers, _created_at(content)
-    signers = device.layout.allowed_signers if problem.code == _REVOKED else former
-    if signers == former and not former.exists():
+    at, is_former = _created_at(content), problem.code != _REVOKED
+    if is_former and trust_of(device) is None and not device.layout.former_signers.exists():
         raise problem
     try:
-        return _verified(device, content, signature, signers, at=at, is_list_used=False, withdrawn=problem)
+        return _verified(device, content, signature, at=at, is_former=is_former, is_list_used=False, withdrawn=problem)
     except DeployError:
         raise problem from None
 
@@ -124,21 +259,15 @@ def _verified(
     device: Device,
     content: bytes,
     signature: bytes,
-    signers: Path,
     *,
     at: datetime,
+    is_former: bool = False,
     is_list_used: bool = True,
     withdrawn: DeployError | None = None,
 ) -> Signed:
-    revoked = device.layout.revoked_keys
     namespace = DOWNGRADE if namespace_of(signature) == DOWNGRADE else RELEASE
-    signer = verify(
-        content,
-        signature,
-        allowed_signers=signers,
-        revoked=revoked if is_list_used and revoked.exists() else None,
-        at=at,
-        namespace=namespace,
+    signer = verify_counting(
+        device, content, signature, namespace=namespace, at=at, is_former=is_former, is_list_used=is_list_used
     )
     manifest = decode_manifest(content)
     return Signed(manifest=manifest, signer=signer, is_downgrade=namespace == DOWNGRADE, withdrawn=withdrawn)

@@ -2,26 +2,11 @@
 
 import pytest
 
-from edge.calibrate.table_file import read_table
-from edge.engine.kind import load_kind
-from edge.engine.select import quick_kind, usable_kind
-from edge.model.inspect import inspect_model
-from tests.integration.cli.test_calibrate import calibrate, few_layers, write_labels
-from tests.support.fake_gpu import fake_board
-from tests.support.pictures import draw
+from edge.calibrate.table import read_table
+from edge.engine.kind import load_kind, quick_kind, usable_kind
+from tests.integration.cli.test_calibrate import calibrate
 
-
-@pytest.fixture(autouse=True)
-def _board():
-    with fake_board():
-        yield
-
-
-@pytest.fixture
-def place(tmp_path):
-    model = few_layers(tmp_path / "m.onnx")
-    write_labels(tmp_path / "labels", inspect_model(model), draw(tmp_path / "images", 8))
-    return tmp_path
+pytestmark = [pytest.mark.usefixtures("fake_board"), pytest.mark.slow(reason="commands on further models and options")]
 
 
 def test_a_search_builds_a_plan_for_the_proof_only(place, monkeypatch):

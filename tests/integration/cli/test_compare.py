@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerVerdict
-from tests.integration.cli.test_commands import command
 from tests.support import models
+from tests.support.command_line import apart, command
 from tests.support.tables import calibrated
 
 KEYS = ["model", "table", "images", "engine", "output_sqnr_db", "layers"]
@@ -24,10 +24,10 @@ def model(tmp_path):
     return calibrated(tmp_path, models.yolov8(tmp_path / "m.onnx", batch=1))
 
 
-def compare(model, *options, table=None, expected=0):
+def compare(model, *options, table=None, expected=0, by=command):
     table = model.table_with() if table is None else table
     places = ("--table", table, "--images", model.images)
-    return command("edge-deploy", "compare", model.spec.path, *places, *options, expected=expected)
+    return by("edge-deploy", "compare", model.spec.path, *places, *options, expected=expected)
 
 
 def test_json_has_the_stable_keys_and_no_number_that_is_none(model):
@@ -50,8 +50,9 @@ def test_the_text_is_a_line_for_each_layer_and_a_summary(model):
     assert sum("  Conv  " in line for line in lines) == 15
     assert sum(line.startswith("*") for line in lines) <= 10
     assert "  float  " in next(line for line in lines if line.endswith(f"  {kept}"))
-    assert lines[-1].startswith("Output ")
-    assert "(this machine)" in lines[-1]
+    assert lines[-2].startswith("Output ")
+    assert "(this machine)" in lines[-2]
+    assert lines[-1].startswith("Verdict: ")
 
 
 def test_html_is_written_beside_the_json(model):
@@ -64,9 +65,10 @@ def test_html_is_written_beside_the_json(model):
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(model):
-    told = compare(model, "--html", model.folder / "gone" / "x.html", table="missing.calib.json", expected=2).stderr
+    page = model.folder / "gone" / "x.html"
+    told = compare(model, "--html", page, table="missing.calib.json", expected=2).stderr
 
-    assert "expected a file in a folder that is there" in told
+    assert f"--html {page}: " in told
 
 
 def test_help_says_the_rule_that_is_computed():
@@ -98,17 +100,18 @@ def test_a_limit_of_nothing_is_a_usage_error(model):
     assert "0 is not in the range x>=1" in compare(model, "--limit", 0, expected=2).stderr
 
 
+@pytest.mark.slow(reason="a process of its own, which calibrates")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs have no such instruction")
 @pytest.mark.parametrize("name", ["compare", "calibrate"])
 def test_that_int8_is_computed_in_float_is_said_once(model, monkeypatch, name):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")  # no VNNI
     if name == "compare":
-        told = compare(model, "--limit", 2).stderr
+        told = compare(model, "--limit", 2, by=apart).stderr
     else:
         for number in range(5):
             pixels = np.random.default_rng(number).integers(0, 256, (96, 96, 3), np.uint8)
             cv2.imwrite(str(model.images / f"more-{number}.png"), pixels)
         place = ("-o", model.folder / "new.calib.json")
-        told = command("edge-deploy", "calibrate", model.spec.path, "--images", model.images, *place).stderr
+        told = apart("edge-deploy", "calibrate", model.spec.path, "--images", model.images, *place).stderr
 
     assert told.count("int8 is computed in float, at its speed reason=INT8 sums saturate here (no VNNI)") == 1

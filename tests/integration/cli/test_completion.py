@@ -1,7 +1,5 @@
 """What a person gets who presses Tab in a real bash."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -13,6 +11,7 @@ import pytest
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed"),
+    pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick"),
 ]
 
 

@@ -4,16 +4,19 @@ import json
 
 import cv2
 import numpy as np
+import onnx
 import pytest
 
 from edge.calibrate.apply import quantized_model
-from edge.calibrate.table import TensorRange
-from edge.calibrate.table_file import read_table
+from edge.calibrate.table import TensorRange, read_table
 from edge.model.inspect import inspect_model
-from tests.integration.cli.test_commands import command
 from tests.support import models
+from tests.support.command_line import command
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
+from tests.support.qdq import with_joint_scale
 from tests.support.tables import table_of, write_table_of
+
+pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
 
 IMAGES = 4
 
@@ -95,11 +98,52 @@ def test_a_table_for_another_precision_is_refused(place, precision):
 def test_a_table_for_a_model_that_carries_pairs_is_refused(place):
     told = evaluate(place, "q.onnx", "--table", place / "t.json", expected=2).stderr
 
-    assert "carries Q/DQ pairs already" in told
     assert f"edge-deploy table import {place / 'q.onnx'} -o TABLE --float-model FLOAT.onnx" in told
 
 
 def test_a_table_of_another_model_is_refused(place):
     models.yolov10(place / "other.onnx", seed=1)
 
-    assert "t.json: made for model m" in evaluate(place, "other.onnx", "--table", place / "t.json", expected=2).stderr
+    assert "t.json: " in evaluate(place, "other.onnx", "--table", place / "t.json", expected=2).stderr
+
+
+def test_a_model_that_carries_pairs_is_measured_without_them_in_float(place):
+    """What it is to be held against: the float model that the pairs were put into, whose weights went through int8."""
+    by_pairs, without = measured(place, "q.onnx"), measured(place, "q.onnx", "--precision", "fp32")
+    exact = measured(place, "m.onnx")
+
+    assert (without["precision"], without["int8_mac_share"]) == ("fp32", None)
+    assert by_pairs["map50_95"] - without["map50_95"] > 0.1  # the labels are what the pairs find
+    assert abs(without["map50_95"] - exact["map50_95"]) < 0.1
+
+
+def test_pairs_that_erase_scores_are_refused_and_measured_without(place):
+    model = onnx.load(place / "q.onnx")
+    with_joint_scale(model)
+    onnx.save(model, place / "joint.onnx")
+
+    told = evaluate(place, "joint.onnx", expected=2).stderr
+
+    assert 'QuantizeLinear "joint_quantize" (level 5): a level is wider than half a score' in told
+    without = (measured(place, name, "--precision", "fp32") for name in ("joint.onnx", "q.onnx"))
+    assert len({one["map50_95"] for one in without}) == 1
+
+
+def test_what_is_missing_or_doubtful_is_told_beside_the_result(place):
+    (place / "labels" / "2.txt").unlink()
+    (place / "classes.txt").write_text("".join(f"Ding {number}\n" for number in range(3)))
+
+    done = evaluate(place, "q.onnx", "--json")
+
+    shown = json.loads(done.stdout)
+    assert (shown["unlabelled"], shown["classes_by"]) == (1, "order")
+    assert "warning: 1 of 4 images have no labels, and were taken as empty: 2\n" in done.stderr
+    assert f"warning: {shown['notes'][0]}\n" in done.stderr
+    assert "3 of 3 class names are unknown to the model" in shown["notes"][0]
+
+
+def test_a_damaged_picture_is_named(place):
+    content = cv2.imencode(".jpg", cv2.imread(str(place / "images" / "0.png")))[1].tobytes()
+    (place / "images" / "9.jpg").write_bytes(content[: len(content) // 2] + content[len(content) * 2 // 3 :])
+
+    assert "9.jpg: " in evaluate(place, "q.onnx", expected=2).stderr

@@ -12,7 +12,11 @@ import time
 
 import pytest
 
-from tests.support.wait import wait_until
+from tests.support.wait import wait_looks, wait_until
+
+pytestmark = pytest.mark.slow_but(
+    "test_a_failure_then_resume_touches_only_the_rest", reason="commands on further models and options"
+)
 
 SCRIPT = """
 import json, sys
@@ -53,15 +57,15 @@ def start(tmp_path):
     yield begin
     for process in started:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def read_until(stream, word, *, times=1):
     """Return what has come once `word` has come so often; nothing is read ahead into the stream's own buffer."""
-    text, deadline = "", time.monotonic() + 20
+    text, deadline = "", time.monotonic() + 60
     while text.count(word) < times:
         ready, _, _ = select.select([stream], [], [], max(0, deadline - time.monotonic()))
-        assert ready, f"no {word!r} within 20 s, but {text!r}"
+        assert ready, f"no {word!r} within 60 s, but {text!r}"
         part = os.read(stream.fileno(), 65536).decode()
         assert part, f"it ended with {text!r}"
         text += part
@@ -75,26 +79,26 @@ def results(text):
 
 def test_a_failure_then_resume_touches_only_the_rest(start):
     first = start(orders={"d-1": "unhealthy", "d-2": "unreachable"})
-    out, err = first.communicate(timeout=30)
+    out, err = first.communicate(timeout=60)
     assert first.returncode == 11
     assert results(out) == {"d-0": "committed", "d-1": "rolled-back", "d-2": "unreachable", "d-3": "committed"}
     assert "2 of 4 targets done; 1 rolled-back, 1 unreachable" in err
 
     second = start(resume=True)
-    out, err = second.communicate(timeout=30)
+    out, err = second.communicate(timeout=60)
     assert second.returncode == 0
     assert results(out) == {"d-1": "committed", "d-2": "committed"}
     assert "2 of 4 targets are done already" in err
 
     third = start(resume=True)
-    out, err = third.communicate(timeout=30)
+    out, err = third.communicate(timeout=60)
     assert (third.returncode, out) == (0, "")
     assert "4 of 4 targets done" in err
 
 
 def test_nothing_to_resume(start):
     process = start(resume=True)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=60)
 
     assert process.returncode == 2
     assert "no rollout of this release" in err
@@ -108,11 +112,12 @@ def test_f26_ctrl_c_twice_leaves_within_a_second(start):
     read_until(process.stderr, "Ctrl-C again")
     process.send_signal(signal.SIGINT)
     read_until(process.stderr, "closing all connections")
-    began_s = time.monotonic()
-    out, _ = process.communicate(timeout=10)
+    wait_looks(
+        lambda: process.poll() is not None, what="the end", seconds=2
+    )  # 0.8 s for the deaf one, and Python's end
+    out, _ = process.communicate()
 
     assert process.returncode == 130
-    assert time.monotonic() - began_s < 3  # 0.8 s for the deaf one; the rest is the interpreter's end on a busy machine
     assert results(out) == dict.fromkeys(("d-0", "d-1", "d-2", "d-3"), "interrupted")
 
 
@@ -142,7 +147,7 @@ def test_a_second_rollout_of_the_same_release_waits_for_nobody(start):
     read_until(first.stdout, "begin")
 
     second = start()
-    _, err = second.communicate(timeout=30)
+    _, err = second.communicate(timeout=60)
 
     assert second.returncode == 5
     assert f"by process {first.pid} on " in err
@@ -153,7 +158,7 @@ def test_a_reader_that_goes_away_does_not_end_the_work(start):
     process.stdout.close()
     err = process.stderr.read()
 
-    assert process.wait(timeout=30) == 11
+    assert process.wait(60) == 11
     assert "3 of 4 targets done; 1 rolled-back" in err
     assert "Traceback" not in err
     assert "Exception" not in err
@@ -164,7 +169,7 @@ def test_a_terminal_has_rows_and_ends_with_the_results(start):
     process = start(stderr=slave, is_json=False, orders={"d-1": "full"})
     os.close(slave)
     out = process.stdout.read()
-    process.wait(timeout=30)
+    process.wait(60)
     shown = _read_all(master)
 
     assert process.returncode == 11

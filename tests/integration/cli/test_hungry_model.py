@@ -11,10 +11,12 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from edge.demo.street.scene import Scene
 from edge.media.images import write_image
 from edge.types import ImageSize
 from tests.support.manifests import ssh_key
+from tools.street.scene import Scene
+
+pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "calib_cache" / "traffic.calib.json"

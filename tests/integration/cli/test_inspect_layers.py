@@ -1,13 +1,11 @@
 """`edge-deploy inspect --layers` on the demo's own model and table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.test_commands import command
+from tests.support.command_line import command
 from tests.support.models import yolov8
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,14 @@ import pytest
 
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_ctrl_c_during_imports_is_answered_in_one_word",
+        "test_ctrl_c_where_python_drops_errors_is_answered_behind_that",
+        reason="commands on further models and options",
+    ),
+]
 SCRIPTS = Path(sys.executable).parent
 SLOW = "import pathlib, time\npathlib.Path({mark!r}).touch()\ntime.sleep(600)\n"
 
@@ -40,15 +47,48 @@ def test_ctrl_c_during_imports_is_answered_in_one_word(tmp_path, command, slow):
         env={**os.environ, "PYTHONPATH": str(tmp_path / "modules"), "TMPDIR": str(temporary)},
     )
     try:
-        wait_until(mark.exists, what="it imports", timeout_s=60)
+        wait_until(mark.exists, what="it imports")
         process.send_signal(signal.SIGINT)
-        printed, told = process.communicate(timeout=30)
+        printed, told = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
 
     assert (process.returncode, printed, told.strip()) == (130, "", "interrupted")
     assert list(temporary.iterdir()) == []
+
+
+DROPS = """
+import gc, sys, time
+from edge.cli.interrupts import answer_interrupts, hand_over_interrupts
+if "module" not in sys.argv:
+    answer_interrupts()
+hand_over_interrupts()
+came = []
+def callback(*_):
+    if not came:
+        came.append(print("collects", flush=True))
+        time.sleep(600)
+gc.callbacks.append(callback)
+gc.collect()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("begun_as", ["script", "module"])
+def test_ctrl_c_where_python_drops_errors_is_answered_behind_that(begun_as):
+    """Dask calls back from the garbage collector; what is raised there goes nowhere."""
+    command = [sys.executable, "-c", DROPS, begun_as]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "collects\n"
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert (process.returncode, told.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
 
 
 def test_a_command_that_was_begun_in_the_background_is_not_interrupted(tmp_path):

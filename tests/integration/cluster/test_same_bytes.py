@@ -10,6 +10,8 @@ import pytest
 from tests.support.command_line import start, typed
 from tests.support.dask_cluster import DaskCluster
 
+pytestmark = pytest.mark.slow_but("test_processes_of_this_machine_make_the_same_table", reason="further clusters")
+
 
 def search(place, out, *options, images="images", env=None):
     """Calibrate by a search, spread by `options`; return table, observations and what was told."""

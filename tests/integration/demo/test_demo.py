@@ -11,13 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edge.calibrate.table_file import read_table
+from edge.calibrate.table import read_table
 from edge.config.load import load_pipeline
 from edge.demo.show import find_problems
 from tests.support.little_wheels import pip_installed, whole_wheel
 from tests.support.mosquitto import Mosquitto
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow(reason="runs the demo whole, as test_pages_run does once in make test"),
+]
 
 MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 
@@ -74,11 +77,14 @@ def test_int8_is_what_runs_and_is_proven(kept):
     assert load_pipeline(folder / "demo.yaml").config.model.calibration == "traffic.calib.json"
 
 
-def test_float_is_not_calibrated(tmp_path):
-    done = demo("--cameras", 1, "--seconds", 4, "--precision", "fp32", "--keep", tmp_path, "--json")
+def test_float_is_not_calibrated_and_a_broker_of_ones_own_is_used(tmp_path):
+    with Mosquitto(tmp_path / "broker") as broker:
+        more = ("--broker", f"127.0.0.1:{broker.port}", "--keep", tmp_path, "--json")
+        done = demo("--cameras", 1, "--seconds", 2, "--precision", "fp32", *more)
 
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
+    assert content["received"] == content["sent"] > 0
     assert content["calibration"] is None
     assert content["run"]["precision"] == "fp32"
     assert not (tmp_path / "traffic.calib.json").exists()
@@ -103,14 +109,6 @@ def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
     assert f"kept in {tmp_path}: clips" in done.stdout
     assert "running 1 cameras in FP32 with" in done.stderr
     assert re.search(r"^FP32 +because INT8 failed .*broken\.jpg", done.stdout, re.MULTILINE)
-    assert "sent = received" in done.stdout
-
-
-def test_a_broker_of_ones_own(tmp_path):
-    with Mosquitto(tmp_path / "broker") as broker:
-        done = demo("--cameras", 1, "--seconds", 2, "--precision", "fp32", "--broker", f"127.0.0.1:{broker.port}")
-
-    assert done.returncode == 0, done.stderr
     assert "sent = received" in done.stdout
 
 

@@ -10,23 +10,21 @@ import pytest
 
 from edge.bundle.manifest import Role
 from edge.device.device import Device
-from edge.device.engine_record import BUILD, GOLDEN, PLAN
+from edge.device.engines import BUILD, GOLDEN, PLAN
 from edge.device.layout import Layout
-from edge.runtime.agent.builds import read_build_result
 from edge.runtime.build.handover import ANSWER, MADE, Taken, take_over
-from edge.runtime.build.request import ask
+from edge.runtime.build.request import ask, decode_result, read_result
 from tests.support.device_releases import plan_of, serving, stage
-from tests.support.people import needs_root, people, provisioned_root, user_of
+from tests.support.people import needs_root, provisioned_root, user_of
 from tests.support.workshop import leave_answer, leave_engine, leave_files, record_of, request_of
 
-pytestmark = [pytest.mark.integration, needs_root]
+pytestmark = [
+    pytest.mark.integration,
+    needs_root,
+    pytest.mark.slow_but(reason="further requests to a device: the first row of each test is quick"),
+]
 PLAN_BYTES = b"a plan that nobody can run"
 BUILDER = user_of("edge-build")
-
-
-@pytest.fixture(scope="module")
-def crowd():
-    return people()
 
 
 @pytest.fixture
@@ -66,16 +64,17 @@ def proven(crowd, device):
 def taken(crowd, device):
     """Let edge-deploy take over what lies there; return what it found, and the result that it wrote."""
     found = crowd.call("edge-deploy", lambda: take_over(device).name)
-    return Taken[found], crowd.call("edge-deploy", lambda: read_build_result(device))
+    kept = crowd.call("edge-deploy", lambda: read_result(device).encode().decode())
+    return Taken[found], decode_result(kept.encode())
 
 
 def refused(crowd, device, release):
     before = tree(device)
     found, result = taken(crowd, device)
-    assert (found, result["ok"], result["code"]) == (Taken.ANSWER, False, "build.untrusted")
+    assert (found, result.key, result.problem.code) == (Taken.ANSWER, None, "build.untrusted")
     assert device.releases.engine_key(release) is None
     assert tree(device) == before
-    return result["problem"]
+    return result.problem.problem
 
 
 def tree(device):
@@ -89,15 +88,15 @@ def test_what_an_honest_builder_leaves_becomes_edge_deploys_own_for_good(crowd, 
 
     found, result = taken(crowd, device)
 
-    assert (found, result["ok"], result["release"]) == (Taken.ANSWER, True, release)
-    assert device.releases.engine_key(release) == result["key"]
-    assert plan_of(device, result["key"])[1] == PLAN_BYTES
-    owners = {path.stat().st_uid for path in device.layout.engine(result["key"]).iterdir()}
+    assert (found, result.problem, result.release) == (Taken.ANSWER, None, release)
+    assert device.releases.engine_key(release) == result.key
+    assert plan_of(device, result.key)[1] == PLAN_BYTES
+    owners = {path.stat().st_uid for path in device.layout.engine(result.key).iterdir()}
     assert owners == {crowd.uids["edge-deploy"]}
     assert not device.layout.build_request.exists()
 
     def change():
-        (device.layout.engine(result["key"]) / PLAN).write_bytes(b"another plan")
+        (device.layout.engine(result.key) / PLAN).write_bytes(b"another plan")
 
     with pytest.raises(AssertionError, match="PermissionError"):
         crowd.call(BUILDER, change)
@@ -190,7 +189,7 @@ def with_record(**changes):
             **{name: value for name, value in changes.items() if name not in inputs},
         )
         leave_files(device.layout, {BUILD: record.encode()})
-        leave_answer(device.layout, request, ok=True, key=record.inputs.key, reused=False, seconds=1.0)
+        leave_answer(device.layout, request, key=record.inputs.key, reused=False, seconds=1.0)
 
     return leave
 
@@ -225,7 +224,7 @@ def test_the_engine_that_serves_is_not_replaced_by_one_under_its_name(crowd, dev
 
     def leave():
         leave_engine(device, plan=PLAN_BYTES)
-        leave_answer(device.layout, request_of(device), ok=True, key=serves, reused=False, seconds=1.0)
+        leave_answer(device.layout, request_of(device), key=serves, reused=False, seconds=1.0)
 
     crowd.call(BUILDER, leave)
 
@@ -235,12 +234,12 @@ def test_the_engine_that_serves_is_not_replaced_by_one_under_its_name(crowd, dev
 def test_a_key_that_is_a_path_is_refused(crowd, device, release):
     def leave():
         leave_engine(device, plan=PLAN_BYTES)
-        leave_answer(device.layout, request_of(device), ok=True, key="../../current", reused=False, seconds=1.0)
+        leave_answer(device.layout, request_of(device), key="../../current", reused=False, seconds=1.0)
 
     crowd.call(BUILDER, leave)
     _, result = taken(crowd, device)
 
-    assert (result["ok"], result["code"]) == (False, "request.engine")
+    assert result.problem.code == "request.engine"
 
 
 @pytest.mark.parametrize("numbers", [{}, {"passed": False}, {"passed": True}, {"passed": 1, "images": 1}, None])
@@ -258,7 +257,7 @@ def test_an_engine_that_does_not_say_that_it_passed_the_golden_frames_is_not_tak
 def test_an_engine_that_is_said_to_be_here_and_is_not_is_refused(crowd, device, release):
     def leave():
         key = hashlib.sha256(b"nothing").hexdigest()
-        leave_answer(device.layout, request_of(device), ok=True, key=key, reused=True, seconds=1.0)
+        leave_answer(device.layout, request_of(device), key=key, reused=True, seconds=1.0)
 
     crowd.call(BUILDER, leave)
 

@@ -11,14 +11,13 @@ from edge.device.layout import Layout
 from edge.device.lock import PushLock, state_lock
 from edge.runtime.entry import main
 from tests.support.device_releases import serving
-from tests.support.people import STRANGER, SYSTEMD, folder_steps, needs_root, people, provisioned_root
+from tests.support.people import STRANGER, SYSTEMD, folder_steps, needs_root, provisioned_root
 
-pytestmark = [pytest.mark.integration, needs_root]
-
-
-@pytest.fixture(scope="module")
-def crowd():
-    return people()
+pytestmark = [
+    pytest.mark.integration,
+    needs_root,
+    pytest.mark.slow_but(reason="further requests to a device: the first row of each test is quick"),
+]
 
 
 @pytest.fixture
@@ -76,8 +75,8 @@ def test_folders_in_memory_are_made_at_boot_as_they_were_provisioned_and_that_of
     at_boot = {path: (int(mode, 8), owner, group) for _, path, mode, owner, group, _ in lines}
     provisioned = {step["path"]: (step["mode"], step["owner"], step["group"]) for step in folder_steps()}
 
-    assert at_boot == {path: provisioned[path] for path in ("/run/edge-deploy", "/run/edge-pull")}
-    assert [mode for mode, *_ in at_boot.values()] == [0o700, 0o755]
+    assert at_boot == {"/run/edge-deploy": provisioned["/run/edge-deploy"]}
+    assert [mode for mode, *_ in at_boot.values()] == [0o700]
 
 
 def strangers(layout, crowd):

@@ -9,22 +9,9 @@ from edge.device.layout import Layout
 from edge.runtime.trial.soundness import require_files
 from edge.runtime.trial.trust import require_known
 from tests.support.device_releases import serving
-from tests.support.people import (
-    STRANGER,
-    folder_steps,
-    make_folder,
-    may_read,
-    needs_root,
-    people,
-    provisioned_root,
-)
+from tests.support.people import STRANGER, folder_steps, make_folder, may_read, needs_root, provisioned_root
 
-pytestmark = [pytest.mark.integration, needs_root]
-
-
-@pytest.fixture(scope="module")
-def crowd():
-    return people()
+pytestmark = [pytest.mark.integration, needs_root, pytest.mark.slow(reason="further requests to a device")]
 
 
 @pytest.fixture

@@ -7,24 +7,18 @@ from pathlib import Path
 import pytest
 
 from edge.device.audit import Kind
-from edge.device.bad import BadRelease, Verdict, mark_bad
-from edge.device.counters import Counters, raise_counters
 from edge.device.device import Device
+from edge.device.facts import this_moment
 from edge.device.layout import Layout
-from edge.device.moment import this_moment
 from edge.device.software import Installation
+from edge.device.state import BadRelease, Counters, Verdict, mark_bad, raise_counters
 from tests.support.device_releases import serving
-from tests.support.people import STRANGER, may_read, may_write, needs_root, people, provisioned_root, user_of
+from tests.support.people import STRANGER, may_read, may_write, needs_root, provisioned_root, user_of
 
 pytestmark = [pytest.mark.integration, needs_root]
 PAGE = Path(__file__).parents[3] / "docs/push.md"
 OTHERS = "everyone else"
 LIKE_OTHERS = (STRANGER, "edge-pull")  # who fetches may do nothing here but speak to the agent
-
-
-@pytest.fixture(scope="module")
-def crowd():
-    return people()
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +56,7 @@ def install(device):
     os.umask(0o022)  # of its unit
     files = {"edge/__init__.py": b"", "edge_deploy-0.1.0.dist-info/METADATA": b""}
     one = Installation(key="5" * 64, beside="/opt/edge-0.1.0")
-    device.software.install(one, files.items(), program=b"import edge")
+    device.software.install(one, ((path, (content,)) for path, content in files.items()), program=b"import edge")
     device.software.vouch(one.key)
 
 
@@ -72,7 +66,7 @@ def serve(device):
 
 def table():
     """Rows of docs/push.md: paths, and what each user may do there."""
-    text = PAGE.read_text().partition("## Who may read and change what")[2].partition("\n## ")[0]
+    text = PAGE.read_text().partition("## Users and rights")[2].partition("\n## ")[0]
     lines = [re.findall(r"\|([^|]+)", line) for line in text.splitlines() if line.startswith("|")]
     heads = [cell.strip(" `") for cell in lines[0]][1:]
     return {
@@ -113,16 +107,6 @@ def test_each_user_reads_and_changes_exactly_what_the_page_says(root, crowd):
         ]
         differs = {path: (is_so, page) for path, is_so, page in zip(every, found, said, strict=True) if is_so != page}
         assert differs == {}, f"{user}: (what is so, what the page says)"
-
-
-def test_which_software_looks_at_the_registry_is_said_by_edge_pull_alone(root, crowd):
-    layout = Layout(root)
-    crowd.call("edge-pull", lambda: layout.pull_by.write_text("a" * 64))
-    said = crowd.call("edge-deploy", lambda: layout.pull_by.read_text())
-    may = {user: crowd.call(user, lambda: may_change(layout.pull_by)) for user in crowd.uids if user != "root"}
-
-    assert said == "a" * 64
-    assert [user for user in may if may[user]] == ["edge-pull"]
 
 
 def test_a_fourth_user_reads_neither_releases_nor_pipelines_nor_what_was_done(root, crowd):

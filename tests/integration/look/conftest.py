@@ -7,6 +7,7 @@ from tests.support.showing import chromium, showing
 
 TRACKING = {
     "zones": [{"id": "forecourt", "polygon": [[0.1, 0.5], [0.9, 0.5], [0.5, 1.0]]}],
+    "lost_s": 2.5,
     "lines": [{"id": "gate", "start": [0.0, 0.6], "end": [1.0, 0.6]}],
 }
 HOSTILE = '<img src=x onerror="document.title=1">'

@@ -1,9 +1,8 @@
 """Network cameras that work, fail, freeze and come back: a real RTSP server in its own process."""
 
-from __future__ import annotations
-
 import gc
 import http.server
+import itertools
 import logging
 import os
 import statistics
@@ -20,11 +19,23 @@ from edge.media.gstreamer.source import GstSource
 from edge.media.threads import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, write_clip
+from tests.support.http_client import handled_by
 from tests.support.ports import free_port
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.viewer import Viewer, assert_balances
+from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_camera_delivers_in_its_codec",
+        "test_killed_server_is_found_again_and_the_other_camera_does_not_notice",
+        "test_f39_login_by_credential_and_not_without",
+        "test_limited_camera_keeps_its_limit",
+        reason="further clips and cameras",
+    ),
+]
 LENGTH = 240  # of the clips that the server repeats: longer than a test looks, because its own seam is not even
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 
@@ -78,9 +89,11 @@ def test_pyav_reads_the_same_camera(server):
 
 @pytest.mark.parametrize("codec", ["h264", "h265", "jpeg"])
 def test_cameras_reports_tell_when_a_picture_was_taken(server, codec):
+    watch = QuietWatch()
     with Viewer(server.url(f"/{codec}")) as viewer:
-        wait_until(lambda: is_by_sender(viewer), timeout_s=20, what="a sender report")
+        wait_until(lambda: is_by_sender(viewer), what="a sender report")
         viewer.await_frames(30)
+    pace = watch.pace()
 
     first = next(i for i, header in enumerate(viewer.headers) if header.clock is ClockSource.RTCP_SR)
     by_sender = viewer.headers[first:]
@@ -90,7 +103,7 @@ def test_cameras_reports_tell_when_a_picture_was_taken(server, codec):
     # The server runs by the same clock: what was sent arrives a little later, never before.
     now_ns = time.time_ns() - time.monotonic_ns()
     ages_ms = [(now_ns + header.read_at_ns - header.captured_at_ns) / 1e6 for header in by_sender]
-    assert 0 < statistics.median(ages_ms) < 500
+    assert 0 < statistics.median(ages_ms) * pace < 500
 
 
 def is_by_sender(viewer: Viewer) -> bool:
@@ -99,29 +112,34 @@ def is_by_sender(viewer: Viewer) -> bool:
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])
 def test_both_decoders_stamp_a_picture_with_the_same_time(server, codec):
+    watch = QuietWatch()
     with (
         Viewer(server.url(f"/{codec}")) as gstreamer,
         Viewer(server.url(f"/{codec}"), decoder="pyav") as pyav,
     ):
         gstreamer.await_frames(60)
-        pyav.await_frames(90, timeout_s=20)
+        pyav.await_frames(90)
+    pace = watch.pace()
 
     known = dict(zip(gstreamer.codes, gstreamer.headers, strict=True))
     seen = [(known[code], header) for code, header in zip(pyav.codes, pyav.headers, strict=True) if code in known]
-    apart_ms = [(other.captured_at_ns - one.captured_at_ns) / 1e6 for one, other in seen]
-    assert len(apart_ms) > 40
-    assert abs(statistics.median(apart_ms)) < 12
+    assert len(seen) > 40
+    # How long after its moment by RTP, which FFmpeg hands on, the least delayed picture is stamped: the others waited
+    # for a CPU, too. Less than a picture apart: what a decoder holds back are two and more.
+    by_gstreamer, by_pyav = (min(pair[which].captured_at_ns - pair[1].pts_ns for pair in seen) for which in (0, 1))
+    assert abs(by_pyav - by_gstreamer) * pace < 1e9 / 30
     assert all(header.decode_ns > 0 for header in pyav.headers)
 
 
 @pytest.mark.parametrize("max_fps", [10, 7.5])
 def test_limited_camera_keeps_its_limit(server, max_fps):
     with Viewer(server.url("/h264"), max_fps=max_fps) as viewer:
-        viewer.await_frames(5)
-        begun = time.monotonic()
-        viewer.await_frames(15)
-        assert viewer.rate(begun) == pytest.approx(max_fps, rel=0.1)
+        viewer.await_frames(20)
 
+    times = [header.pts_ns / 1e9 for header in viewer.headers[5:]]  # of the stream: when they arrive is the machine's
+    steps_s = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert statistics.median(steps_s) == pytest.approx(1 / max_fps, rel=0.1)
+    assert (len(times) - 1) / (times[-1] - times[0]) < 1.1 * max_fps
     assert_balances(viewer)
 
 
@@ -135,18 +153,21 @@ def test_killed_server_is_found_again_and_the_other_camera_does_not_notice(clips
     ):
         failing.await_frames(30)
         steady.await_frames(10)
-        begun = time.monotonic()
+        before = len(steady.headers)
         for _ in range(2):
             east.kill()
             failing.await_state(StreamState.DOWN)
-            wait_until(lambda: failing.source.phase is CameraPhase.BACKOFF, timeout_s=5, what="a backoff")
+            steady.await_frames(10)
+            wait_until(lambda: failing.source.phase is CameraPhase.BACKOFF, what="a backoff")
             east.start()
             failing.await_state(StreamState.UP)
             failing.await_frames(10)
-        assert steady.rate(begun) == pytest.approx(30.0, abs=0.6)
-        gaps = [b - a for a, b in zip(steady.arrivals, steady.arrivals[1:], strict=False) if a >= begun]
-        assert max(gaps) < 0.2
 
+    # By the numbers in the pictures: a busy machine sends, takes and decodes them late, and counts what it leaves out.
+    seen, codes = steady.headers[before:], steady.codes[before:]
+    sent = sum((later - earlier) % LENGTH for earlier, later in itertools.pairwise(codes))
+    assert sent - (seen[-1].frame - seen[0].frame) <= 4 + steady.source.counts().skipped
+    assert max(later.pts_ns - earlier.pts_ns for earlier, later in itertools.pairwise(seen)) < 1e9
     assert failing.statuses[-1].reconnects >= 2
     assert steady.states == [StreamState.CONNECTING, StreamState.UP]
     for viewer in (failing, steady):
@@ -160,12 +181,15 @@ def test_killed_server_is_found_again_and_the_other_camera_does_not_notice(clips
 def test_frozen_server_is_a_stall_after_the_configured_time(server):
     with Viewer(server.url("/h264"), stall_s=1.0) as viewer:
         viewer.await_frames(30)
+        begun, watch = time.monotonic(), QuietWatch()
         server.freeze()
-        assert 0.8 < viewer.await_state(StreamState.DOWN) < 2.0
-        assert viewer.reason == "no frame for 1 s"
+        viewer.await_state(StreamState.DOWN)
+        assert time.monotonic() - begun > 0.8
+        assert watch.seconds() < 2.0
+        assert viewer.reason.endswith(" 1 s")
         server.thaw()
         # A connection that was begun towards the frozen server may still have to run into its own patience.
-        viewer.await_state(StreamState.UP, timeout_s=15)
+        viewer.await_state(StreamState.UP)
         viewer.await_frames(10)
 
     assert_balances(viewer)
@@ -177,9 +201,9 @@ def test_frozen_camera_is_closed_with_its_threads(server, decoder):
     with Viewer(server.url("/h264"), decoder=decoder, stall_s=30) as viewer:
         viewer.await_frames(10)
         server.freeze()
-        begun = time.monotonic()
+        watch = QuietWatch()
 
-    assert time.monotonic() - begun < 2.5
+    assert watch.seconds() < 2.5
     assert not has_stuck_threads()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(("decode", "teardown"))]
 
@@ -189,7 +213,7 @@ def test_pyav_reads_on_after_a_pause_of_the_camera(server):
         viewer.await_frames(10)
         server.freeze()
         arrived = len(viewer.arrivals)
-        wait_until(lambda: time.monotonic() - viewer.arrivals[-1] > 1.5, timeout_s=5, what="a pause")
+        wait_until(lambda: time.monotonic() - viewer.arrivals[-1] > 1.5, what="a pause")
         server.thaw()
         viewer.await_frames(10)
 
@@ -197,13 +221,42 @@ def test_pyav_reads_on_after_a_pause_of_the_camera(server):
     assert viewer.states == [StreamState.CONNECTING, StreamState.UP]
 
 
+class PausingProxy(TcpProxy):
+    """Pauses once for each of `due`, within a packet of pictures, as a radio link does."""
+
+    due = 0
+
+    def forward(self, source, sink, number, *, is_client):
+        while data := source.recv(1000):
+            if not is_client and self.due and len(data) == 1000:
+                sink.sendall(data[:500])
+                time.sleep(1.3)
+                self.due, data = self.due - 1, data[500:]
+            sink.sendall(data)
+
+
+@BOTH
+def test_a_pause_within_a_packet_ends_nothing(server, decoder):
+    with (
+        PausingProxy(server.port) as proxy,
+        Viewer(f"rtsp://127.0.0.1:{proxy.port}/h264", decoder=decoder, stall_s=30) as viewer,
+    ):
+        for _ in range(3):
+            viewer.await_frames(10)
+            proxy.due = 1
+            wait_until(lambda: not proxy.due, what="a pause")
+        viewer.await_frames(10)
+
+    assert viewer.states == [StreamState.CONNECTING, StreamState.UP]
+
+
 def test_refused_connection_is_waited_for_and_close_is_prompt():
     with Viewer(f"rtsp://127.0.0.1:{free_port()}/main") as viewer:
         viewer.await_state(StreamState.DOWN)
-        wait_until(lambda: viewer.source.is_known_away, timeout_s=5, what="a probe without an answer")
-        begun = time.monotonic()
+        wait_until(lambda: viewer.source.is_known_away, what="a probe without an answer")
+        watch = QuietWatch()
 
-    assert time.monotonic() - begun < 1.0
+    assert watch.seconds() < 1.0
     assert viewer.headers == []
     assert viewer.states == [StreamState.CONNECTING, StreamState.DOWN]
 
@@ -214,7 +267,7 @@ def test_web_camera_that_is_not_there_says_so(decoder):
     with Viewer(f"http://127.0.0.1:{free_port()}/video", decoder=decoder) as viewer:
         viewer.await_state(StreamState.DOWN)
 
-    assert "cannot be reached" in viewer.reason or "refused" in viewer.reason.lower()
+    assert any(one in viewer.reason for one in ("cannot be reached", "nothing listens on port"))
 
 
 def test_wrong_path_is_asked_for_rarely(server):
@@ -316,23 +369,15 @@ def test_web_camera_with_mjpeg(at_once, monkeypatch):
 
     monkeypatch.setattr(_MjpegCamera, "at_once", at_once)
     _MjpegCamera.picture = cv2.imencode(".jpg", numbered(77, width=320, height=180)[..., ::-1])[1].tobytes()
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _MjpegCamera)
-    web.daemon_threads = True
-    thread = threading.Thread(target=web.serve_forever, args=(0.05,))
-    thread.start()
-    try:
+    with handled_by(_MjpegCamera) as web:
         for decoder in ("software", "pyav"):
             with Viewer(f"http://127.0.0.1:{web.server_port}/video", decoder=decoder) as viewer:
-                viewer.await_frames(20, timeout_s=20)
+                viewer.await_frames(20)
             assert set(viewer.codes) == {77}
             assert viewer.headers[-1].source_size == ImageSize(width=320, height=180)
             times = [header.pts_ns for header in viewer.headers]
             assert times == sorted(set(times))
             assert times[-1] < 60e9  # seconds of the stream, of which there were few
-    finally:
-        web.shutdown()
-        web.server_close()
-        thread.join()
 
 
 def test_test_pattern_is_a_camera_too():

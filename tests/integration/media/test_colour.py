@@ -1,6 +1,4 @@
-"""One colour rule: the same clip looks the same through every decoder (docs/adr/0003-colour.md)."""
-
-from __future__ import annotations
+"""One colour rule: the same clip looks the same through every decoder (docs/adr/0009)."""
 
 from pathlib import Path
 
@@ -20,7 +18,10 @@ from edge.types import ImageSize, Preprocess
 from tests.support.clips import BT601, BT709, CANVAS, UNDECLARED, write_clip
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick"),
+]
 
 # Solid areas of the numbered picture, lower half: red, green, blue, yellow.
 TRUTH = np.array([(200, 40, 40), (40, 180, 60), (50, 70, 210), (220, 200, 60)])
@@ -147,7 +148,7 @@ def test_mjpeg_is_full_range(tmp_path):
     ],
 )
 def test_declared_colour_is_honoured_and_the_rest_filled_in(declared, used):
-    assert declared_or_bt601(declared) == used
+    assert declared_or_bt601(declared, None) == used
 
 
 def test_what_the_video_leaves_open_is_taken_from_its_container():

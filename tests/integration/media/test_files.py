@@ -1,8 +1,7 @@
 """Real files through the real decoders."""
 
-from __future__ import annotations
-
 import contextlib
+import itertools
 import os
 import re
 import threading
@@ -21,7 +20,10 @@ from edge.vision import letterbox
 from tests.support.clips import CANVAS, number_of, turn_clip, write_clip
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick"),
+]
 both = pytest.mark.parametrize("decoder", ["software", "pyav"])
 
 
@@ -199,11 +201,10 @@ def test_realtime_loop_keeps_its_pace_over_the_seam(tmp_path, decoder, name):
     assert steps.min() >= 1
     assert abs(steps.sum() - (numbers[-1] - numbers[0])) <= 4
     assert numbers == sorted(set(numbers))
-    # A pause that a new beginning costs is in every seam; what a busy machine adds is not.
-    seams = [arrivals[i] - arrivals[i - 1] for i in range(1, 95) if codes[i] < codes[i - 1]]
-    assert len(seams) == 3
-    assert min(seams) < 1.5 / 30, seams
-    assert arrivals[-1] - arrivals[0] == pytest.approx((94 + (steps - 1).sum()) / 30, abs=0.05)
+    assert sum(later < earlier for earlier, later in itertools.pairwise(codes)) >= 3  # more where frames are left out
+    # What a new beginning costs adds up, unless it is made good; the least late frame of a loop waited for no CPU.
+    late_s = np.array(arrivals) - np.cumsum([0, *steps]) / 30
+    assert abs(late_s[-30:].min() - late_s[:30].min()) < 0.05
 
 
 @both
@@ -239,7 +240,7 @@ def test_file_whose_pipeline_is_stuck_is_an_error_and_not_silence(tmp_path, monk
     path = write_clip(tmp_path / "a.ts", count=30)
     source = source_of(path, decoder="software", loop=True)
     source.open()
-    with pytest.raises(SourceError, match=r"no frame for 0\.5 s") as caught:
+    with pytest.raises(SourceError, match=r"0\.5 s") as caught:
         source.read(30.0)
     source.close()
 
@@ -341,6 +342,15 @@ def test_file_that_was_cut_off_gives_what_is_there(tmp_path, decoder):
     assert seen[:-1] == list(range(len(seen) - 1))
 
 
+def silence(av, made, tone):
+    """Write a second of it."""
+    for i in range(48):
+        piece = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+        piece.sample_rate, piece.pts = 48000, i * 1024
+        for packet in tone.encode(piece):
+            made.mux(packet)
+
+
 def test_video_with_sound_is_read(tmp_path):
     av = pytest.importorskip("av")
     path = tmp_path / "a.mp4"
@@ -352,11 +362,7 @@ def test_video_with_sound_is_read(tmp_path):
             if packet.dts is not None:
                 packet.stream = copy
                 made.mux(packet)
-        for i in range(48):
-            silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
-            silence.sample_rate, silence.pts = 48000, i * 1024
-            for packet in tone.encode(silence):
-                made.mux(packet)
+        silence(av, made, tone)
 
     for loop, limit in ((False, 10_000), (True, 75)):
         seen = [number_of(frame.image) for frame in frames_of(source_of(path, loop=loop), limit=limit)]
@@ -368,11 +374,7 @@ def test_sound_without_video_is_a_clear_error(tmp_path):
     path = tmp_path / "a.mp4"
     with av.open(str(path), "w") as made:
         tone = made.add_stream("aac", rate=48000)
-        for i in range(48):
-            silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
-            silence.sample_rate, silence.pts = 48000, i * 1024
-            for packet in tone.encode(silence):
-                made.mux(packet)
+        silence(av, made, tone)
     for decoder in ("software", "pyav"):
         with pytest.raises(SourceError, match="there is no video in it") as caught:
             list(frames_of(source_of(path, decoder=decoder)))

@@ -1,7 +1,5 @@
 """The first look at a stream, by both decoders: what it is, and why it is not seen."""
 
-from __future__ import annotations
-
 import threading
 import time
 
@@ -14,8 +12,12 @@ from edge.media.address import parse_address
 from edge.media.first_look import look_at
 from tests.support.clips import number_of, turn_clip, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick"),
+]
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 LOGIN = ("bob", "s3cr: t@/x")
 
@@ -41,6 +43,7 @@ def test_a_clip_is_seen_from_its_first_picture(tmp_path, decoder, suffix, codec,
     assert (look.picture.shape, number_of(look.picture)) == ((360, 640, 3), 5)
 
 
+@pytest.mark.slow(reason="turns a clip of many pictures")
 @BOTH
 def test_a_clip_that_players_turn_is_said_to_be_sideways(tmp_path, decoder):
     clip = turn_clip(write_clip(tmp_path / "phone.mp4", count=200, width=1920, height=1080), 90)
@@ -78,6 +81,7 @@ def test_a_camera_is_seen_by_its_login_and_says_that_it_wants_one(tmp_path, deco
 
 
 def test_nobody_who_has_gone_is_waited_for(tmp_path):
+    before = set(threading.enumerate())  # also of tests before this one
     with RtspServer({"/a": RtspMount("", "jpeg")}) as server:
         server.freeze()
         begun = time.monotonic()
@@ -86,4 +90,4 @@ def test_nobody_who_has_gone_is_waited_for(tmp_path):
         server.thaw()
 
     assert time.monotonic() - begun < 60
-    assert threading.active_count() < 20
+    wait_until(lambda: set(threading.enumerate()) <= before, what="its threads have ended")

@@ -3,8 +3,6 @@
 The stand-in has what sets NVMM apart: no `colour` element, and RGBA instead of RGB.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from edge.config.schema import StreamConfig
@@ -17,7 +15,7 @@ from edge.media.gstreamer.source import GstSource
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further clips and cameras")]
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +50,19 @@ def test_rgba_frames_are_seen_as_rgb(tmp_path, monkeypatch):
     assert (image.shape, image.strides) == ((180, 320, 3), (1280, 4, 1))
     red, _green, blue = image[150, 40]
     assert red > 150 > blue
+
+
+@pytest.mark.parametrize(("name", "codec"), [("a.avi", "mpeg4"), ("a.webm", "libvpx"), ("a.mov", "mjpeg")])
+def test_what_nvdec_does_not_read_here_is_decoded_by_software(tmp_path, monkeypatch, name, codec):
+    monkeypatch.setattr(build, "read_sections", stand_in)
+    path = write_clip(tmp_path / name, count=10, width=640, height=360, codec=codec)
+    config = StreamConfig(id="board", uri=str(path))
+    source = GstSource(config, parse_address(config.uri, base_dir=tmp_path), preprocess=CANVAS, is_nvmm=True)
+    source.open()
+    seen = [number_of(source.read(5.0).image) for _ in range(10)]
+    source.close()
+
+    assert seen == list(range(10))
 
 
 def test_properties_that_a_build_lacks_are_passed_over():

@@ -1,9 +1,6 @@
 """How soon a camera is back after its server is, whatever the outage was: real servers that are killed and frozen."""
 
-from __future__ import annotations
-
 import dataclasses
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +9,19 @@ import pytest
 from edge.config.credentials import read_credential
 from edge.media.address import parse_address
 from edge.media.backoff import CameraBackoff
-from edge.media.probe import is_there
+from edge.media.probe import is_there, why_unreached
 from edge.types import ImageSize, StreamState
 from tests.support.clips import write_clip
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, wait_until
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.viewer import Viewer, assert_balances
+from tests.support.wait import wait_looks, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_f28_a_killed_server_is_found_within_five_seconds_of_its_return", reason="further clips and cameras"
+    ),
+]
 MOST_S = 5.0
 
 
@@ -45,10 +48,9 @@ def long_waits(monkeypatch):
     monkeypatch.setattr(CameraBackoff, "delay_s", lambda *_, **__: 300.0)
 
 
-def seconds_to_frames(viewer: Viewer) -> float:
-    begun = time.monotonic()
-    viewer.await_frames(1, timeout_s=30)
-    return time.monotonic() - begun
+def await_return(viewer: Viewer) -> None:
+    seen = len(viewer.arrivals)
+    wait_looks(lambda: len(viewer.arrivals) > seen, what="a frame", seconds=MOST_S)
 
 
 @pytest.mark.parametrize("decoder", ["software", "pyav"])
@@ -57,11 +59,11 @@ def test_f28_a_killed_server_is_found_within_five_seconds_of_its_return(server, 
         viewer.await_frames(5)
         server.kill()
         viewer.await_state(StreamState.DOWN)
-        wait_until(lambda: viewer.source.is_known_away, timeout_s=10, what="a probe without an answer")
+        wait_until(lambda: viewer.source.is_known_away, what="a probe without an answer")
         assert viewer.source.reconnects == 0
         server.start()
         # FFmpeg looks at a stream for a second before it gives a frame.
-        assert seconds_to_frames(viewer) < MOST_S
+        await_return(viewer)
 
     assert viewer.source.reconnects == 1
     assert_balances(viewer)
@@ -72,28 +74,28 @@ def test_f28_a_frozen_server_is_found_within_five_seconds_of_its_thaw(server, lo
         viewer.await_frames(5)
         server.freeze()
         viewer.await_state(StreamState.DOWN)
-        wait_until(lambda: viewer.source.is_known_away, timeout_s=10, what="a probe without an answer")
+        wait_until(lambda: viewer.source.is_known_away, what="a probe without an answer")
         server.thaw()
-        assert seconds_to_frames(viewer) < MOST_S
+        await_return(viewer)
 
 
 def test_f28_a_stream_that_its_server_did_not_have_is_found_within_five_seconds(mount, server, long_waits):
     with Viewer(server.url("/later")) as viewer:
         viewer.await_state(StreamState.DOWN)
         assert "Not found" in viewer.reason
-        wait_until(lambda: viewer.source.is_known_away, timeout_s=10, what="a probe that finds nothing")
+        wait_until(lambda: viewer.source.is_known_away, what="a probe that finds nothing")
         server.mount("/later", mount)
-        assert seconds_to_frames(viewer) < MOST_S
+        await_return(viewer)
 
 
 def test_a_server_that_flaps_is_not_waited_for_longer_each_time(server):
     with Viewer(server.url("/a")) as viewer:
         for _ in range(5):
-            viewer.await_frames(2, timeout_s=30)
+            viewer.await_frames(2)
             server.kill()
             viewer.await_state(StreamState.DOWN)
             server.start()
-            assert seconds_to_frames(viewer) < MOST_S
+            await_return(viewer)
 
 
 @pytest.mark.parametrize("decoder", ["software", "pyav"])
@@ -101,12 +103,12 @@ def test_f40_a_camera_that_comes_back_with_another_codec_and_size_is_decoded(ser
     hevc = write_clip(tmp_path / "a.hevc", codec="libx265", width=640, height=360, count=240, gop=15, x265="bframes=0")
     with Viewer(server.url("/a"), decoder=decoder) as viewer:
         for other in (RtspMount(str(hevc), "h265"), mount):
-            viewer.await_frames(5, timeout_s=30)
+            viewer.await_frames(5)
             server.kill()
             viewer.await_state(StreamState.DOWN)
             begun = len(viewer.headers)
             server.start({"/a": other})
-            viewer.await_frames(5, timeout_s=30)
+            viewer.await_frames(5)
 
     sizes = [header.source_size for header in viewer.headers]
     assert ImageSize(width=640, height=360) in sizes
@@ -130,10 +132,10 @@ def test_a_password_that_was_changed_is_read_again(mount, decoder, tmp_path, mon
         viewer.await_frames(5)
         camera.kill()
         camera.start({"/a": new})
-        wait_until(lambda: "nauthorized" in viewer.reason, timeout_s=15, what="a refusal")
+        wait_until(lambda: "nauthorized" in viewer.reason, what="a refusal")
         secret.unlink()  # while it is written anew
         write_secret(secret, "bob:new")
-        viewer.await_frames(5, timeout_s=15)
+        viewer.await_frames(5)
 
 
 def write_secret(path: Path, text: str) -> None:
@@ -155,5 +157,8 @@ def test_what_a_probe_sees(server, tmp_path):
     server.kill()
     assert is_there(address(server.url("/a"))) is False
     assert is_there(address("rtsp://no-such-host.invalid/a")) is False
+    assert why_unreached(address(server.url("/a"))) == f"nothing listens on port {server.port} of 127.0.0.1"
+    assert why_unreached(address("http://no-such-host.invalid/a")) == "no such host name: no-such-host.invalid"
+    assert why_unreached(address("v4l2:///dev/video-that-is-not-there")) is None
     assert is_there(address("v4l2:///dev/video-that-is-not-there")) is False
     assert is_there(address("test://")) is None

@@ -1,7 +1,5 @@
 """Machines behind a real sshd, and a person who provisions them with little wheels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

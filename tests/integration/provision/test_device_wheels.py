@@ -3,17 +3,20 @@
 import hashlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE, facts_from_text
+from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE
 from edge.deploy.provision.remote.software import Software
 from edge.deploy.provision.remote.tools import Conflict
-from tests.support.little_wheels import little_wheel, real_pip
+from tests.support.device_releases import flip
+from tests.support.little_wheels import facts_told, little_wheel, real_pip, software_values
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="gives files to root, as provision does: needs root")
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="gives files to root, as provision does: needs root"),
+    pytest.mark.slow(reason="further first installations"),
+]
 
 
 @pytest.fixture
@@ -27,33 +30,14 @@ def sent(tmp_path):
     return folder
 
 
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @pytest.fixture
 def step(tmp_path, sent):
     """Return what makes the step, which keeps the SHA-256 of the wheels as they are now."""
-    wheels = {path.name: digest(path) for path in sent.iterdir()}
+    kept = software_values(tmp_path, "edge-1")
     (tmp_path / "opt").mkdir()
 
-    def step(folder=sent, requirements=None, name="edge-1", **more):
-        lines = [
-            f"{file.split('-')[0].replace('_', '-')}=={file.split('-')[1]} --hash=sha256:{sha256}\n"
-            for file, sha256 in wheels.items()
-            if not file.startswith("pip-")
-        ]
-        values = {
-            "path": str(tmp_path / "opt" / name),
-            "link": str(tmp_path / "opt/edge"),
-            "title": "edge-deploy",
-            "requirements": requirements or "".join(lines),
-            "pip": next(file for file in wheels if file.startswith("pip-")),
-            "wheels": wheels,
-            "folder": None if folder is None else str(folder),
-            "store": str(tmp_path / "cache/edge-deploy/wheels"),
-        }
-        return Software({**values, **more}, None)
+    def step(name="edge-1", **more):
+        return Software({**kept, "path": str(tmp_path / "opt" / name), **more}, None)
 
     return step
 
@@ -82,18 +66,12 @@ def test_what_the_device_has_need_not_be_sent_again(step, sent, tmp_path):
     assert installed(tmp_path) == ["edge_deploy-0.1.0.dist-info", "numpy-2.0.dist-info"]
 
 
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[30] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize("where", ["sent", "cache/edge-deploy/wheels"])
-def test_a_wheel_with_one_flipped_bit_is_not_installed(step, tmp_path, where):
+def test_a_wheel_with_one_flipped_bit_is_not_installed(step, sent, tmp_path, where):
     if where != "sent":
         step().apply()
-        shutil.rmtree(tmp_path / "sent")
-    flip_a_bit(next((tmp_path / where).glob("numpy-*.whl")))
+        shutil.rmtree(sent)
+    flip(next((tmp_path / where).glob("numpy-*.whl")))
 
     with pytest.raises(Conflict, match=r"numpy-2\.0.* has not arrived as it was sent"):
         step(name="edge-2").apply()
@@ -144,9 +122,6 @@ def test_the_facts_name_the_wheels_that_are_there_by_what_is_in_them(tmp_path):
     store.mkdir()
     wheel = little_wheel(store, "numpy", "2.0")
     (store / "note.txt").write_text("no wheel")
-    told = subprocess.run(
-        ["sh", "-s"], input=FACTS_SCRIPT.replace(WHEEL_STORE, str(store)), capture_output=True, text=True, check=True
-    )
-    lines = [line for line in told.stdout.splitlines() if not line.startswith(("missing=", "systemd="))]
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
 
-    assert facts_from_text("\n".join([*lines, "systemd=249"]), target="gate-01").wheels == {digest(wheel)}
+    assert facts_told(FACTS_SCRIPT.replace(WHEEL_STORE, str(store))).wheels == {digest}

@@ -1,7 +1,5 @@
 """`edge-deploy provision` for many machines at once: in waves, with a plan, a report, and nothing sent twice."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -9,7 +7,7 @@ import pytest
 
 from tests.support.overlay_devices import OverlayDevices, needs_root
 
-pytestmark = [needs_root, pytest.mark.integration]
+pytestmark = [needs_root, pytest.mark.integration, pytest.mark.slow(reason="further first installations")]
 
 
 def results(out: str) -> dict[str, dict[str, object]]:

@@ -1,22 +1,25 @@
 """The software as provision installs it: from what was checked, and deaf to its surroundings."""
 
-from __future__ import annotations
-
-import hashlib
 import os
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from edge.deploy.provision.remote.software import Software
 from edge.deploy.provision.remote.tools import Conflict
 from tests.support import second_user
-from tests.support.little_wheels import little_wheel, real_pip
+from tests.support.device_releases import flip
+from tests.support.little_wheels import little_wheel, real_pip, software_values
 
-pytestmark = second_user.needs_root
+pytestmark = [
+    second_user.needs_root,
+    pytest.mark.slow_but(
+        "test_a_program_loads_nothing_that_its_user_or_its_caller_has_put_somewhere",
+        reason="further first installations",
+    ),
+]
 PROGRAM = "import os, sys\ndef main():\n    print('dont_write_bytecode', sys.flags.dont_write_bytecode)\n"
 
 
@@ -38,22 +41,7 @@ def step(site):
         archive.writestr(
             "edge_deploy-1.0.dist-info/entry_points.txt", "[console_scripts]\nedge-runtime = edge_program:main\n"
         )
-    return Software(values(site, "edge-1.0"), None)
-
-
-def values(site: Path, name: str) -> dict[str, object]:
-    sent = sorted((site / "sent").glob("*.whl"))
-    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sent}
-    return {
-        "path": str(site / "opt" / name),
-        "link": str(site / "opt/edge"),
-        "title": "edge-deploy 1.0",
-        "requirements": f"edge-deploy==1.0 --hash=sha256:{digests['edge_deploy-1.0-py3-none-any.whl']}\n",
-        "pip": next(path.name for path in sent if path.name.startswith("pip-")),
-        "wheels": digests,
-        "folder": str(site / "sent"),
-        "store": str(site / "cache/edge-deploy/wheels"),
-    }
+    return Software(software_values(site, "edge-1.0"), None)
 
 
 def test_a_program_loads_nothing_that_its_user_or_its_caller_has_put_somewhere(site, step):
@@ -101,7 +89,8 @@ def test_a_wheel_that_is_not_what_was_sent_ends_the_step_before_anything_is_swit
     content = wheel.read_bytes()
     wheel.unlink()
     if kind == "altered":
-        wheel.write_bytes(content + b"x")
+        wheel.write_bytes(content)
+        flip(wheel)
     if kind == "link":
         (site / "elsewhere").write_bytes(content)
         wheel.symlink_to(site / "elsewhere")
@@ -116,7 +105,7 @@ def test_a_wheel_that_is_not_what_was_sent_ends_the_step_before_anything_is_swit
 
 def test_a_second_version_is_switched_to_the_first_is_kept_and_undo_removes_both(site, step):
     first = step.apply()
-    again = Software(values(site, "edge-1.1"), first)
+    again = Software(software_values(site, "edge-1.1"), first)
 
     assert again.check() == [
         f"install edge-deploy 1.0 in {site}/opt/edge-1.1",
@@ -125,8 +114,8 @@ def test_a_second_version_is_switched_to_the_first_is_kept_and_undo_removes_both
     second = again.apply()
 
     assert second == {"names": ["edge-1.0", "edge-1.1"]}
-    assert Software(values(site, "edge-1.1"), second).check() == []
-    Software(values(site, "edge-1.1"), second).undo(is_real=True, purge=False, gone=set())
+    assert Software(software_values(site, "edge-1.1"), second).check() == []
+    Software(software_values(site, "edge-1.1"), second).undo(is_real=True, purge=False, gone=set())
     assert list((site / "opt").iterdir()) == list((site / "cache").iterdir()) == []
 
 

@@ -1,7 +1,5 @@
 """What is made is noted and taken back, and the plan of that says what then happens."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -11,7 +9,12 @@ import pytest
 from edge.deploy.provision.remote import main
 from tests.support import second_user
 
-pytestmark = second_user.needs_root
+pytestmark = [
+    second_user.needs_root,
+    pytest.mark.slow_but(
+        "test_what_is_made_is_made_once_and_all_of_it_is_taken_back", reason="further first installations"
+    ),
+]
 
 
 @pytest.fixture

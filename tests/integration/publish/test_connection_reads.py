@@ -12,7 +12,7 @@ from edge.publish.mqtt.endpoint import Endpoint
 from edge.publish.mqtt.trouble import BrokerError
 from tests.support.mqtt_wire import CONNACK, PUBACK, PUBLISH, packet, parse_publish, read_packet
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further brokers, cuts and disks")]
 
 ACCEPTED = packet(CONNACK, b"\0\0\0")
 
@@ -36,7 +36,7 @@ def serve():
     yield begin
     listener.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
 
 
 def events_until_the_end(connection):

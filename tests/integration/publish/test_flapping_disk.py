@@ -3,18 +3,19 @@
 import contextlib
 import random
 import time
+from pathlib import Path
 
 import pytest
 
-from edge.publish.outbox.keeper import Bounds
-from edge.publish.outbox.opening import SpoolPlace
+from edge.publish.outbox.bounds import Bounds
+from edge.publish.outbox.recovery import SpoolPlace
 from tests.support.event_messages import event
 from tests.support.own_disk import OwnDisk
 from tests.support.promise import findings
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a disk that comes and goes by the clock")]
 FLAPPING_S = 20.0
 
 
@@ -24,6 +25,12 @@ def disk(tmp_path):
         yield made
 
 
+def held_s():
+    """The time of this thread that it has not spent waiting for a CPU, which others of the machine may have."""
+    _ran_ns, waited_ns, _slices = map(int, Path("/proc/thread-self/schedstat").read_text().split())
+    return time.monotonic() - waited_ns / 1e9
+
+
 def flap(disk, publisher, published):
     """Let the disk fail and work in turns; a publish that took long is one that waited for it."""
     chance, until_s, longest_s = random.Random(12), time.monotonic() + FLAPPING_S, 0.0
@@ -31,11 +38,11 @@ def flap(disk, publisher, published):
         breaks, mends = chance.choice([(disk.freeze, disk.thaw), (disk.fill, disk.unfill)])
         breaks()
         for _ in range(chance.randrange(20, 120)):
-            begun_s = time.monotonic()
+            begun_s = held_s()
             for kind, make in (("detections", detections), ("events", event)):
                 published[kind] += 1
                 publisher.publish(make(published[kind]))
-            longest_s = max(longest_s, time.monotonic() - begun_s)
+            longest_s = max(longest_s, held_s() - begun_s)
             time.sleep(0.01)
         mends()
     return longest_s
@@ -46,8 +53,8 @@ def test_f38_a_disk_that_flaps_holds_up_no_publish_and_nothing_is_lost_unsaid(
 ):
     broker, collector = away
     place = SpoolPlace(disk.folder / "spool.db", Bounds(max_bytes=16 << 20, max_age_s=3600.0, free_bytes=0))
-    publisher = make_publisher(broker.port, ring_path=tmp_path / "ring", spool=place, max_bytes=1_000_000)
-    published = {"detections": 0, "events": 0}
+    publisher = make_publisher(broker.port, run_path=tmp_path / "outbox.db", spool=place, max_bytes=1_000_000)
+    published, began_s = {"detections": 0, "events": 0}, time.monotonic()
     try:
         longest_s = flap(disk, publisher, published)
     finally:
@@ -64,6 +71,6 @@ def test_f38_a_disk_that_flaps_holds_up_no_publish_and_nothing_is_lost_unsaid(
     wait_until(lambda: not any(read().undeclared(*one) for one in accounts.items()), what="all came or is declared")
     read().prove(accounts, most_duplicates=0)
     assert longest_s < 1.0, "no publish waits for the disk"
-    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk works again", timeout_s=60)
+    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk works again")
     said = [record for record in caplog.records if record.name.endswith("outbox.trouble")]
-    assert 1 <= len(said) <= 2 + (FLAPPING_S + 60) / 10, "told no more often than each ten seconds"
+    assert 1 <= len(said) <= 2 + (time.monotonic() - began_s) / 10, "told no more often than each ten seconds"

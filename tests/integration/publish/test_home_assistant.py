@@ -1,10 +1,15 @@
 """A real Home Assistant finds cameras, counts, zones and lines, believes what they say, and forgets what goes."""
 
+import hashlib
+
+import cv2
 import msgspec
+import numpy as np
 import pytest
 
-from edge.config.schema import MqttConfig, StreamConfig
-from edge.publish.discovery.home_assistant import KEPT_FILE, announcements
+from edge.config.schema import MqttConfig, PublishConfig, StreamConfig
+from edge.publish.discovery import KEPT_FILE, announcements
+from edge.publish.message import RetainedBytes
 from edge.publish.messages import LineCounts, StreamStateMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from tests.support import home_assistant
@@ -14,7 +19,10 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow(reason="asks a Home Assistant, which only make test-rest installs"),
+]
 SINCE = "2026-11-20T10:15:02.113402Z"
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
 EAST = {
@@ -33,17 +41,17 @@ NODE = "edge_north_gate-01"
 class Device:
     """What publishes, of a pipeline with these streams."""
 
-    def __init__(self, broker, folder, *streams, home_assistant=True):
+    def __init__(self, broker, folder, *streams, home_assistant=True, **publish):
         config = MqttConfig(host="127.0.0.1", port=broker.port, site="north", tls=False, home_assistant=home_assistant)
         self.streams = [msgspec.convert(stream, StreamConfig) for stream in streams]
         self.publisher = MqttPublisher(config, info=birth())
-        for message in announcements(config, birth(), self.streams, has_counts=True, state_dir=folder):
+        for message in announcements(config, birth(), self.streams, publish=PublishConfig(**publish), state_dir=folder):
             self.publisher.publish(message)
 
     def say(self, *messages):
         for message in messages:
             self.publisher.publish(message)
-        assert self.publisher.flush(10)
+        assert self.publisher.flush(60)
 
     def up(self, *streams):
         self.say(*(StreamStateMessage(device="gate-01", stream=one, state="up", since=SINCE) for one in streams))
@@ -131,6 +139,25 @@ def test_home_assistant_shows_cameras_counts_zones_and_lines(home, broker, tmp_p
     assert home.complaints() == []
 
 
+def test_home_assistant_shows_the_picture_of_a_camera(home, broker, tmp_path):
+    def shown():
+        return home.states().get(f"{NODE}_lobby_picture", {})
+
+    first, second = (cv2.imencode(".jpg", np.full((48, 64, 3), level, np.uint8))[1].tobytes() for level in (40, 200))
+    with Device(broker, tmp_path / "state", LOBBY, pictures_s=5) as device:
+        device.up("lobby")
+        for jpeg in (first, second):
+            device.say(RetainedBytes("streams/lobby/picture", jpeg, 60))
+            wait_until(
+                lambda jpeg=jpeg: shown().get("picture") == hashlib.sha256(jpeg).hexdigest(),
+                what="Home Assistant shows it",
+            )
+        assert shown()["device"] == "gate-01 lobby"
+    with Device(broker, tmp_path / "state", LOBBY) as device:
+        wait_until(lambda: not shown(), what="the camera is gone")
+    assert home.complaints() == []
+
+
 def test_what_is_removed_from_the_pipeline_vanishes(home, broker, tmp_path):
     folder = tmp_path / "state"
     with Device(broker, folder, EAST, LOBBY) as device:
@@ -147,12 +174,12 @@ def test_what_is_removed_from_the_pipeline_vanishes(home, broker, tmp_path):
 
     with Device(broker, folder, only_yard, home_assistant=False) as device:
         device.up("east")
-        wait_until(lambda: values(home) == {}, what="Home Assistant has forgotten all", timeout_s=60)
+        wait_until(lambda: values(home) == {}, what="Home Assistant has forgotten all")
 
 
 def test_it_says_nothing_unless_it_is_asked_to(broker, tmp_path):
     config = MqttConfig(host="127.0.0.1", port=broker.port, tls=False)
     streams = [msgspec.convert(EAST, StreamConfig)]
 
-    assert announcements(config, birth(), streams, has_counts=True, state_dir=tmp_path) == []
+    assert announcements(config, birth(), streams, publish=PublishConfig(), state_dir=tmp_path) == []
     assert not (tmp_path / KEPT_FILE).exists()

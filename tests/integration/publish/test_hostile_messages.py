@@ -78,6 +78,12 @@ def test_a_message_that_is_nested_without_end_is_not_one_of_ours_and_ends_nothin
     assert json.loads(line)["payload"] is None if is_json else "not a message of edge-deploy" in line
 
 
+def test_a_picture_is_told_by_its_size_alone(broker, collector):
+    (line,) = _shown(broker, collector, TOPIC, b"\xff\xd8" + bytes(40), is_json=False)
+
+    assert line == f"{TOPIC}: a picture, 42 bytes"
+
+
 def test_what_a_broker_keeps_and_a_device_takes_away_is_said_so(broker, collector):
     (line,) = _shown(broker, collector, TOPIC, b"", is_json=False)
 

@@ -1,7 +1,12 @@
-"""F-37: the process is killed at random points; what it had accepted is sent by the next one, or declared."""
+"""F-37: the process is killed at random points; what it had accepted is sent by the next one, or declared.
 
+A kill takes what the last transaction of 20 ms had not; the next start says so with an open gap record.
+"""
+
+import contextlib
 import os
 import random
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -10,24 +15,27 @@ import msgspec
 import pytest
 
 from edge.publish.messages import GapMessage
-from edge.publish.outbox.ring import RecoveredRing
 from tests.support.chaos_proxy import ChaosProxy
+from tests.support.logged import logged
 from tests.support.ports import free_port
-from tests.support.wait import wait_until
-from tests.support.wire_messages import birth, detections
+from tests.support.wait import wait_connected, wait_until
+from tests.support.wire_messages import birth, detections, publish_frames
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but("test_f37_kills_at_random_points_lose_nothing", reason="further brokers, cuts and disks"),
+]
 
 KILLS = 200 if os.environ.get("EDGE_LONG_TESTS") else 12
 
 
 class Killed:
-    """Runs the publishing process again and again over one ring; `published` is what each start had accepted."""
+    """Runs the publishing process again and again over one store; `published` is what each start had accepted."""
 
     def __init__(self, directory, *, max_bytes=1 << 20, spool=""):
         self._max_bytes = max_bytes
         self._spool = spool
-        self.ring = directory / "ring"
+        self.path = directory / "outbox.db"
         self.published = {}
         self._numbers = directory / "numbers"
         self._epoch = 40
@@ -35,7 +43,7 @@ class Killed:
     def run(self, port, lives_s):
         self._epoch += 1
         self._numbers.write_bytes(bytes(8))
-        command = [sys.executable, "-m", "tests.support.publishing_process", str(port), self.ring, str(self._epoch)]
+        command = [sys.executable, "-m", "tests.support.publishing_process", str(port), self.path, str(self._epoch)]
         with subprocess.Popen(
             [*command, self._numbers, str(self._max_bytes), self._spool], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -47,12 +55,13 @@ class Killed:
         self.published["east", self._epoch] = last
 
     def has_arrived(self, collector):
-        found = collector.findings()
+        found = collector.findings(may_be_open=True)
         return not any(found.undeclared(account, last) for account, last in self.published.items())
 
     def end(self, make_publisher, port):
         """Start once more and deliver what is left."""
-        publisher = make_publisher(port, ring_path=self.ring, max_bytes=self._max_bytes)
+        publisher = make_publisher(port, run_path=self.path, max_bytes=self._max_bytes)
+        wait_connected(publisher)
         assert publisher.flush(60)
         counts = publisher.counts()
         assert counts["numbered"] == counts["numbered_acknowledged"] + counts["numbered_in_gaps"]
@@ -61,12 +70,21 @@ class Killed:
 
 
 def prove(collector, killed, most_duplicates):
-    """A kill may fall between the acceptance of a number and the note that the test takes of it."""
-    found = collector.findings()
+    """Hold all that came against the promise; return how many numbers the kills took.
+
+    A kill may fall between the acceptance of a number and the note that the test takes of it.
+    """
+    found = collector.findings(may_be_open=True)
     published = dict(killed.published)
     for account, numbers in found.received.items():
         published[account] += max(numbers) == published[account] + 1
-    found.prove({account: last for account, last in published.items() if last}, most_duplicates=most_duplicates)
+    events = {("east events", epoch): 0 for _, epoch in published}
+    found.prove(published | events, most_duplicates=most_duplicates)
+    assert {gap["reason"] for gap in collector.payloads("/gaps") if gap["to"] is None} <= {"crash"}
+    known = {account: found.received[account].keys() | found.declared[account] for account in published}
+    taken = sum(len(set(range(1, last + 1)) - known[account]) for account, last in published.items())
+    print(f"{len(published)} kills took {taken} of {sum(published.values())} messages")
+    return taken
 
 
 def test_f37_kills_at_random_points_lose_nothing(tmp_path, make_broker, make_publisher, make_collector):
@@ -80,9 +98,10 @@ def test_f37_kills_at_random_points_lose_nothing(tmp_path, make_broker, make_pub
         connections = proxy.connections + KILLS
     killed.end(make_publisher, broker.port)
 
-    wait_until(lambda: killed.has_arrived(collector), what="all", timeout_s=60)
-    prove(collector, killed, most_duplicates=500 * connections)
-    assert sum(killed.published.values()) > 50 * KILLS
+    wait_until(lambda: killed.has_arrived(collector), what="all")
+    taken = prove(collector, killed, most_duplicates=500 * connections)
+    assert sum(killed.published.values()) > KILLS
+    assert taken < sum(killed.published.values()) / 4
 
 
 def test_kills_while_the_broker_is_away_lose_only_what_the_bound_lets_go(
@@ -95,102 +114,99 @@ def test_kills_while_the_broker_is_away_lose_only_what_the_bound_lets_go(
     collector = make_collector(broker.port)
     counts = killed.end(make_publisher, broker.port)
 
-    wait_until(lambda: killed.has_arrived(collector), what="all", timeout_s=60)
+    wait_until(lambda: killed.has_arrived(collector), what="all")
     prove(collector, killed, most_duplicates=0)
     assert counts["numbered_in_gaps"] > 0, "100 kB is less than these were"
     assert not collector.payloads("/detections"), "what comes from an earlier start is late"
     live = [gap for gap in collector.payloads("/gaps") if gap["reason"] == "spool-bytes"]
-    assert live
-    assert all(gap["exact"] for gap in live), "nothing of it was ever on its way"
+    assert any(gap["exact"] for gap in live), "a start knows what of its own was never on its way"
 
 
 def test_a_clean_end_without_a_broker_keeps_everything_for_the_next_start(
     tmp_path, make_broker, make_publisher, make_collector
 ):
-    ring = tmp_path / "ring"
-    first = make_publisher(free_port(), ring_path=ring)
-    for seq in range(1, 101):
-        first.publish(detections(seq))
+    path = tmp_path / "outbox.db"
+    first = make_publisher(free_port(), run_path=path)
+    publish_frames(first, range(1, 101))
     first.close()
     broker = make_broker().start()
     collector = make_collector(broker.port)
-    second = make_publisher(broker.port, ring_path=ring)
-    assert second.flush(10)
+    second = make_publisher(broker.port, run_path=path)
+    wait_connected(second)
+    assert second.flush(60)
 
     wait_until(lambda: len(collector.payloads("/replay")) == 100, what="all of them")
     collector.findings().prove({("east", 41): 100}, most_duplicates=0)
 
 
-def test_f38_a_ring_that_is_damaged_is_set_aside_and_declared(tmp_path, broker, collector, make_publisher, caplog):
-    ring = tmp_path / "ring"
-    first = make_publisher(free_port(), ring_path=ring)
-    for seq in range(1, 101):
-        first.publish(detections(seq))
+@pytest.mark.parametrize("content", [None, b"nonsense", bytes(1 << 20)])
+def test_f38_a_file_in_run_that_is_damaged_is_set_aside_and_declared(
+    tmp_path, broker, collector, make_publisher, caplog, content
+):
+    path = tmp_path / "outbox.db"
+    first = make_publisher(free_port(), run_path=path)
+    publish_frames(first, range(1, 101))
     first.close()
-    content = bytearray(ring.read_bytes())
-    content[content.rindex(b'"seq":50,')] ^= 1
-    ring.write_bytes(content)
-    second = make_publisher(broker.port, ring_path=ring)
-    assert second.flush(10)
+    damaged = bytearray(path.read_bytes())
+    damaged[damaged.rindex(b'"seq":50,')] ^= 1
+    path.write_bytes(damaged if content is None else content)
+    second = make_publisher(broker.port, run_path=path, epoch=42)
+    second.publish(msgspec.structs.replace(detections(1), epoch=42))
+    assert second.flush(60)
 
     wait_until(lambda: collector.payloads("/gaps"), what="the gap")
-    gaps = collector.payloads("/gaps")
-    assert [gap["of"] for gap in gaps] == ["detections", "events"]
-    for gap in gaps:
-        told = (gap["reason"], gap["stream"], gap["epoch"], gap["to"], gap["exact"])
-        assert told == ("spool-corrupt", "east", 41, None, False)
-    assert {one["seq"] for one in collector.payloads("/replay")} == set(range(1, 50))
-    assert (tmp_path / "ring.damaged").read_bytes() == content
-    assert "set aside" in caplog.text
-
-
-@pytest.mark.parametrize("content", [b"", b"nonsense", bytes(1 << 20)])
-def test_f38_what_is_no_ring_at_all_is_set_aside_and_declared(tmp_path, broker, collector, make_publisher, content):
-    ring = tmp_path / "ring"
-    ring.write_bytes(content)
-    publisher = make_publisher(broker.port, ring_path=ring)
-    publisher.publish(detections(1))
-    assert publisher.flush(10)
-
-    wait_until(lambda: collector.payloads("/gaps"), what="the gap")
-    assert {(gap["epoch"], gap["reason"]) for gap in collector.payloads("/gaps")} == {(40, "spool-corrupt")}
-    wait_until(lambda: collector.numbers()["east"] == [1], what="the message")
+    told = {
+        (gap["reason"], gap["of"], gap["stream"], gap["epoch"], gap["from"], gap["to"], gap["exact"])
+        for gap in collector.payloads("/gaps")
+    }
+    told = {one for one in told if one[3] == 41}
+    assert told == {("spool-corrupt", of, "east", 41, 1, None, False) for of in ("detections", "events")}
+    assert [one["epoch"] for one in collector.payloads(("/detections", "/replay"))] == [42]
+    assert path.with_name("outbox.db.damaged").stat().st_size > 0
+    assert "spool-damaged" in logged(caplog)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs a folder where nothing can be made")
 def test_f38_without_room_messages_are_in_memory_and_that_is_said(broker, collector, make_publisher, caplog):
-    publisher = make_publisher(broker.port, ring_path=__import__("pathlib").Path("/proc/self/fd/ring"))
+    publisher = make_publisher(broker.port, run_path=__import__("pathlib").Path("/proc/self/fd/outbox.db"))
     publisher.publish(detections(1))
 
-    assert publisher.flush(10)
-    assert "messages are not kept over a restart" in caplog.text
+    assert publisher.flush(60)
+    assert "messages-not-kept" in logged(caplog)
+
+
+def gaps_in(path):
+    with contextlib.closing(sqlite3.connect(path)) as store:
+        return [
+            msgspec.json.decode(payload, type=GapMessage) for (payload,) in store.execute("SELECT payload FROM gap")
+        ]
 
 
 def test_declared_losses_outlive_the_process_until_they_are_delivered(
     tmp_path, make_broker, make_publisher, make_collector
 ):
-    ring = tmp_path / "ring"
-    first = make_publisher(free_port(), ring_path=ring, max_bytes=100_000)
-    for seq in range(1, 1001):
-        first.publish(detections(seq))
+    path = tmp_path / "outbox.db"
+    first = make_publisher(free_port(), run_path=path, max_bytes=100_000)
+    publish_frames(first, range(1, 1001))
     first.close()
-    (noted,) = msgspec.json.decode(RecoveredRing(ring).notes)["gaps"]
-    assert msgspec.convert(noted, GapMessage).from_ == 1
+    declared = gaps_in(path)
+    assert min(gap.from_ for gap in declared) == 1
     broker = make_broker().start()
     collector = make_collector(broker.port)
-    second = make_publisher(broker.port, ring_path=ring, max_bytes=100_000)
-    assert second.flush(10)
+    second = make_publisher(broker.port, run_path=path, max_bytes=100_000)
+    wait_connected(second)
+    assert second.flush(60)
 
     wait_until(lambda: not collector.undeclared("east", 1000), what="all came or are declared")
     collector.findings().prove({("east", 41): 1000}, most_duplicates=0)
     second.close()
-    assert msgspec.json.decode(RecoveredRing(ring).notes)["gaps"] == []
+    assert gaps_in(path) == []
 
 
 def test_the_birth_message_is_of_the_new_start(tmp_path, broker, collector, make_publisher):
-    ring = tmp_path / "ring"
-    make_publisher(free_port(), ring_path=ring).close()
-    assert make_publisher(broker.port, ring_path=ring).flush(10)
+    path = tmp_path / "outbox.db"
+    make_publisher(free_port(), run_path=path).close()
+    assert make_publisher(broker.port, run_path=path).flush(60)
 
     wait_until(lambda: collector.payloads("/info"), what="the birth")
     assert collector.payloads("/info")[0]["streams"] == birth().streams

@@ -13,7 +13,7 @@ from tests.support.node_red import FLOW, NodeRed
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="asks a Node-RED, which only make test-rest installs")]
 SINCE = "2026-11-20T10:15:02.113402Z"
 
 
@@ -35,7 +35,7 @@ class Screen:
 
     def wait_for(self, name, expected):
         try:
-            wait_until(lambda: self.shown.get(name) == expected, what=f"{name} as expected", timeout_s=30)
+            wait_until(lambda: self.shown.get(name) == expected, what=f"{name} as expected")
         except AssertionError:
             assert self.shown.get(name) == expected
 
@@ -77,7 +77,7 @@ def test_the_numbers_of_another_start_or_stream_are_no_repetitions(screen, broke
     for message in (detections(1), detections(1, epoch=42), detections(1, stream="west"), detections(2, epoch=42)):
         publisher.publish(message)
 
-    wait_until(lambda: len(screen.shown.get("detections", [])) == 4, what="four frames", timeout_s=30)
+    wait_until(lambda: len(screen.shown.get("detections", [])) == 4, what="four frames")
 
 
 def test_it_names_every_topic_but_those_that_nobody_waits_for():

@@ -7,14 +7,22 @@ import subprocess
 import msgspec
 import pytest
 
-from edge.publish.outbox.keeper import Bounds
-from edge.publish.outbox.opening import SpoolPlace
+from edge.publish.outbox.bounds import Bounds
+from edge.publish.outbox.recovery import SpoolPlace
 from tests.support.event_messages import event
+from tests.support.logged import logged
 from tests.support.ports import free_port
+from tests.support.spooling_process import is_on_disk, is_stored
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames",
+        reason="further brokers, cuts and disks",
+    ),
+]
 
 ROOMY = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
 
@@ -32,7 +40,9 @@ def device(tmp_path, make_publisher):
             self.run.mkdir(exist_ok=True)
             self.disk.mkdir(exist_ok=True)
             place = options.pop("spool", None) or SpoolPlace(self.disk / "spool.db", self.bounds)
-            return make_publisher(port, ring_path=self.run / "ring", spool=place, max_bytes=self.max_bytes, **options)
+            return make_publisher(
+                port, run_path=self.run / "outbox.db", spool=place, max_bytes=self.max_bytes, **options
+            )
 
     return Device()
 
@@ -43,11 +53,11 @@ def has_room(publisher):
 
 
 def publish(publisher, first, last):
-    """Publish as fast as memory allows: a frame loop has hundreds a second, not all at once."""
+    """Publish as fast as the store takes it, twenty at a time."""
     for seq in range(first, last + 1):
         publisher.publish(detections(seq))
-        if seq % 100 == 0:
-            wait_until(lambda: publisher.counts()["waiting_bytes"] < 150_000, what="room in memory", timeout_s=60)
+        if seq % 20 == 0:
+            wait_until(lambda: is_stored(publisher._keeper), what="the store has what came")
 
 
 def test_f30_a_long_outage_with_a_small_memory_loses_nothing_and_live_stays_fresh(device, away):
@@ -60,7 +70,7 @@ def test_f30_a_long_outage_with_a_small_memory_loses_nothing_and_live_stays_fres
     publish(publisher, 5001, 5100)
     assert publisher.flush(60)
 
-    wait_until(lambda: not collector.undeclared("east", 5100), what="all", timeout_s=60)
+    wait_until(lambda: not collector.undeclared("east", 5100), what="all")
     collector.findings().prove({("east", 41): 5100}, most_duplicates=0)
     live = [one["seq"] for one in collector.payloads("/detections")]
     assert live, "what is new does not wait behind the replay"
@@ -73,8 +83,7 @@ def test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames(dev
     for seq in range(1, 6):
         first.publish(event(seq))
     wait_until(lambda: first.counts()["spool_waiting"] > 0, what="memory is relieved")
-    spool = first._outbox._on_disk
-    wait_until(lambda: not spool._unwritten and not spool._writing, what="all is on the disk, and nothing on its way")
+    wait_until(lambda: is_on_disk(first._keeper), what="all is on the disk, and nothing on its way")
     copied = device.disk.with_name("copied")
     shutil.copytree(device.disk, copied)  # what the disk holds when the power goes
     first.close()
@@ -104,10 +113,12 @@ def test_kills_with_a_spool_lose_nothing(device, make_broker, make_collector, tm
     collector = make_collector(broker.port)
     device.run = tmp_path
     device.disk = tmp_path
-    publisher = device.start(broker.port)
+    last = ("east", max(epoch for _, epoch in killed.published) + 1)
+    killed.published[last] = 0
+    publisher = device.start(broker.port, epoch=last[1])
     assert publisher.flush(60)
 
-    wait_until(lambda: killed.has_arrived(collector), what="all", timeout_s=60)
+    wait_until(lambda: killed.has_arrived(collector), what="all")
     prove(collector, killed, most_duplicates=0)
 
 
@@ -132,7 +143,7 @@ def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(device, little_d
     for seq in range(1, 12_001):
         publisher.publish(detections(seq))
         if seq % 100 == 0:
-            wait_until(lambda: has_room(publisher), what="room in memory, or a full disk", timeout_s=60)
+            wait_until(lambda: has_room(publisher), what="room in memory, or a full disk")
     wait_until(
         lambda: publisher.counts()["spool_works"] == 0 or "declared_spool-disk" in publisher.counts(), what="full"
     )
@@ -140,7 +151,7 @@ def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(device, little_d
     publisher.publish(detections(12_001))
     assert publisher.flush(60)
 
-    wait_until(lambda: not collector.undeclared("east", 12_001), what="all came or are declared", timeout_s=60)
+    wait_until(lambda: not collector.undeclared("east", 12_001), what="all came or are declared")
     collector.findings().prove({("east", 41): 12_001}, most_duplicates=0)
 
 
@@ -150,11 +161,11 @@ def test_f38_a_folder_that_is_not_there_leaves_memory_and_is_used_when_it_is(dev
     publisher.publish(detections(1))
     publisher.publish(event(1))
 
-    assert publisher.flush(10)
-    assert "messages are in memory only" in caplog.text
+    assert publisher.flush(60)
+    assert "messages-in-memory-only" in logged(caplog)
     assert publisher.counts()["spool_works"] == 0
     place.path.parent.mkdir()
-    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk is used", timeout_s=60)
+    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk is used")
     publisher.publish(event(2))
     wait_until(lambda: len(collector.payloads("/events")) == 2, what="an event that was written first")
 
@@ -166,11 +177,11 @@ def test_two_services_do_not_share_a_spool_and_the_second_has_it_when_the_first_
     second = make_publisher(broker.port, client_id="other", spool=SpoolPlace(device.disk / "spool.db", ROOMY))
     second.publish(detections(1))
 
-    assert second.flush(10)
-    assert "messages are in memory only" in caplog.text
+    assert second.flush(60)
+    assert "messages-in-memory-only" in logged(caplog)
     assert (first.counts()["spool_works"], second.counts()["spool_works"]) == (1, 0)
     first.close()
-    wait_until(lambda: second.counts()["spool_works"] == 1, what="the second has it", timeout_s=60)
+    wait_until(lambda: second.counts()["spool_works"] == 1, what="the second has it")
 
 
 def test_the_birth_of_a_start_raises_no_gap_where_there_was_none(device, broker, collector):
@@ -178,5 +189,5 @@ def test_the_birth_of_a_start_raises_no_gap_where_there_was_none(device, broker,
     second = device.start(broker.port)
     second.publish(msgspec.structs.replace(birth(), epoch=42))
 
-    assert second.flush(10)
+    assert second.flush(60)
     assert not collector.payloads("/gaps")

@@ -8,10 +8,15 @@ from edge.config.credentials import Credential
 from edge.config.schema import TlsConfig
 from tests.support.certificates import make_certificates
 from tests.support.fake_broker import Behaviour, FakeBroker
-from tests.support.wait import wait_until
-from tests.support.wire_messages import detections
+from tests.support.logged import logged
+from tests.support.next_try import next_try_s
+from tests.support.wait import wait_connected, wait_until
+from tests.support.wire_messages import detections, publish_frames
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick"),
+]
 
 SECRET = "canary-7c1f9a"
 
@@ -31,26 +36,19 @@ def expect(publisher, *words):
     assert not publisher.is_connected
 
 
-def next_try_s(publisher):
-    """Return the wait that the status tells of; 0 when it tells of none."""
-    _, _, wait = publisher.status.partition("next try in ")
-    return float(wait.split()[0]) if wait else 0.0
-
-
 def test_tls_with_the_right_authority_works(tls_broker, certificates, make_publisher):
     publisher = make_publisher(tls_broker.port, host="localhost", tls=TlsConfig(ca=str(certificates.ca)))
-    for seq in range(1, 301):
-        publisher.publish(detections(seq, count=20))
+    publish_frames(publisher, range(1, 301), count=20)
 
-    assert publisher.flush(10)
+    assert publisher.flush(60)
     assert "TLS" in publisher.status
 
 
 def test_a_wrong_authority_is_refused_by_us(tls_broker, tmp_path, make_publisher):
-    other = make_certificates(tmp_path / "other")
+    other = make_certificates(tmp_path / "other", authority="another")
     publisher = make_publisher(tls_broker.port, host="localhost", tls=TlsConfig(ca=str(other.ca)))
 
-    expect(publisher, "certificate is not accepted", "mqtt.tls.ca")
+    expect(publisher, "mqtt.tls.ca")
 
 
 def test_an_authority_unknown_to_the_system_is_refused_by_us(tls_broker, make_publisher):
@@ -60,11 +58,22 @@ def test_an_authority_unknown_to_the_system_is_refused_by_us(tls_broker, make_pu
 def test_a_wrong_host_name_is_refused_by_us(tls_broker, certificates, make_publisher):
     publisher = make_publisher(tls_broker.port, host="127.0.0.1", tls=TlsConfig(ca=str(certificates.ca)))
 
-    expect(publisher, "certificate is not accepted", "127.0.0.1", "mqtt.host")
+    expect(publisher, "127.0.0.1", "mqtt.host")
 
 
 def test_plain_text_to_a_tls_port_says_so(tls_broker, make_publisher):
     expect(make_publisher(tls_broker.port), "closed the connection at CONNECT", "remove `tls: false`")
+
+
+def test_a_broker_that_keeps_nothing_and_has_no_word_for_it_is_told_of_with_what_helps(make_broker, make_publisher):
+    """MQTT v3.1.1 does not know why mosquitto closes the connection; what is named as the way out is one."""
+    broker = make_broker(options=("retain_available false",)).start()
+
+    expect(make_publisher(broker.port, protocol="v3.1.1"), "retain_available", "`protocol: auto`")
+
+    other = make_publisher(broker.port, protocol="auto", client_id="other")
+    other.publish(detections(1))
+    assert other.flush(60)
 
 
 def test_tls_to_a_plain_port_says_so(broker, make_publisher):
@@ -110,13 +119,14 @@ def test_the_right_password_is_accepted(make_broker, make_publisher):
     broker = make_broker(users={"gate": "right"}).start()
     publisher = make_publisher(broker.port, credential=Credential(user="gate", password="right"))
 
-    assert publisher.flush(5)
+    wait_connected(publisher)
+    assert publisher.flush(60)
 
 
 def test_a_missing_user_is_told(make_broker, make_publisher):
     broker = make_broker(users={"gate": "right"}).start()
 
-    expect(make_publisher(broker.port), "the broker wants a user (mqtt.credential)")
+    expect(make_publisher(broker.port), "(mqtt.credential; listen --credential)")
 
 
 def test_no_secret_is_ever_logged(make_broker, make_publisher, caplog, capfd):
@@ -130,7 +140,7 @@ def test_no_secret_is_ever_logged(make_broker, make_publisher, caplog, capfd):
         publisher.publish(detections(1))
         publisher.close()
         assert SECRET not in repr(publisher) + publisher.status + repr(vars(publisher)) + str(publisher.counts())
-    assert "plain text" in caplog.text
+    assert "broker-plain-password" in logged(caplog)
     assert SECRET not in caplog.text + "".join(capfd.readouterr())
 
 
@@ -140,7 +150,7 @@ def test_a_broker_without_v5_is_spoken_to_in_v311(make_publisher, on_v5, caplog)
     with FakeBroker(Behaviour(on_v5=on_v5)) as fake:
         publisher = make_publisher(fake.port)
         publisher.publish(detections(1))
-        assert publisher.flush(10)
+        assert publisher.flush(60)
         assert "MQTT v3.1.1" in publisher.status
         wait_until(lambda: "MQTT v3.1.1" in caplog.text, what="the line in the log, which another thread writes")
         assert {publish.topic.rpartition("/")[2] for publish in fake.accepted} == {"info", "state", "detections"}
@@ -155,10 +165,9 @@ def test_a_broker_without_v5_is_spoken_to_in_v311(make_publisher, on_v5, caplog)
 def test_f34_receive_maximum_is_kept_also_after_a_reconnect(make_publisher, receive_maximum):
     with FakeBroker(Behaviour(receive_maximum=receive_maximum)) as fake:
         publisher = make_publisher(fake.port)
-        for seq in range(1, 31):
-            publisher.publish(detections(seq))
+        publish_frames(publisher, range(1, 31))
         fake.drop()
-        assert publisher.flush(20)
+        assert publisher.flush(60)
         publisher.close()
 
         assert fake.violations == []
@@ -169,28 +178,11 @@ def test_f34_a_broker_without_retain_and_qos_1_gets_neither(make_publisher):
     with FakeBroker(Behaviour(can_retain=False, maximum_qos=0)) as fake:
         publisher = make_publisher(fake.port)
         publisher.publish(detections(1))
-        assert publisher.flush(10)
+        assert publisher.flush(60)
         wait_until(lambda: len(fake.accepted) == 3, what="all messages")
         publisher.close()
 
         assert fake.violations == []
-
-
-def test_a_message_that_is_too_large_is_declared_and_blocks_nothing(make_publisher):
-    with FakeBroker(Behaviour(maximum_packet_size=2000)) as fake:
-        publisher = make_publisher(fake.port)
-        for seq in (1, 2, 3):
-            publisher.publish(detections(seq, count=40 if seq == 2 else 1))
-        assert publisher.flush(10)
-        publisher.close()
-
-        assert fake.violations == []
-        topics = [publish.topic.rpartition("/")[2] for publish in fake.accepted]
-        assert topics.count("detections") == 2
-        assert topics.count("gaps") == 1
-        (gap,) = [publish.payload for publish in fake.accepted if publish.topic.endswith("gaps")]
-        assert b'"from":2,"to":2' in gap
-        assert b'"oversize"' in gap
 
 
 def test_f35_a_quota_is_waited_for(make_publisher, caplog):
@@ -206,7 +198,7 @@ def test_f35_a_quota_is_waited_for(make_publisher, caplog):
         fake.behaviour.puback_reason = once
         publisher = make_publisher(fake.port)
         publisher.publish(detections(1))
-        assert publisher.flush(10)
+        assert publisher.flush(60)
 
         assert len(refused) == 1
         assert [p.topic for p in fake.accepted].count("edge/v1/north/gate-01/streams/east/detections") == 1
@@ -219,13 +211,12 @@ def test_f35_a_topic_that_is_not_allowed_is_declared_and_told_once(make_publishe
     with FakeBroker() as fake:
         fake.behaviour.puback_reason = lambda publish: 0x87 if publish.topic.endswith("detections") else 0
         publisher = make_publisher(fake.port)
-        for seq in range(1, 21):
-            publisher.publish(detections(seq))
-        assert publisher.flush(10)
+        publish_frames(publisher, range(1, 21))
+        assert publisher.flush(60)
 
         counts = publisher.counts()
         assert (counts["numbered_in_gaps"], counts["numbered_acknowledged"]) == (20, 0)
-        assert caplog.text.count("message refused") == 1
+        assert logged(caplog).count("message-refused") == 1
         assert "access list" in caplog.text
         publisher.close()
 
@@ -236,7 +227,7 @@ def test_f35_no_subscriber_is_no_failure(make_publisher):
         publisher = make_publisher(fake.port)
         publisher.publish(detections(1))
 
-        assert publisher.flush(5)
+        assert publisher.flush(60)
         assert publisher.counts()["numbered_acknowledged"] == 1
         publisher.close()
 
@@ -249,7 +240,7 @@ def test_f33_a_busy_broker_is_tried_again_and_told_once(make_publisher, caplog, 
         assert not publisher.is_connected
         assert caplog.text.count(f"0x{reason:02X}") == 1
         fake.behaviour.connack_reason = 0
-        assert publisher.flush(5)
+        assert publisher.flush(60)
         publisher.close()
 
 
@@ -267,3 +258,27 @@ def test_two_devices_of_one_name_slow_down(broker, make_publisher):
     publishers = [make_publisher(broker.port) for _ in range(2)]
 
     wait_until(lambda: any("another client with the id" in p.status for p in publishers), what="the suspicion")
+
+
+def test_a_broker_of_tiny_packets_loses_nothing_and_is_said(make_publisher, monkeypatch):
+    """A gap record does not fit into 300 bytes, so that no loss could be declared: messages wait for another limit."""
+    monkeypatch.setattr("edge.publish.mqtt.publisher.NO_BROKER_S", 0.0)
+    with FakeBroker(Behaviour(maximum_packet_size=300)) as fake:
+        publisher = make_publisher(fake.port)
+        publish_frames(publisher, range(1, 51))
+        expect(publisher, "a limit of 300", "raise the broker's limit")
+        assert "a limit of 300" in publisher.alarm
+        counts = publisher.counts()
+        assert (counts["numbered_waiting"], counts["dropped"]) == (50, 0)
+        assert next_try_s(publisher) > 60
+        assert fake.accepted == []
+
+
+def test_a_broker_that_just_takes_a_gap_record_gets_it(make_publisher):
+    with FakeBroker(Behaviour(maximum_packet_size=620)) as fake:
+        publisher = make_publisher(fake.port)
+        publish_frames(publisher, range(1, 11), count=20)
+        assert publisher.flush(60)
+        gaps = [one.payload for one in fake.accepted if one.topic.endswith("/gaps")]
+        assert gaps
+        assert publisher.counts()["numbered_in_gaps"] == 10

@@ -1,17 +1,18 @@
 """A broker's return is noticed within five seconds, whatever the outage was: real ones that die, restart and hang."""
 
-import time
-
 import pytest
 
 from edge.config.schema import MqttConfig
-from edge.publish.mqtt.probe import accepts
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.wait import wait_until
+from tests.support.next_try import next_try_s
+from tests.support.wait import QuietWatch, wait_connected, wait_looks, wait_until
 from tests.support.wire_messages import detections
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but("test_one_that_was_away_from_the_start", reason="further brokers, cuts and disks"),
+]
 MOST_S = 5.0
 
 
@@ -20,31 +21,29 @@ def after_hours():
     return BrokerBackoff(min_s=300, max_s=300)
 
 
-def seconds_until_connected(publisher):
-    began_s = time.monotonic()
-    wait_until(lambda: publisher.is_connected, what="a connection", timeout_s=30)
-    return time.monotonic() - began_s
+def await_return(publisher):
+    wait_looks(lambda: publisher.is_connected, what="a connection", seconds=MOST_S)
 
 
 def test_one_that_was_away_from_the_start(make_broker, make_publisher):
     broker = make_broker()
     publisher = make_publisher(broker.port, backoff=after_hours())
-    wait_until(lambda: "next try in" in publisher.status, what="a failed attempt")
+    wait_until(lambda: next_try_s(publisher), what="a failed attempt")
     broker.start()
 
-    assert seconds_until_connected(publisher) < MOST_S
+    await_return(publisher)
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_one_that_was_lost(make_broker, make_publisher, make_collector, how):
     broker = make_broker().start()
     publisher = make_publisher(broker.port, backoff=after_hours())
-    seconds_until_connected(publisher)
+    wait_connected(publisher)
     getattr(broker, how)()
-    wait_until(lambda: "next try in" in publisher.status, what="the loss")
+    wait_until(lambda: next_try_s(publisher), what="the loss")
     broker.start()
 
-    assert seconds_until_connected(publisher) < MOST_S
+    await_return(publisher)
     collector = make_collector(broker.port)
     publisher.publish(detections(1))
     wait_until(lambda: collector.numbers()["east"] == [1], what="the message")
@@ -53,14 +52,14 @@ def test_one_that_was_lost(make_broker, make_publisher, make_collector, how):
 def test_one_that_hangs_and_goes_on(make_broker, make_publisher):
     broker = make_broker().start()
     publisher = make_publisher(broker.port, backoff=after_hours(), ack_timeout_s=1.0)
-    seconds_until_connected(publisher)
+    wait_connected(publisher)
     broker.freeze()
     publisher.publish(detections(1))
-    wait_until(lambda: "does not answer a CONNECT" in publisher.status, what="an attempt while it hangs", timeout_s=30)
+    wait_until(lambda: "does not answer a CONNECT" in publisher.status, what="an attempt while it hangs")
     broker.thaw()
 
-    assert seconds_until_connected(publisher) < MOST_S
-    assert publisher.flush(10)
+    await_return(publisher)
+    assert publisher.flush(60)
 
 
 def test_a_subscriber_notices_it_too(make_broker):
@@ -74,18 +73,32 @@ def test_a_subscriber_notices_it_too(make_broker):
     while not told:
         next(arrivals)
     broker.start()
-    began_s = time.monotonic()
-    while not told[-1].startswith("connected") and time.monotonic() - began_s < 30:
-        next(arrivals)
+    watch = QuietWatch()
+    wait_until(lambda: next(arrivals) is None and told[-1].startswith("connected"), what="a connection")
+    quiet_s = watch.seconds()
     subscriber.close()
 
-    assert told[-1].startswith("connected")
-    assert time.monotonic() - began_s < MOST_S
+    assert quiet_s < MOST_S
 
 
-def test_what_a_look_sees(make_broker, make_publisher):
-    broker = make_broker().start()
-    endpoint = make_publisher(broker.port)._endpoint
-    assert accepts(endpoint)
+def test_a_broker_that_stays_away_is_an_alarm_until_it_is_back(make_broker, make_publisher, monkeypatch):
+    monkeypatch.setattr("edge.publish.mqtt.publisher.NO_BROKER_S", 0.3)
+    broker = make_broker()
+    publisher = make_publisher(broker.port)
+    assert publisher.alarm is None
+    wait_until(lambda: publisher.alarm is not None, what="the alarm of a broker that was never there")
+    assert f":{broker.port}" in publisher.alarm
+    broker.start()
+    wait_until(lambda: publisher.alarm is None, what="the end of the alarm")
     broker.kill()
-    assert not accepts(endpoint)
+    wait_until(lambda: publisher.alarm is not None, what="the alarm of a broker that was lost")
+
+
+def test_a_broker_that_is_restarted_is_no_alarm(make_broker, make_publisher):
+    broker = make_broker().start()
+    publisher = make_publisher(broker.port)
+    wait_connected(publisher)
+    broker.kill()
+    wait_until(lambda: not publisher.is_connected, what="the loss")
+
+    assert publisher.alarm is None

@@ -12,13 +12,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edge.config.toml import read_toml
+from edge.config.targets import read_toml
 from edge.publish.messages import GapMessage
 from tests.support.event_messages import crossing
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_the_ten_lines_show_detections_crossings_and_losses", reason="further brokers, cuts and disks"
+    ),
+]
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/subscribers.md").read_text(encoding="utf-8")
@@ -70,7 +75,7 @@ def running(words, text="", cwd=ROOT):
 
 
 def wait_for_subscription(broker):
-    wait_until(lambda: "Sending SUBACK" in broker.log(), what="the subscription", timeout_s=30)
+    wait_until(lambda: "Sending SUBACK" in broker.log(), what="the subscription")
 
 
 def test_the_ten_lines_show_detections_crossings_and_losses(broker, make_publisher):
@@ -111,11 +116,11 @@ def test_events_lie_in_a_database_once_each_whatever_comes_twice(broker, make_pu
     for newest in (3, 4):  # the second time all come again to a program that knows nothing of the first
         with running([sys.executable, "-c", ALONE], program, cwd=tmp_path) as process:
             connections = newest - 2
-            wait_until(lambda n=connections: broker.log().count("Sending SUBACK") == n, what="it", timeout_s=30)
+            wait_until(lambda n=connections: broker.log().count("Sending SUBACK") == n, what="it")
             publisher = make_publisher(broker.port)
             for seq in range(1, newest + 1):
                 publisher.publish(crossing(seq))
-            wait_until(lambda n=newest: rows(tmp_path) == n, what=f"{newest} rows", timeout_s=30)
+            wait_until(lambda n=newest: rows(tmp_path) == n, what=f"{newest} rows")
             publisher.close()
             process.kill()
             assert "Traceback" not in process.stderr.read()

@@ -12,7 +12,12 @@ from tests.support.promise import findings
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_f31_aborts_at_random_points_lose_nothing_and_keep_the_promise", reason="further brokers, cuts and disks"
+    ),
+]
 
 LONG = bool(os.environ.get("EDGE_LONG_TESTS"))
 ABORTS = 1000 if LONG else 40
@@ -84,13 +89,16 @@ def test_f31_aborts_at_random_points_lose_nothing_and_keep_the_promise(
     )
 
 
-def test_f34_f35_a_broker_that_refuses_limits_and_dies_at_random_is_sent_or_told_everything(make_publisher):
+def test_f34_f35_a_broker_that_refuses_limits_and_dies_at_random_is_sent_or_told_everything(
+    make_publisher, monkeypatch
+):
+    monkeypatch.setattr("edge.publish.mqtt.holds._HOLD_MIN_S", 0.005)
     rng = random.Random(35)
     reasons = [0] * 60 + [0x10] * 5 + [0x80, 0x83, 0x87, 0x97, 0x99]
 
     with FakeBroker(Behaviour(receive_maximum=7, maximum_packet_size=1400)) as fake:
         fake.behaviour.puback_reason = lambda publish: 0 if "streams" not in publish.topic else rng.choice(reasons)
-        publisher = make_publisher(fake.port, streams=STREAMS, live_s=0.5, hold_min_s=0.005)
+        publisher = make_publisher(fake.port, streams=STREAMS, live_s=0.5)
         frames = Frames(publisher, every_s=0.003)
         for _ in range(ABORTS // 4):
             before = len(fake.accepted)

@@ -5,17 +5,19 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
-from edge.device.counters import Counters, raise_counters
-from edge.device.state import Phase
+from edge.device.state import Counters, Phase, raise_counters
+from edge.version import __version__
 from tests.support.link_proxy import LinkProxy
 from tests.support.manifests import revocation, ssh_key
-from tests.support.wait import wait_until
+from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but("test_a_day_with_one_device", reason="further pushes over real agents"),
+]
 
 ONE = [sys.executable, "-m", "edge.cli.edge_deploy"]
 
@@ -44,7 +46,7 @@ def start(tmp_path, sshd):
     yield start
     for child in children:
         child.kill()
-        child.communicate(timeout=20)
+        child.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -74,12 +76,12 @@ def test_a_day_with_one_device(device, run):
     assert all(set(event) == {"ts", "target", "phase", "event", "bytes", "total", "code", "hint"} for event in events)
     assert (events[-1]["phase"], events[-1]["event"]) == ("result", "committed")
 
-    began = time.monotonic()
+    watch = QuietWatch()
     again = run("push", first.path, "gate-01", "--json")
+    assert watch.seconds() < 10  # the budget of two seconds is measured by the benchmark, not here
     assert again.returncode == 0
     assert _documents(again.stdout)[-1]["event"] == "unchanged"
     assert _documents(again.stdout)[-1]["bytes"] == 0
-    assert time.monotonic() - began < 10  # the budget of two seconds is measured by the benchmark, not here
 
     assert run("push", second.path, "gate-01").returncode == 0
     status = run("status", "gate-01")
@@ -104,11 +106,11 @@ def test_what_goes_wrong_is_told_in_one_line_with_its_exit_code(device, run, tmp
     bundle = device.bundle()
     nothing = run("confirm", "gate-01")
     assert nothing.returncode == 2
-    assert "no release is on trial" in nothing.stderr
+    assert nothing.stderr.startswith("gate-01: ")
     device.script(trial="refuse")
     refused = run("push", bundle.path, "gate-01")
     assert refused.returncode == 8
-    assert "gives no frames" in refused.stdout + refused.stderr
+    assert "trial.frames" in refused.stdout + refused.stderr
     assert "Traceback" not in refused.stderr
     unknown = run("rollback", "gate-01", "--to", "0" * 12)
     assert unknown.returncode == 2
@@ -126,7 +128,7 @@ def test_status_says_what_a_device_takes_who_signed_what_it_runs_and_when_it_was
 
     lines = run("status", "gate-01").stdout.splitlines()
     assert "signer    ops" in lines
-    assert "takes     stable; counted stable 1" in lines
+    assert "takes     stable; highest sequence: stable 1" in lines
     assert any(line.startswith("revoked   20") and "today" in line for line in lines)
 
     head, row = run("status", "gate-01", "--table").stdout.splitlines()
@@ -143,19 +145,26 @@ def test_status_says_what_a_device_takes_who_signed_what_it_runs_and_when_it_was
     assert "not trusted any more: verify.signature.revoked" in run("status", "gate-01").stdout
 
 
-def test_a_reset_is_signed_for_one_device_and_applied_once_also_by_somebody_else(device, run, tmp_path):
+def test_status_says_that_the_installed_agent_is_older_than_what_the_release_was_made_with(device, run):
+    assert run("push", device.bundle("one", made_by="edge-deploy 0.1.0").path, "gate-01").returncode == 0
+    assert f"installed {__version__}" in run("status", "gate-01").stdout.splitlines()
+
+    later = device.bundle("two", sequence=2, made_by="edge-deploy 0.10.0")
+    assert run("push", later.path, "gate-01").returncode == 0
+
+    lines = run("status", "gate-01").stdout.splitlines()
+    assert [line for line in lines if line.startswith(f"installed {__version__}") and "0.10.0" in line]
+    told = json.loads(run("status", "gate-01", "--json").stdout)["gate-01"]
+    assert (told["installed"], told["overdue"]) == (__version__, "0.10.0")
+
+
+def test_a_device_that_counts_far_ahead_takes_releases_again_once_root_has_removed_its_counters(device, run):
     raise_counters(device.layout, device.device.durable, Counters(sequences={"stable": 2**53}))
-
-    written = run("reset", "gate-01", "--key", device.key, "--sequence", "stable=1", "-o", tmp_path / "a.reset")
-    assert written.returncode == 0, written.stderr
     assert run("push", device.bundle().path, "gate-01").returncode == 4
-    applied = run("reset", "gate-01", "--apply", tmp_path / "a.reset", "--json")
-    assert applied.returncode == 0, applied.stderr
-    assert json.loads(applied.stdout) == {"target": "gate-01", "sequences": {"stable": 1}, "signer": "ops"}
-    assert run("push", device.bundle().path, "gate-01").returncode == 0
 
-    again = run("reset", "gate-01", "--apply", tmp_path / "a.reset")
-    assert (again.returncode, "verify.reset.used" in again.stderr) == (4, True)
+    device.layout.counters.unlink()
+
+    assert run("push", device.bundle().path, "gate-01").returncode == 0
 
 
 def test_a_rollback_ends_a_trial_that_goes_on(device, run):
@@ -176,10 +185,10 @@ def test_how_long_a_lost_device_is_tried_can_be_said(device, sshd, start):
     with LinkProxy(sshd.port) as proxy:
         push = start("push", device.bundle().path, "gate-01", "--json", "--reconnect", "1", port=proxy.port)
         assert any(json.loads(line)["phase"] == "build" for line in push.stdout)
-    began = time.monotonic()
+    watch = QuietWatch()
 
     told, _ = push.communicate(timeout=60)
 
     assert push.returncode == 3
     assert _documents(told)[-1]["event"] == "unreachable"
-    assert time.monotonic() - began < 15  # a minute, unless something else is said
+    assert watch.seconds() < 15  # a minute, unless something else is said

@@ -2,15 +2,22 @@
 
 import pytest
 
-from edge.device.counters import read_counters
-from edge.device.files import RealFiles
+from edge.device.files import Files
+from edge.device.state import read_counters
 from tests.support.permissions import permission
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_a_permission_takes_the_device_back_once",
+        "test_a_release_from_far_ahead_is_refused_and_locks_nothing_out",
+        reason="further pushes over real agents",
+    ),
+]
 
 
 def counted(device, channel="stable"):
-    return read_counters(device.layout, RealFiles()).sequences.get(channel)
+    return read_counters(device.layout, Files()).sequences.get(channel)
 
 
 @pytest.fixture
@@ -68,18 +75,6 @@ def test_a_permission_for_another_device_is_refused(device, serving):
     assert codes_of(device.push(permission(device, counted=2, targets=("gate-02",)))) == (4, "verify.device")
 
 
-def test_a_permission_that_has_expired_is_refused(device, serving):
-    back = permission(device, counted=2, expires_at="2026-11-20T12:00:01Z")
-
-    assert codes_of(device.push(back)) == (4, "verify.expired")
-
-
-@pytest.mark.parametrize("lacks", [{"targets": ()}, {"expires_at": None}, {"downgrade_from": None}], ids=str)
-def test_a_permission_without_a_bound_is_refused(device, serving, lacks):
-    assert codes_of(device.push(permission(device, counted=2, **lacks))) == (4, "verify.downgrade.bounds")
-    assert device.device.releases.current() == serving.manifest.release
-
-
 def test_a_release_of_a_channel_that_the_device_is_not_bound_to_is_refused(device):
     toml = device.layout.device_toml
     toml.write_text(toml.read_text() + 'channels = ["stable"]\n')
@@ -97,9 +92,8 @@ def test_a_device_without_channels_is_bound_to_that_of_the_first_release_that_it
     [
         ({"created_at": "2099-01-01T00:00:00Z"}, "verify.ahead.time"),
         ({"sequence": 2**53}, "verify.ahead.sequence"),
-        ({"created_at": "2099-01-01T00:00:00Z", "sequence": 4_000_000_000}, "verify.ahead.time"),
     ],
-    ids=["time", "sequence", "both"],
+    ids=["time", "sequence"],
 )
 def test_a_release_from_far_ahead_is_refused_and_locks_nothing_out(device, serving, changes, code):
     ahead = device.bundle("ahead", **{"sequence": 3, **changes})

@@ -1,7 +1,5 @@
 """Fifty devices behind one real sshd, each a folder with the real agent; some of them are broken."""
 
-from __future__ import annotations
-
 import getpass
 import shlex
 import subprocess
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge.config.targets import Target, find_inventory
-from edge.delivery.options import DeliveryOptions
+from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.fleet.journal import Journal
 from edge.deploy.fleet.over_ssh import push_over_ssh
 from edge.device.lock import PushLock
@@ -20,7 +18,7 @@ from tests.support.fleet import Running, wave
 from tests.support.ports import free_port
 from tests.support.sshd import Sshd
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pushes over real agents")]
 
 COUNT = 50
 UNREACHABLE, UNHEALTHY, FULL, LOCKED = ("d-03", "d-17", "d-41"), ("d-08", "d-22"), "d-09", "d-11"

@@ -1,14 +1,10 @@
 """A disk that fills while a release arrives, under the real client and agent: told, and nothing lost."""
 
-import dataclasses
 import errno
 import itertools
 
 import pytest
 
-from edge.device.facts import gather_facts
-from edge.errors import DeployError
-from edge.runtime.agent.preflight import Need, check_preflight
 from tests.support.agent_push import AgentPush
 from tests.support.crash import current_of, is_whole
 from tests.support.cut_files import CutFiles
@@ -16,7 +12,7 @@ from tests.support.faulty_files import GROWING, FaultyFiles
 from tests.support.pushes import device_over
 from tests.support.scenarios import BARE, after
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pushes over real agents")]
 
 
 @pytest.fixture(scope="module")
@@ -42,21 +38,3 @@ def test_f17_a_disk_that_fills_while_a_release_arrives_is_told_and_the_next_push
         if outcome.problem and ".state.json.tmp" in outcome.problem:
             break  # all has arrived and is built: what follows is the switch, and its trial is taken up as any orphan
     assert at > 18
-
-
-def test_f17_too_few_inodes_are_refused_before_a_byte_flows(pushes):
-    layout = pushes.layout
-    facts = dataclasses.replace(gather_facts(layout), inodes_free=205)
-    need = Need(blob_bytes=0, engine_bytes=0, inodes=206, build_memory_bytes=0, spare_memory_bytes=0)
-    assert refusals(need, facts, layout) == ["preflight.inodes"]
-    assert refusals(dataclasses.replace(need, inodes=205), facts, layout) == []
-
-
-def refusals(need, facts, layout):
-    found = []
-    for check in check_preflight(need, facts, layout):
-        try:
-            check()
-        except DeployError as error:
-            found.append(error.code)
-    return found

@@ -7,31 +7,31 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edge.delivery.link import Link
+from edge.device.facts import this_moment
 from edge.device.lock import PushLock
-from edge.device.moment import this_moment
 from edge.device.state import Phase
 from edge.device.switch import arm
-from edge.wire.sending import LockRequest
+from edge.wire.release import LockRequest
 from edge.wire.verbs import LOCK
-from tests.support.wait import wait_until
+from tests.support.wait import wait_looks, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick"),
+]
 
 CLIENT = Path(__file__).parents[2] / "support" / "push_process.py"
 PHASES = ["lock", "upload", "stage", "build", "switch", "trial"]
 
 
-def _seconds_until_free(device):
-    began = time.monotonic()
-    wait_until(lambda: PushLock(device.layout).holder() is None, what="the lock is free", timeout_s=5)
-    return time.monotonic() - began
+def _wait_until_free(device, *, seconds=1.0):
+    wait_looks(lambda: PushLock(device.layout).holder() is None, what="the lock is free", seconds=seconds)
 
 
 def _serves(device):
@@ -42,25 +42,28 @@ def _serves(device):
 
 
 @pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.promised(reason="a push ends well or not at all")
 def test_f6_an_agent_killed_in_any_state_is_called_again_and_the_push_ends_well(device, phase):
     old, new = device.bundle("one"), device.bundle("two", sequence=2, model=os.urandom(3_000_000))
     device.push(old)
     device.script(build_s=0.5, trial_s=1.0)
-    freed_s = []
+    freed = []
 
     def kill_once(event):
-        if (event.phase, event.event) == (phase, "begin") and not freed_s:
+        if (event.phase, event.event) == (phase, "begin") and not freed:
             os.kill(device.agent_pid(), signal.SIGKILL)
-            freed_s.append(_seconds_until_free(device))
+            _wait_until_free(device)
+            freed.append(phase)
             assert _serves(device) in (old.manifest.release, new.manifest.release)
 
     outcome = device.push(new, on_event=kill_once)
     assert (outcome.result, outcome.exit_code) == ("committed", 0)
-    assert freed_s[0] <= 1.0
+    assert freed == [phase]
     assert _serves(device) == new.manifest.release
 
 
 @pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.promised(reason="a push ends well or not at all")
 def test_f7_a_client_killed_in_any_state_leaves_a_device_that_ends_it_alone_or_not_at_all(device, phase):
     old, new = device.bundle("one"), device.bundle("two", sequence=2, model=os.urandom(3_000_000))
     device.push(old)
@@ -68,7 +71,7 @@ def test_f7_a_client_killed_in_any_state_leaves_a_device_that_ends_it_alone_or_n
     spec = {"root": str(device.root), "bundle": str(new.path), "die_at": phase}
     client = subprocess.run([sys.executable, str(CLIENT), json.dumps(spec)], timeout=60, check=False)
     assert client.returncode == -signal.SIGKILL
-    assert _seconds_until_free(device) <= 1.0
+    _wait_until_free(device)
     if phase == "trial":
         wait_until(lambda: device.device.state().phase is Phase.IDLE, what="the device ends the trial alone")
         assert _serves(device) == new.manifest.release
@@ -85,15 +88,15 @@ def test_f7_the_lock_is_free_within_a_second_after_the_client_is_killed_over_ssh
     client = subprocess.Popen([sys.executable, str(CLIENT), json.dumps(spec)])
     wait_until(lambda: device.layout.build_request.exists(), what="the push builds")
     client.send_signal(signal.SIGKILL)
-    client.wait(10)
-    assert _seconds_until_free(device) <= 1.0
+    client.wait(60)
+    _wait_until_free(device)
 
 
 def test_f7_an_agent_whose_client_dies_right_after_the_request_to_switch_finishes_alone(device):
     bundle = device.bundle()
     device.push(bundle)
     second = device.bundle("two", sequence=2)
-    device.script(restart_s=1.5)
+    device.script(restart_s=4.0)
     stop = threading.Event()
 
     def stop_in_switch(event):
@@ -117,9 +120,10 @@ def test_f8_an_agent_whose_client_says_nothing_ends_and_gives_the_lock_back(devi
     with contextlib.closing(Link(device.connect_impatient(silence_s=0.5), threading.Event())) as link:
         link.ask(LOCK, LockRequest(who="tester", why="test"))
         assert PushLock(device.layout).holder()["who"] == "tester"
-        assert _seconds_until_free(device) <= 2.0
+        _wait_until_free(device, seconds=2.0)
 
 
+@pytest.mark.promised(reason="a push ends well or not at all")
 def test_f6_a_trial_that_nobody_judges_is_judged_once_the_next_push_asks_for_the_lock(device):
     first, second, third = (device.bundle(name, sequence=number) for number, name in enumerate("abc", start=1))
     device.push(first)

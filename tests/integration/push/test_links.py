@@ -9,9 +9,14 @@ from edge.device.lock import PushLock
 from edge.runtime.agent.conversation import SILENCE_S
 from edge.transport.ssh import SshChannel
 from tests.support.link_proxy import LinkProxy
-from tests.support.wait import wait_until
+from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_f9_a_link_that_is_cut_five_times_costs_a_window_each_time", reason="further pushes over real agents"
+    ),
+]
 
 MIB = 1024 * 1024
 
@@ -53,10 +58,12 @@ def test_f8_a_link_that_falls_silent_is_noticed_by_both_sides(device, sshd, prox
         if event.phase == "upload" and (event.bytes or 0) > MIB and proxy.connections == 1:
             proxy.pull()
 
+    watch = QuietWatch()
     outcome = device.push(bundle, lambda: SshChannel(address), on_event=pull, reconnect_s=0.0)
+    assert watch.seconds() < 8.0
     assert (outcome.result, outcome.exit_code, outcome.code) == ("unreachable", 3, "transfer.timeout")
-    assert 3.0 <= outcome.seconds < 8.0
-    wait_until(lambda: PushLock(device.layout).holder() is None, what="the agent has ended", timeout_s=5)
+    assert outcome.seconds >= 3.0
+    wait_until(lambda: PushLock(device.layout).holder() is None, what="the agent has ended", timeout_s=20)
     assert device.push(bundle, lambda: SshChannel(address)).result == "committed"
     monkeypatch.undo()
     assert link.SILENCE_S <= 20.0

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from edge.cli.edge_deploy import edge_deploy
-from edge.cli.run_command import exit_code_of
+from tests.support.command_line import command
+from tests.support.terminal import harm_of, on_terminal
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick"),
+]
 
 LYING = Path(__file__).parents[2] / "support" / "lying_ssh.py"
 COMMANDS = {
@@ -24,60 +27,54 @@ COMMANDS = {
     "rollback": ["rollback", "gate-01"],
     "provision": ["provision", "gate-01", "--plan", "--signer", "KEY", "--key", "KEY"],
     "undo": ["provision", "gate-01", "--undo"],
+    "table": ["status", "all", "--table"],
+    "open": ["open", "gate-01"],
 }
 
 
 @pytest.fixture
-def run(tmp_path, device, monkeypatch, capfd):
-    """Run a command as a person does, with the lying ssh in the path; return what a terminal would be sent."""
+def spoken(tmp_path, device, monkeypatch):
+    """Return the words of a command, once the ssh in the path lies in this way."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     inventory = tmp_path / "targets.toml"
     inventory.write_text('[[target]]\nname = "gate-01"\nhost = "one"\n[[target]]\nname = "gate-02"\nhost = "two"\n')
-    words = {"BUNDLE": str(device.bundle().path), "KEY": str(device.key.with_suffix(".pub"))}
+    known = {"BUNDLE": str(device.bundle().path), "KEY": str(device.key.with_suffix(".pub"))}
 
-    def run(how, command, *options):
+    def spoken(how, words):
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
         line = shlex.join([sys.executable, str(LYING), how])
         (folder / "ssh").write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         (folder / "ssh").chmod(0o755)
-        with monkeypatch.context() as patch:
-            patch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-            arguments = [words.get(word, word) for word in (*command, *options, "--targets", str(inventory))]
-            patch.setattr(sys, "argv", ["edge-deploy", *arguments])
-            capfd.readouterr()
-            code = exit_code_of(edge_deploy, is_service=False)
-        return code, *capfd.readouterr()
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        return [*(known.get(word, word) for word in words), "--targets", str(inventory)]
 
-    return run
-
-
-def _moves(text):
-    """Return what in a text is more than lines of characters that have a shape."""
-    return {character for character in text if not character.isprintable() and character != "\n"}
+    return spoken
 
 
 @pytest.mark.parametrize("how", ["texts", "errors", "stderr", "banner"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_hands_on_what_moves_a_cursor(run, name, how):
-    _, out, err = run(how, COMMANDS[name])
-    assert _moves(out + err) == set(), (out, err)
-    assert "internal" not in out + err  # an answer that cannot be read is no fault of ours
+def test_no_command_hands_on_what_moves_a_cursor(spoken, name, how):
+    _, told = on_terminal(*spoken(how, COMMANDS[name]))
+
+    assert harm_of(told) == []
+    assert "internal" not in told  # an answer that cannot be read is no fault of ours
 
 
 @pytest.mark.parametrize("how", ["texts", "errors", "stderr", "banner"])
 @pytest.mark.parametrize("name", ["status", "logs", "targets", "push", "provision"])
-def test_nor_do_its_documents_for_programs(run, name, how):
-    _, out, err = run(how, COMMANDS[name], "--json")
-    assert _moves(out + err) == set()
-    for document in out.splitlines() if name in ("push", "provision") else [out] if out else []:
+def test_nor_do_its_documents_for_programs(spoken, name, how):
+    done = command("edge-deploy", *spoken(how, COMMANDS[name]), "--json", expected=None)
+
+    assert harm_of(done.stdout + done.stderr) == []
+    for document in done.stdout.splitlines() if name in ("push", "provision") else [done.stdout] if done.stdout else []:
         json.loads(document, object_pairs_hook=_check_pairs)
 
 
 def _check_pairs(pairs):
     for key, value in pairs:
-        assert not _moves(key), key
+        assert key.isprintable()
         for one in value if isinstance(value, list) else [value]:
-            assert not isinstance(one, str) or not _moves(one), one
+            assert not isinstance(one, str) or one.isprintable(), one
     return dict(pairs)

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import threading
-import time
 
 import pytest
 
@@ -13,8 +12,9 @@ from edge.device.state import Phase
 from edge.errors import DeployError
 from edge.transport.ssh import SshChannel
 from tests.support.device_releases import attach_engine
+from tests.support.raised import code_of
 from tests.support.raw_client import RawClient
-from tests.support.wait import wait_until
+from tests.support.wait import wait_looks, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +48,7 @@ def test_a_push_that_is_committed_names_the_streams_that_give_no_frames(device):
     assert device.push(device.bundle()).result == "committed"
 
     told = [event.hint for event in device.events if (event.phase, event.event) == ("trial", "note")]
-    assert [words.split(";")[0] for words in told] == ["stream lobby gives no frames (connecting)"]
+    assert [("lobby" in words, "gate" in words) for words in told] == [(True, False)]
 
 
 def test_a_second_release_sends_only_what_is_new_and_can_be_undone(device):
@@ -62,6 +62,24 @@ def test_a_second_release_sends_only_what_is_new_and_can_be_undone(device):
     assert answer["release"] == first.manifest.release
     assert device.device.releases.current() == first.manifest.release
     assert device.device.state().fallback == second.manifest.release
+
+
+def test_f15_a_file_that_was_damaged_on_the_device_is_sent_again(device):
+    model = os.urandom(100_000)
+    device.push(device.bundle("one", model=model))
+    second = device.bundle("two", model=model, sequence=2)
+    (damaged,) = (file for file in second.manifest.files if file.length_bytes == len(model))
+    blob = device.layout.blob(damaged.sha256)
+    blob.chmod(0o600)
+    blob.write_bytes(bytes(len(model)))
+
+    outcome = device.push(second)
+
+    assert (outcome.result, outcome.bytes_sent) == ("committed", len(model) + len(b"name: two"))
+    assert [event.code for event in device.events if (event.phase, event.event) == ("stage", "note")] == [
+        "transfer.damaged"
+    ]
+    assert blob.read_bytes() == model
 
 
 def test_an_unchanged_bundle_moves_nothing(device, sshd):
@@ -89,6 +107,7 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(device):
     assert (outcome.result, outcome.exit_code) == ("unchanged", 0)
 
 
+@pytest.mark.promised(reason="a push ends well or not at all")
 def test_an_engine_of_a_lesser_kind_is_told_by_status_and_built_anew_by_a_push_of_the_same_release(device):
     sound, bundle = device.bundle("one"), device.bundle("two", sequence=2)
     device.push(sound)
@@ -127,6 +146,7 @@ def test_f19_f20_f21_a_bad_release_leaves_the_old_one_serving(device, script, re
     assert device.device.state().phase is Phase.IDLE
 
 
+@pytest.mark.promised(reason="a push ends well or not at all")
 def test_a_release_that_failed_here_is_tried_again_only_when_asked(device):
     first, second = device.bundle("one"), device.bundle("two", sequence=2)
     device.push(first)
@@ -153,27 +173,7 @@ def test_f13_an_older_sequence_is_refused_unless_it_is_signed_for_that(device):
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.downgrade")
 
 
-def test_f11_a_manifest_that_was_changed_is_refused_before_anything_is_stored(device):
-    bundle = device.bundle()
-    path = bundle.path / "manifest.json"
-    signature = bytearray(bundle.signature)
-    changed = device.bundle("other")
-    outcome = device.push(
-        type(bundle)(
-            path=path.parent,
-            manifest=changed.manifest,
-            manifest_bytes=changed.manifest_bytes,
-            signature=bytes(signature),
-        )
-    )
-    assert (outcome.exit_code, outcome.code) == (4, "verify.signature.invalid")
-    assert not any(device.layout.store.iterdir())
-    assert not any(device.layout.incoming.iterdir())
-
-
-def test_f17_f18_a_release_for_other_devices_and_a_full_disk_are_refused_before_a_byte_flows(device):
-    outcome = device.push(device.bundle(compatible=("jetson-orin",)))
-    assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, "verify.device")
+def test_f17_a_release_for_which_there_is_no_room_is_refused_before_a_byte_flows(device):
     text = device.layout.device_toml.read_text()
     device.layout.device_toml.write_text(text.replace("reserve_bytes = 0", f"reserve_bytes = {2**60}"))
     outcome = device.push(device.bundle())
@@ -232,20 +232,6 @@ def test_a_build_that_would_not_fit_in_memory_is_refused_before_a_byte_flows(dev
     assert device.push(bundle).result == "committed"
 
 
-def test_f15_a_blob_that_rotted_on_the_device_is_sent_again(device):
-    model = os.urandom(10_000)
-    first = device.bundle("one", model=model)
-    device.push(first)
-    stored = device.layout.blob(next(f.sha256 for f in first.manifest.files if f.path == "model.onnx"))
-    stored.chmod(0o644)
-    stored.write_bytes(bytes(10_000))
-    second = device.bundle("two", model=model, sequence=2)
-    outcome = device.push(second)
-    assert outcome.result == "committed"
-    assert outcome.bytes_sent == len(b"name: two") + 10_000
-    assert stored.read_bytes() == model
-
-
 def test_a_partial_blob_that_rotted_is_started_again_once(device):
     model = os.urandom(700_000)
     bundle = device.bundle(model=model)
@@ -278,10 +264,13 @@ def test_a_detached_push_leaves_and_the_device_goes_on_alone(device, sshd, is_ov
     outcome = device.push(bundle, (lambda: SshChannel(sshd.address())) if is_over_ssh else None, detach=True)
     assert (outcome.result, outcome.exit_code) == ("detached", 0)
     assert device.device.releases.current() is None
-    wait_until(lambda: device.device.state().last.get("result") == "committed", what="the device commits alone")
+    wait_until(
+        lambda: getattr(device.device.state().last, "result", "") == "committed", what="the device commits alone"
+    )
     assert device.device.releases.current() == bundle.manifest.release
 
 
+@pytest.mark.promised(reason="a push ends well or not at all")
 def test_f10_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(device):
     device.script(build_s=2.0)
     first = threading.Thread(target=device.push, args=(device.bundle(),))
@@ -294,10 +283,13 @@ def test_f10_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(d
     assert device.bundle().manifest.release in outcome.evidence["why"]
     assert outcome.evidence["since"]
     assert device.push(other, lock_wait_s=30).result == "committed"
-    first.join(30)
+    first.join(60)
 
 
-@pytest.mark.parametrize(("trial", "code"), [("commit", None), ("refuse", "preflight.bad")])
+@pytest.mark.parametrize(
+    ("trial", "code"),
+    [("commit", None), pytest.param("refuse", "preflight.bad", marks=pytest.mark.slow(reason="two pushes"))],
+)
 def test_two_pushes_of_one_release_at_once_try_it_once(device, trial, code):
     device.push(device.bundle("old"))
     device.script(build_s=2.0, trial=trial)
@@ -309,7 +301,7 @@ def test_two_pushes_of_one_release_at_once_try_it_once(device, trial, code):
 
     second = device.push(new, lock_wait_s=30)
 
-    first.join(30)
+    first.join(60)
     assert firsts[0].result == ("committed" if code is None else "rolled-back")
     assert (second.result, second.code) == ("unchanged" if code is None else "refused", code), second
     assert _audited(device).count("switch") == 2  # of the old release, and one of the new
@@ -321,10 +313,8 @@ def test_whoever_stops_waiting_is_free_within_a_second_and_so_is_the_lock(device
     thread = threading.Thread(target=lambda: outcomes.append(device.push(device.bundle(), stop=stop)))
     thread.start()
     wait_until(lambda: device.layout.build_request.exists(), what="the push builds")
-    began = time.monotonic()
     stop.set()
-    thread.join(10)
-    assert time.monotonic() - began < 1.5
+    wait_looks(lambda: not thread.is_alive(), what="the end", seconds=1.5)
     assert (outcomes[0].result, outcomes[0].exit_code) == ("interrupted", 130)
     device.stop()  # a builder that hangs: systemd ends it at its own deadline
     device.script()
@@ -352,9 +342,7 @@ def test_requests_out_of_order_or_of_nonsense_are_refused_and_audited(device):
             ("rollback", {"to": "x"}, "request.order"),
             ("confirm", {"release": "0" * 12}, "request.not-armed"),
         ]:
-            with pytest.raises(DeployError) as caught:
-                client.ask(verb, values)
-            assert caught.value.code == code, verb
+            assert code_of(client.ask, verb, values) == code, verb
         client.ask("lock", {"who": "tester", "why": "test"})
         for verb, values, code in [
             ("have", {"sha256": ["x"]}, "request.order"),
@@ -362,9 +350,7 @@ def test_requests_out_of_order_or_of_nonsense_are_refused_and_audited(device):
             ("rollback", {"to": "../x"}, "request.release"),
             ("rollback", {"to": "0" * 12}, "request.rollback"),
         ]:
-            with pytest.raises(DeployError) as caught:
-                client.ask(verb, values)
-            assert caught.value.code == code, verb
+            assert code_of(client.ask, verb, values) == code, verb
         assert client.ask("ping") == {}
     assert "format-disk" in _audited(device)
 
@@ -402,7 +388,7 @@ def test_a_build_of_an_earlier_push_that_still_runs_is_waited_for_and_then_ours_
     thread.start()
     wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
     stop.set()
-    thread.join(10)
+    thread.join(60)
     outcome = device.push(second)
     assert outcome.result == "committed"
     assert device.device.releases.current() == second.manifest.release

@@ -8,7 +8,7 @@ from edge.bundle.manifest import GoldenFrames, HealthLimits, Role
 from edge.device.health import read_health
 from edge.device.state import Phase
 from edge.model.inspect import inspect_model
-from edge.transport.local import LocalChannel
+from edge.transport.pipe import LocalChannel
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.deployable import golden_files
@@ -40,12 +40,13 @@ def _bundle(device, *, seed, sequence, streams=None):
         "model.onnx": (Role.MODEL, model.read_bytes()),
         "clips/clip.mp4": (Role.CLIP, clip.read_bytes()),
         "pipeline.yaml": (Role.PIPELINE, json.dumps(pipeline).encode()),
-        **golden_files(inspect_model(model), folder),
+        **golden_files(inspect_model(model)),
     }
     limits = HealthLimits(hold_s=3.0, deadline_s=12.0, min_rate_share=0.1, max_slowdown=100.0, min_available_bytes=0)
     return device.bundle_of(files, "gates", sequence=sequence, health=limits, golden_frames=GoldenFrames.OUTSIDE)
 
 
+@pytest.mark.promised(reason="a push of a real release ends well or is undone")
 def test_a_good_release_is_committed_and_one_without_frames_is_undone(real):
     connect = lambda: LocalChannel([*real.command, "real"])  # noqa: E731
     good = _bundle(real, seed=0, sequence=1)

@@ -1,7 +1,5 @@
 """Answers that are hardly HTTP, digests and places that lie: each has its code, and the device serves on."""
 
-from __future__ import annotations
-
 import gzip
 import json
 
@@ -9,11 +7,11 @@ import pytest
 
 from edge.registry.artifact import ARTIFACT_TYPE, MANIFEST, decode_artifact
 from edge.registry.login import Login
-from tests.integration.registry.test_hostile_registry import on, refuses, serving, sha256_of
+from tests.integration.registry.test_hostile_registry import begin, on, on_get, refuses, serving, sha256_of
 
 __all__ = ["serving"]
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
 
 def raw(content: bytes):
@@ -24,11 +22,6 @@ def raw(content: bytes):
         request.close_connection = True
 
     return answer
-
-
-def on_get(path_part, answer):
-    """As `on`, for what is fetched only: HEAD is answered as ever."""
-    return on(path_part, lambda request: request.usual() if request.command == "HEAD" else answer(request))
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -104,17 +97,13 @@ def test_a_registry_without_range_that_is_cut_again_and_again_comes_to_an_end(se
         if len(times) > 2:
             request.usual()
             return
-        request.send_response(200)
-        request.send_header("Content-Length", "300000")
-        request.send_header("Connection", "close")
-        request.end_headers()
-        request.wfile.write(odd.blobs[sha256][: 100_000 if len(times) == 1 else 50_000])
-        request.close_connection = True
+        begin(request, odd.blobs[sha256], 100_000 if len(times) == 1 else 50_000, whole=300_000)
 
     odd.meddle = on(sha256, cut)
 
     assert serving.pull().outcome.result == "committed"
-    assert len(times) == 3
+    assert (len(times), times[0]) == (3, None)
+    assert times[1].startswith("bytes=")
 
 
 @pytest.mark.parametrize(

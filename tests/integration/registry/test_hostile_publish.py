@@ -1,19 +1,18 @@
 """Publishing to a registry that lies, dies or sends elsewhere: no login leaves for it, no tag is given."""
 
-from __future__ import annotations
-
 import threading
 import time
 
 import pytest
 
+from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.publish import publish
 from edge.errors import DeployError
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 from tests.support.odd_registry import OddRegistry
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
 LOGIN = Login("edge", "secret")
 
@@ -141,6 +140,24 @@ def test_nothing_goes_anywhere_without_tls(odd, root, kind):
     assert "HTTPS" in f"{error.problem} {error.hint}"
 
 
+@pytest.mark.parametrize("kind", ["location", "realm"])
+@pytest.mark.parametrize(
+    "place", ["https://[x", "https://x:y/", "https://a:99999/", "https://a\x1b[2J\x9b31m/", "https://a:b\x1b[2J\x9b/"]
+)
+def test_a_place_that_is_none_has_a_code_and_does_nothing_to_a_terminal(odd, root, kind, place):
+    def meddle(request) -> bool:
+        if request.command == "POST":
+            told = {"Location": place} if kind == "location" else {"WWW-Authenticate": f'Bearer realm="{place}"'}
+            request.say(202 if kind == "location" else 401, headers=told)
+        return request.command == "POST"
+
+    odd.meddle = meddle
+    failed = fails(odd, root.bundle("one"))
+
+    assert failed.code.startswith("registry."), failed
+    assert str(failed).isprintable()
+
+
 def test_a_host_without_a_dot_is_no_name_at_docker():
     from edge.deploy.publish.binding import _container
 
@@ -207,8 +224,9 @@ def test_an_upload_that_is_taken_as_something_else_is_named(odd, root):
     assert error.code == "registry.damaged"
 
 
-def test_a_file_that_vanishes_meanwhile_is_named(odd, root):
-    bundle = root.bundle("one")
+def test_a_file_that_vanishes_meanwhile_is_named_and_the_connections_are_closed(odd, root, monkeypatch):
+    bundle, closed, close = root.bundle("one"), [], RegistryWriter.close
+    monkeypatch.setattr(RegistryWriter, "close", lambda writer: closed.append(close(writer)))
 
     def vanish(request) -> bool:
         if request.command == "POST":
@@ -219,3 +237,4 @@ def test_a_file_that_vanishes_meanwhile_is_named(odd, root):
     odd.meddle = vanish
 
     assert fails(odd, bundle).code == "bundle.file"
+    assert len(closed) == 1

@@ -1,20 +1,15 @@
 """`edge-runtime pull` killed anywhere: nothing half, no verdict twice, and nobody overruled by the next look."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from edge.delivery.options import DeliveryOptions
-from edge.deploy.push.rollback import roll_back_target
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
 PROCESS = Path(__file__).parents[2] / "support/pull_process.py"
 
@@ -40,18 +35,6 @@ def ends(process: subprocess.Popen) -> tuple[int, str]:
     return process.returncode, told
 
 
-def goes_back(root, to=None) -> None:
-    went = roll_back_target(
-        root.connect,
-        target="gate-01",
-        to=to,
-        options=DeliveryOptions(who="ops"),
-        on_event=root.events.append,
-        stop=threading.Event(),
-    )
-    assert went.exit_code == 0, went
-
-
 @pytest.mark.parametrize("is_named", [False, True])
 def test_who_goes_back_by_hand_from_what_a_killed_pull_has_brought_is_not_overruled(root, odd, pulling, is_named):
     old, new = root.bundle("old"), root.bundle("new", sequence=2)
@@ -64,10 +47,10 @@ def test_who_goes_back_by_hand_from_what_a_killed_pull_has_brought_is_not_overru
     wait_until(lambda: device.releases.current() == new.manifest.release, what="the new release is on trial")
     killed.kill()
     ends(killed)
-    wait_until(lambda: (device.state().last or {}).get("release") == new.manifest.release, what="its verdict")
+    wait_until(lambda: getattr(device.state().last, "release", None) == new.manifest.release, what="its verdict")
     wait_until(lambda: not root.device.state().target, what="the trial has ended")
     root.script()
-    goes_back(root, old.manifest.release if is_named else None)
+    root.go_back(old.manifest.release if is_named else None)
 
     code, told = ends(pulling())
 

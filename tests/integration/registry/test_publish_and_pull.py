@@ -1,24 +1,33 @@
 """Releases from a workstation through a real OCI registry to a device's real agent."""
 
-from __future__ import annotations
-
 import re
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from edge.delivery.options import DeliveryOptions
+from edge.bundle.manifest import Role
 from edge.deploy.publish.publish import publish
-from edge.deploy.push.rollback import roll_back_target
 from edge.errors import DeployError
+from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
+from edge.runtime.pull.pull import fetch_release
 from tests.support.counting_proxy import CountingProxy
 from tests.support.registry import LOGIN
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_a_published_release_is_fetched_built_judged_and_serves",
+        "test_a_release_that_was_rolled_back_is_not_tried_again_until_the_tag_names_another",
+        "test_a_wrong_login_is_refused_at_both_ends_by_name",
+        "test_only_files_that_the_device_has_not_are_fetched",
+        reason="further pulls over real registries",
+    ),
+]
 
 
 def put(registry, bundle, tag="stable-all"):
@@ -114,25 +123,6 @@ def test_a_release_that_was_rolled_back_is_not_tried_again_until_the_tag_names_a
     assert device.current == good.manifest.release
 
 
-def test_who_goes_back_by_hand_is_not_overruled(registry, device, root):
-    old, new = root.bundle("old"), root.bundle("new", sequence=2)
-    for one in (old, new):
-        put(registry, one)
-        device.pull()
-    went_back = roll_back_target(
-        root.connect,
-        target="gate-01",
-        to=None,
-        options=DeliveryOptions(who="ops"),
-        on_event=root.events.append,
-        stop=threading.Event(),
-    )
-    assert went_back.exit_code == 0, went_back
-
-    assert device.pull().outcome.result == "unchanged"
-    assert device.current == old.manifest.release
-
-
 def test_a_push_under_way_is_waited_for_no_longer_than_asked_and_named(registry, device, root):
     put(registry, root.bundle("two", sequence=2))
     root.script(trial_s=60.0)
@@ -186,6 +176,17 @@ def test_a_wrong_login_is_refused_at_both_ends_by_name(registry, device, root):
 
     assert (refused.value.code, outcome.code, outcome.exit_code) == ("registry.denied", "registry.denied", 12)
     assert "guessed" not in f"{refused.value}{outcome}"
+
+
+def test_who_may_pull_reads_the_addresses_of_cameras(registry, root):
+    pipeline = b'streams: [{id: gate, uri: "rtsp://10.0.0.7/main", credential: gate-camera}]\n'
+    parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, pipeline)}
+    put(registry, root.bundle_of(parts, "one", sequence=1))
+    with closing(RegistryClient(registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)) as client:
+        release = fetch_release(client, client.artifact("stable-all")[0], threading.Event())
+        (file,) = release.manifest.files_of(Role.PIPELINE)
+        with release.opened(file) as content:
+            assert content.read() == pipeline
 
 
 def test_the_login_that_docker_keeps_is_used(registry, root, tmp_path, monkeypatch):

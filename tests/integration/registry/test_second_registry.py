@@ -3,26 +3,25 @@
 It is strict about types, too: who asks for a blob as a manifest gets 406.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest
 
 from edge.deploy.publish.publish import publish
 from edge.errors import DeployError
-from edge.rollout.rules import Rules
 from tests.support.django_registry import PYTHON, DjangoRegistry
+from tests.support.manifests import ssh_key
 from tests.support.pulling import PullingDevice
-from tests.support.rolling import RollingClock, RollingDesk, devices, published
+from tests.support.raised import code_of
+from tests.support.stating import StatingClock, StatingDesk, published
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="asks django-oci, which only make test-rest installs")]
 
 
 @pytest.fixture
 def registry(tmp_path):
     if not PYTHON.exists():
-        pytest.skip("django-oci is not installed; run: bash .ci/setup --require-all")
+        pytest.skip("django-oci is not installed; run: bash .ci/setup rest")
     with DjangoRegistry(tmp_path / "registry") as running:
         yield running
 
@@ -82,12 +81,9 @@ def test_a_tag_that_the_registry_takes_and_does_not_move_is_told(registry, devic
     assert device.current == old.manifest.release
 
 
-def test_a_rollout_does_not_take_a_ring_for_moved_that_was_not(registry, root):
-    with closing(RollingDesk(registry, RollingClock())) as desk:
-        published(registry, desk, root.bundle("old"), "canary")
+def test_a_ring_that_the_registry_does_not_move_is_not_taken_for_promoted(registry, root, tmp_path):
+    with closing(StatingDesk(registry, ssh_key(tmp_path, "promoter"), StatingClock())) as desk:
+        desk.promoter.promote(published(registry, desk, root.bundle("old")), "canary")
         new = published(registry, desk, root.bundle("new", sequence=2))
 
-        with pytest.raises(DeployError) as failed:
-            desk.rollout.start(new, ("canary",), Rules(), devices("canary", 3))
-
-        assert failed.value.code == "registry.answer"
+        assert code_of(desk.promoter.promote, new, "canary") == "registry.answer"

@@ -1,17 +1,21 @@
 """A verdict of a device or a person holds, whatever a registry says of digests."""
 
-from __future__ import annotations
-
 import json
-import threading
+from dataclasses import replace
 
 import pytest
 
-from edge.delivery.options import DeliveryOptions
-from edge.deploy.push.rollback import roll_back_target
+from edge.transport.pipe import LocalChannel
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_who_went_back_is_asked_first_whatever_the_record_says",
+        "test_who_went_back_is_not_overruled_by_what_a_registry_says_of_its_digest",
+        reason="further pulls over real registries",
+    ),
+]
 
 
 @pytest.fixture
@@ -20,20 +24,8 @@ def gone_back(led, odd, root):
     for sequence, name in enumerate(("first", "second"), 1):
         odd.take(root.bundle(name, sequence=sequence))
         assert led.pull().outcome.result == "committed"
-    go_back(root)
+    root.go_back()
     return led
-
-
-def go_back(root) -> None:
-    went = roll_back_target(
-        root.connect,
-        target="gate-01",
-        to=None,
-        options=DeliveryOptions(who="ops"),
-        on_event=root.events.append,
-        stop=threading.Event(),
-    )
-    assert went.exit_code == 0, went
 
 
 def without_digest(request) -> bool:
@@ -58,7 +50,7 @@ def test_who_went_back_is_not_overruled_by_what_a_registry_says_of_its_digest(go
 
     pulled = gone_back.pull()
 
-    assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "committed")
+    assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "rolled-back")
     assert gone_back.current == before == root.bundle("first").manifest.release
     assert gone_back.pull().outcome.result == "unchanged"
 
@@ -79,7 +71,7 @@ def test_who_went_back_is_not_overruled_after_a_time_in_which_the_registry_was_a
     pulled = gone_back.pull()
 
     assert gone_back.current == before == root.bundle("first").manifest.release
-    assert (pulled.outcome.result, pulled.record.result, pulled.record.code) == ("unchanged", "committed", None)
+    assert (pulled.outcome.result, pulled.record.result, pulled.record.code) == ("unchanged", "rolled-back", None)
 
 
 def test_who_goes_back_from_a_release_whose_pull_did_not_see_its_end_is_not_overruled(led, odd, root):
@@ -96,9 +88,41 @@ def test_who_goes_back_from_a_release_whose_pull_did_not_see_its_end_is_not_over
     wait_until(lambda: root.device.state().phase.value == "idle", what="the trial has ended")
     assert led.current == new
     root.script()
-    go_back(root)
+    root.go_back()
     assert led.pull().outcome.result == "unchanged"
     assert led.current == root.bundle("first").manifest.release
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize(
+    "recorded", [None, {"settled": None}, {"reference": "a.b/c:stable-all"}, {"release": "0" * 12}]
+)
+def test_who_went_back_is_asked_first_whatever_the_record_says(led, odd, root, is_named, recorded):
+    first, second = root.bundle("first"), root.bundle("second", sequence=2)
+    for one in (first, second):
+        odd.take(one)
+        assert led.pull().outcome.result == "committed"
+    root.go_back(first.manifest.release if is_named else None)
+    led.record = None if recorded is None else replace(led.record, **recorded)
+
+    assert (led.pull().outcome.result, led.current) == ("unchanged", first.manifest.release)
+
+    led.record = None
+    third = root.bundle("third", sequence=3)
+    odd.take(third)
+    assert led.pull().outcome.result == "committed"
+
+
+def test_what_a_person_has_left_meanwhile_is_refused_to_who_fetches_and_taken_from_a_person(led, odd, root):
+    first, second = root.bundle("first"), root.bundle("second", sequence=2)
+    for one in (first, second):
+        assert root.push(one).result == "committed"
+    root.go_back()
+
+    fetched = root.push(second, lambda: LocalChannel([*root.command, "for-pull"]), is_fetched=True)
+
+    assert (fetched.result, fetched.code) == ("refused", "preflight.left")
+    assert root.push(second).result == "committed"
 
 
 def test_the_same_release_in_another_wrapping_is_the_same_release(gone_back, odd):

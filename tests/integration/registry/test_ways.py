@@ -1,14 +1,12 @@
 """The way to a registry: a proxy that is real, refuses or is none, TLS of other versions, the address of a host."""
 
-from __future__ import annotations
-
 import base64
 import gc
 import http.server
 import socket
 import ssl
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -17,8 +15,9 @@ from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 from tests.support.certificates import make_certificates
+from tests.support.http_client import handled_by
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
 
 @contextmanager
@@ -50,15 +49,8 @@ def proxy(*, wants: str | None = None, drips: threading.Event | None = None):
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.handle_error = lambda *_: None
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
+    with handled_by(Handler) as server:
         yield server.server_port, asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def copy(source: socket.socket, sink: socket.socket) -> None:
@@ -190,11 +182,7 @@ def handshake(certificates, **settings):
 
 @pytest.mark.parametrize(
     ("kind", "code", "said"),
-    [
-        ("tls 1.2", "registry.tls", "TLS 1.3"),
-        ("plain", "registry.tls", "no TLS"),
-        ("ends", "registry.unreachable", ""),
-    ],
+    [("tls 1.2", "registry.tls", "TLS 1.3"), ("plain", "registry.tls", "no TLS"), ("ends", "registry.unreachable", "")],
 )
 def test_a_handshake_that_fails_says_why(odd, tmp_path, kind, code, said):
     certificates = make_certificates(tmp_path / "tls")
@@ -235,3 +223,21 @@ def test_port_443_is_the_same_written_or_not(host, url, is_ours):
     client = RegistryClient(Reference(host, "a/b", "c"), login=Login("edge", "secret"))
 
     assert client._is_ours(url) is is_ours
+
+
+def test_questions_go_over_one_connection_and_none_over_one_that_has_an_answer_left_in_it(odd):
+    ports: list[int] = []
+    odd.meddle = lambda request: bool(ports.append(request.client_address[1]))
+    odd.tags["one"] = b"{}"
+    long = odd._put(bytes(1 << 20))
+    with closing(RegistryClient(odd.reference(), ca=odd.ca)) as client:
+        for _ in range(3):
+            client.digest_of("one")
+        assert len(set(ports)) == 1
+
+        answer = client.ask_blob(long, offset=0, length=1 << 20)
+        assert answer.read(10)
+        answer.close()
+        client.digest_of("one")
+
+    assert len(set(ports)) == 2

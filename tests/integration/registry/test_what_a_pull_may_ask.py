@@ -1,7 +1,5 @@
 """The agent behind the socket of who fetches releases: it answers a pull, and nothing that a person decides."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading
@@ -11,16 +9,16 @@ import pytest
 
 from edge.delivery.link import Link
 from edge.errors import DeployError
-from edge.transport.local import LocalChannel
-from edge.wire.ending import Nothing
-from edge.wire.look import LookRequest
-from edge.wire.release import ConfirmRequest, RollbackRequest
-from edge.wire.reset import ResetRequest
-from edge.wire.sending import LockRequest
+from edge.transport.pipe import LocalChannel
+from edge.wire.peer import Nothing
+from edge.wire.release import ConfirmRequest, LockRequest, LookRequest, RollbackRequest
 from edge.wire.status import LogsRequest
-from edge.wire.verbs import CONFIRM, FACTS, LOCK, LOGS, LOOK, PING, RESET, ROLLBACK, STATUS
+from edge.wire.verbs import CONFIRM, FACTS, LOCK, LOGS, LOOK, PING, ROLLBACK, STATUS
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further pulls over real registries: the first row of each test is quick"),
+]
 
 AGENT = Path(__file__).parents[2] / "support/agent_process.py"
 UNIT = Path(__file__).parents[3] / "systemd/edge-agent@.service"
@@ -43,7 +41,6 @@ FORBIDDEN = {
     "rollback": (ROLLBACK, RollbackRequest()),
     "rollback to": (ROLLBACK, RollbackRequest(to="0" * 12)),
     "confirm": (CONFIRM, ConfirmRequest()),
-    "reset": (RESET, ResetRequest(reset="", signature="")),
     "logs": (LOGS, LogsRequest(lines=10)),
     "look": (LOOK, LookRequest(stream="")),
     "facts": (FACTS, Nothing()),
@@ -78,6 +75,7 @@ def test_a_holder_of_the_lock_cannot_go_back_either(for_pull, link, odd, led):
     assert link.ask(STATUS, Nothing()).current == before
 
 
+@pytest.mark.promised(reason="a pull asks for its own release alone")
 def test_a_pull_of_all_kinds_asks_for_nothing_more(for_pull, odd, led):
     odd.take(for_pull.bundle("first"))
     assert led.pull().outcome.result == "committed"

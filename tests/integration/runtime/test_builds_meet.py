@@ -1,6 +1,5 @@
 """Builds of one engine that meet: two at once, and one that was killed on its last step."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,15 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from edge.device.engine_record import read_record
+from edge.device.engines import read_record
 from edge.errors import DeployError
-from edge.runtime.build.engine import Builder, build_for_release
+from edge.runtime.build.engine import build_for_release
 from edge.runtime.trial.soundness import problem_of_release
-from tests.support.deployable import deployable
-from tests.support.device_releases import make_device
+from tests.support.serving import builder, engine_folders
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_two_builds_of_one_engine_at_once_make_it_once", reason="further services over real models"
+    ),
+]
 
 # A worker that says that it has begun, and begins when it is told to.
 GATED = (
@@ -31,30 +34,11 @@ GATED = (
 )
 
 
-@pytest.fixture
-def device(tmp_path):
-    return make_device(tmp_path / "root")
-
-
-@pytest.fixture
-def release(device, tmp_path):
-    return deployable(device, tmp_path / "source")
-
-
-def builder(device, worker=None, *, deadline_s=120.0, stop=None):
-    more = {} if worker is None else {"worker": (sys.executable, "-c", worker)}
-    return Builder(device=device, deadline_s=deadline_s, stop=stop or threading.Event(), **more)
-
-
-def engine_folders(device):
-    return sorted(os.listdir(device.layout.engines)) if device.layout.engines.exists() else []
-
-
 def test_two_builds_of_one_engine_at_once_make_it_once(device, release, tmp_path):
     begun, go = tmp_path / "begun", tmp_path / "go"
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(build_for_release, builder(device, GATED.format(begun=str(begun), go=str(go))), release)
-        wait_until(begun.exists, what="the first build has begun", timeout_s=60)
+        wait_until(begun.exists, what="the first build has begun")
         second = pool.submit(build_for_release, builder(device), release)
         with pytest.raises(TimeoutError):
             second.result(timeout=3)
@@ -74,7 +58,7 @@ def test_a_build_that_waits_for_another_one_ends_at_its_deadline_and_when_it_is_
     begun, go, stop = tmp_path / "begun", tmp_path / "go", threading.Event()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(build_for_release, builder(device, GATED.format(begun=str(begun), go=str(go))), release)
-        wait_until(begun.exists, what="the first build has begun", timeout_s=60)
+        wait_until(begun.exists, what="the first build has begun")
         if ends == "stop":
             stop.set()
         with pytest.raises(DeployError) as caught:
@@ -91,14 +75,14 @@ import os, signal, sys
 from pathlib import Path
 from edge.device.device import Device
 from edge.device.layout import Layout
-from edge.device.files import RealFiles
+from edge.device.files import Files
 from edge.runtime.build.engine import Builder, build_for_release
 import threading
 
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
-RealFiles.{call} = die
+Files.{call} = die
 build_for_release(Builder(device=Device(Layout(Path(sys.argv[1]))), deadline_s=60, stop=threading.Event()), sys.argv[2])
 """
 

@@ -1,24 +1,17 @@
 """F-40: the time of day is set, hours forward and back, while a camera is read: a real service whose clock is ours."""
 
-from __future__ import annotations
-
 import datetime
-import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.support import models
 from tests.support.clips import write_clip
-from tests.support.collector import Collector
-from tests.support.mosquitto import Mosquitto
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
-from tests.support.runs import Run
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further services over real models")]
 HOUR_S = 3600
 OFF = "clock of the camera is off, arrival is used stream=east off_s=-3600"
 SOURCE = Path(__file__).parents[2] / "support" / "set_clock.cpp"
@@ -46,34 +39,27 @@ def offset_s(message):
     return captured.timestamp() - time.time()
 
 
-def test_f40_the_clock_is_set_by_hours_and_every_frame_is_accounted_for(tmp_path, monkeypatch):
+def test_f40_the_clock_is_set_by_hours_and_every_frame_is_accounted_for(run, broker, subscribe, tmp_path, monkeypatch):
     require_gstreamer("rtspsrc", "avdec_h264", server=True)
     mount = RtspMount(str(write_clip(tmp_path / "a.h264", count=240, gop=15)), "h264")
-    serving = Run(tmp_path, models.yolov8(tmp_path / "tiny.onnx"), monkeypatch)
-    with RtspServer({"/a": mount}) as camera, Mosquitto(tmp_path / "mosquitto") as broker:
-        collector = Collector(broker.port)
+    collector = subscribe(broker.port)
+    with RtspServer({"/a": mount}) as camera:
         clock = SetClock(tmp_path, monkeypatch)
-        path = serving.write([{"id": "east", "uri": camera.url("/a"), "max_age_ms": 5000}], broker_port=broker.port)
-        process = serving.start(path)
+        path = run.write([{"id": "east", "uri": camera.url("/a"), "max_age_ms": 5000}], broker_port=broker.port)
+        process = run.start(path)
         monkeypatch.delenv("LD_PRELOAD")
-        try:
-            for step_s in (0, HOUR_S, -HOUR_S):
-                clock.set(step_s)
-                known = len(collector.payloads("/detections"))
-                wait_until(
-                    lambda known=known, step_s=step_s: [
-                        one for one in collector.payloads("/detections")[known:] if abs(offset_s(one) - step_s) < 60
-                    ][20:],
-                    what=f"frames of a clock that is {step_s} s off",
-                    timeout_s=60,
-                )
-                if step_s == HOUR_S:
-                    wait_until(lambda: OFF in serving.told(), what="the camera's next report", timeout_s=60)
-            process.send_signal(signal.SIGTERM)
-            stats, told = serving.finish(process)
-        finally:
-            serving.end_all()
-            collector.close()
+        for step_s in (0, HOUR_S, -HOUR_S):
+            clock.set(step_s)
+            known = len(collector.payloads("/detections"))
+            wait_until(
+                lambda known=known, step_s=step_s: [
+                    one for one in collector.payloads("/detections")[known:] if abs(offset_s(one) - step_s) < 60
+                ][20:],
+                what=f"frames of a clock that is {step_s} s off",
+            )
+            if step_s == HOUR_S:
+                wait_until(lambda: OFF in run.told(), what="the camera's next report")
+        stats, told = run.stop(process)
 
     assert {one["state"] for one in collector.payloads("/streams/east/state")} == {"connecting", "up", "down"}
     assert [one["reason"] for one in collector.payloads("/streams/east/state") if one["state"] == "down"] == ["stopped"]

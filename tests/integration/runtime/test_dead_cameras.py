@@ -2,22 +2,13 @@
 
 import pytest
 
-from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
-from tests.support.runs import Run
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further services over real models")]
 NETWORK = "see that the camera is on, and that this machine knows its name and reaches its port"
 PASSWORD = "store the camera's user:password under the name of the stream's credential"
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    made = Run(tmp_path, models.yolov8(tmp_path / "tiny.onnx"), monkeypatch)
-    yield made
-    made.end_all()
 
 
 @pytest.mark.parametrize("decoder", ["software", "pyav"])
@@ -41,17 +32,14 @@ def test_each_dead_camera_is_named_once_with_its_address_and_what_to_do(run, tmp
         def lines(name):
             return [one for one in run.told().splitlines() if f" stream={name} " in one]
 
-        wait_until(lambda: all(lines(name) for name in expected), what="a line for each camera", timeout_s=60)
+        wait_until(lambda: all(lines(name) for name in expected), what="a line for each camera")
         messages = tmp_path / "out.jsonl"
-        wait_until(
-            lambda: "edge.detections/1" in messages.read_text(), what="frames of the one that lives", timeout_s=60
-        )
+        wait_until(lambda: "edge.detections/1" in messages.read_text(), what="frames of the one that lives")
         server.kill()
-        wait_until(lambda: lines("killed"), what="a line for the one that was killed", timeout_s=60)
+        wait_until(lambda: lines("killed"), what="a line for the one that was killed")
         server.start()
-        wait_until(lambda: len(lines("killed")) == 2, what="a line for its return", timeout_s=60)
-        process.terminate()
-        _, told = run.finish(process, expected=3)
+        wait_until(lambda: len(lines("killed")) == 2, what="a line for its return")
+        _, told = run.stop(process, expected=3)
 
     for name, (address, remedy) in expected.items():
         first, *others = lines(name)

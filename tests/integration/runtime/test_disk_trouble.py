@@ -7,7 +7,6 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.collector import Collector
 from tests.support.http_client import ask
@@ -16,13 +15,8 @@ from tests.support.own_disk import OwnDisk
 from tests.support.runs import Run
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further services over real models")]
 MEANS = "messages are in memory only, which a power cut takes: "
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx")
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ class Device:
         (self.run.folder / "gone.mp4").write_bytes(b"")
         path = self.run.write(streams, mqtt=mqtt)
         self.run.start(path, "--health", str(self.page.with_name("health.json")))
-        wait_until(lambda: self.state() is not None, what="it runs", timeout_s=60)
+        wait_until(lambda: self.state() is not None, what="it runs")
 
     def state(self):
         """What the status page says."""
@@ -97,14 +91,14 @@ def test_a_disk_that_fails_degrades_the_device_and_one_that_works_again_does_not
 ):
     device.start()
     before = ("degraded", "down: gone")
-    wait_until(lambda: told(collector)[-1:] == [before], what="the broken camera is told", timeout_s=60)
+    wait_until(lambda: told(collector)[-1:] == [before], what="the broken camera is told")
     device.broker.stop()
     getattr(disk, breaks)()
     degraded = ("degraded", f"down: gone; {MEANS}{what}")
-    wait_until(lambda: device.state() == degraded, what="the status page says so", timeout_s=60)
+    wait_until(lambda: device.state() == degraded, what="the status page says so")
     assert device.metric("edge_spool_works") == 0
     device.broker.start()
-    wait_until(lambda: told(collector)[-1:] == [degraded], what="the state says so", timeout_s=60)
+    wait_until(lambda: told(collector)[-1:] == [degraded], what="the state says so")
 
     getattr(disk, mends)()
     wait_until(lambda: told(collector)[-1] == before, what="the state says that it is over", timeout_s=90)

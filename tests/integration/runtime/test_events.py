@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.demo.cameras import FPS, render_camera
+from edge.demo.cameras import FPS, lay_out_cameras
 from tests.support import street
 
 pytestmark = pytest.mark.integration
@@ -21,7 +21,7 @@ LINES = {"left": 0.3, "middle": 0.5, "right": 0.7}
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     folder = tmp_path_factory.mktemp("street")
-    camera = render_camera(1, folder, on_frame=lambda: None)
+    camera = lay_out_cameras(2, folder)[1]
     tracking = {
         "zones": [{"id": "yard", "polygon": [[0.3, 0], [0.7, 0], [0.7, 1], [0.3, 1]], "dwell_s": 2}],
         "lines": [{"id": name, "start": [x, 1], "end": [x, 0]} for name, x in LINES.items()],

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow(reason="further services over real models")
+
 STARTS = {
     "the worker of a build": (
         "import subprocess\nfrom edge.runtime.build.engine import _WORKER\nsubprocess.run([*_WORKER, '{}'])"

@@ -12,13 +12,15 @@ from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
 from edge.runtime.serve.parts import build_parts
 from edge.vision.letterbox import fill_border, paste
-from tests.integration.runtime.test_run import Run
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.tables import table_of, write_table_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick"),
+]
 FRAMES = 12
 SAME, OTHER = 0.01, 0.05  # of a score
 
@@ -29,11 +31,9 @@ def model(tmp_path):
 
 
 @pytest.fixture
-def run(tmp_path, model, monkeypatch):
+def run(run, tmp_path):
     write_clip(tmp_path / "clip.mp4", count=FRAMES)
-    made = Run(tmp_path, model, monkeypatch)
-    yield made
-    made.end_all()
+    return run
 
 
 def streams(*names):

@@ -1,68 +1,33 @@
 """A running service asked over HTTP while it works: its figures balance in every answer, and it ends in time."""
 
 import json
-import signal
-import subprocess
-import sys
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support import models
-from tests.support.clips import write_clip
 from tests.support.http_client import ask, connect
-from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_the_figures_balance_in_every_answer_and_grow", reason="further services over real models"
+    ),
+]
 STREAMS = ("east", "west")
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx")
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory):
-    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", count=60)
-
-
 @pytest.fixture
-def service(tmp_path, model, clip, monkeypatch):
+def service(run, clip, broker):
     """A service with two cameras and a broker: process, port and socket file."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     port = free_port()
-    with Mosquitto(tmp_path / "mosquitto") as broker:
-        streams = [{"id": name, "uri": str(clip), "loop": True, "realtime": True} for name in STREAMS]
-        content = {
-            "version": 1,
-            "device": "dev",
-            "model": {"onnx": str(model)},
-            "streams": [{**streams[0], "max_fps": 10}, streams[1]],
-            "mqtt": {"host": "127.0.0.1", "port": broker.port, "tls": False},
-            "publish": {"mode": "all"},
-            "http": {"port": port},
-        }
-        (tmp_path / "p.yaml").write_text(json.dumps(content))
-        command = [sys.executable, "-m", "edge.cli.edge_runtime", "run", "--pipeline", str(tmp_path / "p.yaml")]
-        command += [
-            "--health",
-            str(tmp_path / "run/health.json"),
-            "--stats",
-            str(tmp_path / "stats.json"),
-            "--log",
-            "json",
-        ]
-        (tmp_path / "run").mkdir()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        try:
-            wait_until(lambda: is_ready(port), what="it is ready", timeout_s=60)
-            yield process, port, tmp_path / "run/http.sock"
-        finally:
-            process.kill()
-            process.communicate()
+    east, west = ({"id": name, "uri": str(clip), "loop": True, "realtime": True} for name in STREAMS)
+    path = run.write([{**east, "max_fps": 10}, west], broker_port=broker.port, http={"port": port})
+    (run.folder / "run").mkdir()
+    process = run.start(path, "--health", str(run.folder / "run/health.json"), "--log", "json")
+    wait_until(lambda: is_ready(port), what="it is ready")
+    return process, port, run.folder / "run/http.sock"
 
 
 def is_ready(port):
@@ -106,21 +71,19 @@ def test_the_figures_balance_in_every_answer_and_grow(service):
         seen.append(total(samples, "edge_frames_total", outcome="inferred"))
         return seen[-1] > 100
 
-    wait_until(has_grown, what="a hundred frames are inferred", timeout_s=60)
+    wait_until(has_grown, what="a hundred frames are inferred")
     assert seen == sorted(seen)
     assert total(figures(port), "edge_frames_total", stream="east", outcome="dropped_max_fps") > 0
     assert ask(port, "/livez")[0] == 200
     assert ask(port, "/")[0] == 404  # pictures are not for every user of the machine
 
 
-def test_a_service_that_somebody_holds_on_to_ends_and_its_account_balances(service, tmp_path):
+def test_a_service_that_somebody_holds_on_to_ends_and_its_account_balances(service, run):
     process, port, _ = service
     held = [connect(port) for _ in range(100)]
-    process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=30)
+    stats, told = run.stop(process)
     events = [json.loads(line)["event"] for line in told.splitlines()]
     assert {"engine-chosen", "stream-state", "broker"} <= set(events)
     for one in held:
         one.close()
-    assert process.returncode == 0, told
-    assert json.loads((tmp_path / "stats.json").read_text())["balanced"]
+    assert stats["balanced"]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -12,29 +13,23 @@ from edge.engine.pipeline_model import read_model
 from edge.errors import DeployError, EngineError
 from edge.runtime.agent.watch import _release as status_of
 from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.publishing import birth_message
 from edge.runtime.serve.release import open_release
 from edge.runtime.trial.soundness import problem_of_release
 from tests.support import serving
 from tests.support.deployable import deployable
-from tests.support.device_releases import make_device
-from tests.support.fake_gpu import WORKER, fake_board
+from tests.support.fake_gpu import WORKER
 from tests.support.serving import serve
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.usefixtures("fake_board"),
+    pytest.mark.integration,
+    pytest.mark.slow(reason="further services over real models"),
+]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
-
-
-@pytest.fixture(autouse=True)
-def _board():
-    with fake_board():
-        yield
-
-
-@pytest.fixture
-def device(tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
-    return make_device(tmp_path / "root")
+INT8_WINS = {"int8_ms": 1, "float_ms": 20}
+FLOAT_WINS = {"int8_ms": 20, "float_ms": 1}
 
 
 def staged(device, folder, *, limits=WIDE, **more):
@@ -49,9 +44,9 @@ def build(device, release, **faults):
 def test_auto_builds_proves_and_serves_a_plan(device, tmp_path, precision, route):
     release = staged(device, tmp_path / "source", precision=precision)
 
-    built = build(device, release)
+    built = build(device, release, refuses_cache=True, **INT8_WINS)
 
-    assert built.golden["passed"]
+    assert built.golden.passed
     assert built.record.inputs.kind == "tensorrt"
     assert built.record.line.startswith(f"tensorrt {precision}, {route}: ")
     plan = (device.layout.engine(built.key) / "model.plan").read_bytes()
@@ -64,23 +59,61 @@ def test_auto_builds_proves_and_serves_a_plan(device, tmp_path, precision, route
     assert any(one["detections"] for one in messages if one["schema"] == "edge.detections/1")
 
 
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_build_beside_a_service_is_marked(device, tmp_path, serves):
+    folder = device.layout.health.parent
+    folder.mkdir(parents=True, exist_ok=True) if serves else shutil.rmtree(folder, ignore_errors=True)
+
+    built = build(device, staged(device, tmp_path / "source", precision="fp16"))
+
+    assert built.record.report.get("timed_beside_a_service", False) == serves
+    assert [path.name.endswith(".beside.timing") for path in device.layout.build_cache.glob("*.timing")] == [serves]
+
+
+def test_the_service_of_a_release_knows_that_a_build_runs_by_its_folder(device, tmp_path):
+    release = staged(device, tmp_path / "source", precision="fp16")
+    build(device, release)
+    pipeline, deployed = open_release(device.layout.release(release))
+    parts, folder = build_parts(pipeline, deployed=deployed), device.layout.build_progress.parent
+    found = []
+    for does_run in (False, True, False):
+        folder.mkdir(parents=True) if does_run else shutil.rmtree(folder, ignore_errors=True)
+        found.append(parts.build_runs())
+    parts.inference.engine.close()
+    parts.publisher.close()
+
+    assert found == [False, True, False]
+
+
 def test_int8_that_fails_its_golden_frames_gives_way_to_fp16(device, tmp_path):
     model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
     release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
 
-    built = build(device, release)
+    built = build(device, release, refuses_cache=True, **INT8_WINS)
 
-    assert built.record.line.startswith("tensorrt fp16 instead of int8, float-weak: int8 does not find what")
+    assert built.record.line.startswith("tensorrt fp16 instead of int8, float-weak: int8 does not find ")
     assert set(built.record.report["account"]["by_precision"]) == {"fp16"}
     _, report = serve(device, release)
     assert report.precision.value == "fp16"
+
+
+def test_of_two_int8_forms_the_one_that_passes_the_golden_frames_serves(device, tmp_path):
+    model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
+    release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
+
+    built = build(device, release, **INT8_WINS)
+
+    assert built.record.line.startswith("tensorrt int8, implicit-cache: ")
+    first, second = built.record.report["int8_forms"]["rows"]
+    assert (first["form"], len(first["misses"])) == ("qdq-weak", 2)
+    assert second == {"form": "implicit-cache"}
 
 
 def test_build_report_status_and_info_message_tell_the_same_of_a_fallback(device, tmp_path):
     model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
     release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
 
-    built = build(device, release)
+    built = build(device, release, **FLOAT_WINS)
 
     line = built.record.line
     report = json.loads((device.layout.engine(built.key) / "build.json").read_text())["report"]
@@ -90,7 +123,7 @@ def test_build_report_status_and_info_message_tell_the_same_of_a_fallback(device
     info = birth_message(pipeline, spec, running, deployed).engine
     running.engine.close()
     assert re.fullmatch(
-        r"tensorrt fp16 instead of int8, float-weak: int8 does not find what the float model finds: \S.*\S; "
+        r"tensorrt fp16 instead of int8, float-weak: int8 is not faster here: \S.*\S; "
         r"fp16 needs no scales \(layers \d+ fp16; 0 reformats\)",  # it was not asked for: int8 was
         line,
     )

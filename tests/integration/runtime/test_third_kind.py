@@ -19,24 +19,15 @@ from edge.runtime.serve.release import open_release
 from edge.runtime.trial.soundness import problem_of_release, require_files, why_better
 from tests.support import serving
 from tests.support.deployable import deployable
-from tests.support.device_releases import make_device
-from tests.support.engines import FOLDER, WORKER, third_kind
+from tests.support.engines import FOLDER, WORKER
 from tests.support.serving import serve
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.usefixtures("third_kind"),
+    pytest.mark.integration,
+    pytest.mark.slow_but("test_a_release_is_built_proven_and_served_by_it", reason="further services over real models"),
+]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
-
-
-@pytest.fixture(autouse=True)
-def _third_kind():
-    with third_kind():
-        yield
-
-
-@pytest.fixture
-def device(tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
-    return make_device(tmp_path / "root")
 
 
 def build(device, release, *, worker=(sys.executable, "-c", WORKER)):
@@ -61,7 +52,7 @@ def test_a_release_is_built_proven_and_served_by_it(device, tmp_path, engine, na
 
     built = build(device, release)
 
-    assert built.golden["passed"]
+    assert built.golden.passed
     assert built.record.inputs.kind == "onnxruntime"
     assert built.record.line == f"onnxruntime {precision}, session: there is one way only"
     assert (device.layout.engine(built.key) / "model.plan").read_bytes().startswith(b"ONNX Runtime plan\n")

@@ -1,7 +1,5 @@
 """What has taken over one release leaves nothing in the service's home that GStreamer would load into the next."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

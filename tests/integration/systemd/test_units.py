@@ -1,7 +1,5 @@
 """The units, sudoers and sysusers that we ship, judged by systemd and sudo themselves."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

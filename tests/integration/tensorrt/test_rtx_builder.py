@@ -4,6 +4,7 @@ What it says while it builds, and the names of the kernels in its plan, tell wha
 """
 
 import json
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,14 +12,24 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from edge.calibrate.table_file import read_table, write_table
+from edge.calibrate.table import read_table, write_table
 from edge.engine.kind import QdqForm
-from edge.engine.tensorrt.origins import Origins
+from edge.engine.tensorrt.profiling import Origins
+from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
+from edge.model.qdq import qdq_faults
 from edge.quantize.forms import Forms
 from tests.support import models
+from tests.support.attention import KINDS, attention
+from tests.support.qdq import set_axis, square_weight, store
 from tests.support.tables import table_of
 from tests.support.tensorrt import ROOT, RTX, folder_of, run_python
+
+pytestmark = pytest.mark.slow_but(
+    "test_the_demo_detector_is_built_with_every_convolution_of_the_table_fused",
+    "test_every_family_is_built_in_every_precision_without_a_warning",
+    reason="further builds",
+)
 
 FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
 DEMO = ROOT / "edge/demo/model/traffic.onnx"
@@ -67,6 +78,25 @@ def test_every_family_is_built_in_every_precision_without_a_warning(tmp_path, fa
     assert made["int8_convolutions"] == convolutions(model, table) or any(
         name.endswith("Etc") for name in made["launches"]
     )
+
+
+@pytest.mark.slow(reason="the builder takes seconds for each of two models")
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_is_built_in_int8_without_a_warning_and_softmax_rounds_in_its_own_kernel(tmp_path, kind):
+    model, table = attention(tmp_path / "model.onnx", kind), tmp_path / "table.calib.json"
+    write_table(table, table_of(model))
+    products = tuple(node.name for node in onnx.load(model).graph.node if node.op_type == "MatMul")
+    in_float = tmp_path / "float.calib.json"
+    write_table(in_float, msgspec.structs.replace(table_of(model), keep_float=products))
+
+    int8, partly = built(job(model, table, "int8"), job(model, in_float, "int8"))
+
+    assert int8["error"] is partly["error"] is None
+    assert int8["warnings"] == partly["warnings"] == []
+    softmax = [sum(count for name, count in made["launches"].items() if "ExpSumDivCastMulMinMax" in name)
+               for made in (int8, partly)]  # fmt: skip
+    assert softmax == [len(products) // 2, 0]
+    assert sum(int8["launches"].values()) <= sum(partly["launches"].values())
 
 
 def test_the_demo_detector_is_built_with_every_convolution_of_the_table_fused():
@@ -221,3 +251,69 @@ def test_what_the_builder_writes_of_its_layers_origins_is_read(tmp_path):
         found = [origins.of(layer["Name"]).nodes for layer in layers]
         assert set().union(*found) == names
         assert sum(len(nodes) == 1 for nodes in found) > 40  # kernels; one entry may be of the whole region
+
+
+def with_uint8_weight(model):
+    node, weight = square_weight(model)
+    store(model, node.input[0], (weight.astype(int) + 128).astype(np.uint8))
+    store(model, node.input[2], np.full(len(weight), 128, np.uint8))
+
+
+def with_weight_offset(model):
+    node, weight = square_weight(model)
+    store(model, node.input[2], np.ones(len(weight), np.int8))
+
+
+def with_scale_0(model):
+    store(model, "images/scale", np.float32(0))
+
+
+def with_other_axis(model):
+    set_axis(square_weight(model)[0], 1)
+
+
+def with_axis_from_the_end(model):
+    set_axis(square_weight(model)[0], -4)
+
+
+def with_scales_in_nodes(model):
+    for name in ("images/scale", "images/zero_point"):
+        tensor = next(one for one in model.graph.initializer if one.name == name)
+        model.graph.node.insert(0, helper.make_node("Constant", [], [name], value=tensor))
+        model.graph.initializer.remove(tensor)
+
+
+def with_opset_21(model):
+    model.opset_import[0].version = 21
+
+
+REFUSED = [
+    with_uint8,
+    with_zero_point,
+    with_negative_scale,
+    with_scale_0,
+    with_uint8_weight,
+    with_weight_offset,
+    without_one_dequantize,
+]
+TAKEN = [with_axis_from_the_end, with_scales_in_nodes, with_opset_21, with_equal_concat_scales]
+
+
+@pytest.mark.slow(reason="builds eleven engines")
+def test_what_the_builder_refuses_is_what_is_named_and_what_it_takes_is_not(quantized):
+    jobs = [changed(quantized, change) for change in (*REFUSED, *TAKEN)]
+
+    for change, job, made in zip((*REFUSED, *TAKEN), jobs, built(*jobs), strict=True):
+        is_named = bool(qdq_faults(load_graph(Path(job["qdq"]))))
+        assert (made["error"] is not None) == is_named == (change in REFUSED), change.__name__
+
+
+def test_a_brought_model_is_refused_with_every_node_that_tensorrt_does_not_take(quantized):
+    wrong = [Path(changed(quantized, change)["qdq"]) for change in (with_uint8, with_other_axis)]
+
+    uint8, axis, right = built(*(job(path, None, "int8") for path in (*wrong, quantized)))
+
+    assert right["error"] is None
+    assert 'QuantizeLinear "images/QuantizeLinear"' in uint8["error"]
+    assert "45 more: it has uint8, TensorRT takes int8" in uint8["error"]
+    assert "its scales lie on axis 1, the output channels of Conv on axis 0" in axis["error"]

@@ -7,9 +7,8 @@ import sys
 import pytest
 
 from edge.errors import DeployError
-from edge.transport.frames import Message
-from edge.transport.ssh import SshChannel
-from edge.transport.ssh_command import SshAddress
+from edge.transport.channel import Message
+from edge.transport.ssh import SshAddress, SshChannel
 from tests.support.ports import free_port
 from tests.support.sshd import Sshd
 
@@ -27,7 +26,7 @@ def _failure(address, *, remote=("true",), options=()):
         contextlib.closing(SshChannel(address, remote=remote, options=options)) as channel,
         pytest.raises(DeployError) as caught,
     ):
-        channel.receive(timeout_s=15)
+        channel.receive(timeout_s=60)
     return caught.value
 
 
@@ -86,4 +85,4 @@ def test_the_forced_command_runs_whatever_is_asked_for(server):
     says = 'import sys; sys.stdout.buffer.write(bytes([0, 0, 0, 18, 0]) + b\'{"verb":"forced"}\')'
     server.allow([sys.executable, "-c", says])
     with contextlib.closing(SshChannel(server.address(), remote=("cat", "/etc/shadow"))) as channel:
-        assert channel.receive(timeout_s=10) == Message("forced", {})
+        assert channel.receive(timeout_s=60) == Message("forced", {})

@@ -1,20 +1,18 @@
 """The real pycuda over a stand-in for NVIDIA's driver library, in this process; see driver.cpp and build.py."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools
+import gc
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edge.engine.cuda.binding import import_pycuda
+from edge.engine.cuda.binding import cuda_driver
 from edge.engine.cuda.libcuda import open_driver
 from tests.support.cuda_driver.build import driver_library, pycuda_folder
-
-__all__ = ["StandIn", "stand_in"]
 
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _DEFAULTS = {
@@ -33,6 +31,11 @@ _DEFAULTS = {
 
 
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+Work = Callable[[dict[str, int]], None]  # told where of the host each tensor lies
+BytesOf = Callable[[str], tuple[int, bool]]  # of a tensor, and whether it is read
+
+
+HELD = ("live", "contexts", "device_bytes")  # what has to be given back
 
 
 class StandIn:
@@ -44,6 +47,7 @@ class StandIn:
         library.standin_refused.restype = ctypes.c_char_p
         self.settings: dict[str, int] = {}
         self.failures: list[Exception] = []
+        self.may_leave = False
         self._work: dict[int, Callable[[], None]] = {}
         self._numbers = itertools.count(1)
         self._callback = _HOST_FUNCTION(self._run)
@@ -63,10 +67,10 @@ class StandIn:
         """The call that was refused last."""
         return bytes(self.library.standin_refused()).decode()
 
-    def give(self, stream: int, work: Callable[[], None]) -> bool:
+    def give(self, stream: int, work: Work, addresses: dict[str, int], bytes_of: BytesOf) -> bool:
         """Put `work` into a stream, which may be capturing; what it raises is kept in `failures`."""
         number = next(self._numbers)
-        self._work[number] = work
+        self._work[number] = lambda: work(addresses)  # the host's memory is the device's
         code = self.library.cuLaunchHostFunc(ctypes.c_void_p(stream), self._callback, ctypes.c_void_p(number))
         return bool(code == 0)
 
@@ -89,17 +93,32 @@ class StandIn:
 
 @contextlib.contextmanager
 def stand_in(**settings: int) -> Iterator[StandIn]:
-    """Let a block of code find a driver, a device (integrated, of compute capability 8.7) and pycuda."""
+    """Let a block of code find a driver, a device (integrated, of compute capability 8.7) and pycuda.
+
+    What is held at its end has to be given back, but by a test that sets `may_leave`. Where EDGE_REAL_CUDA is set, all
+    of it is the machine's own; see real.py.
+    """
+    if os.environ.get("EDGE_REAL_CUDA"):
+        from tests.support.cuda_driver.real import real_device
+
+        with real_device(**settings) as real:
+            yield real
+        return
     device = StandIn(_loaded())
     device.set(**{**_DEFAULTS, **settings})
     sys.path.insert(0, str(pycuda_folder()))
+    before = {name: device[name] for name in HELD}
     try:
         yield device
+        gc.collect()
+        assert device.failures == []
+        left = {name: device[name] - before[name] for name in HELD if device[name] != before[name]}
+        assert device.may_leave or left == {}
     finally:
         device.set(**{**_DEFAULTS, "init_result": _NO_DEVICE})  # the library stays, but nobody has a GPU any more
         sys.path.remove(str(pycuda_folder()))
         open_driver.cache_clear()
-        import_pycuda.cache_clear()
+        cuda_driver.cache_clear()
 
 
 @functools.cache

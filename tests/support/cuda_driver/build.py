@@ -4,8 +4,6 @@ pycuda exists as a source distribution only. Of NVIDIA's it needs two headers, w
 lies in `.cache/cuda`, which git ignores, and is made again when what it is made of has changed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -15,8 +13,6 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
-
-__all__ = ["PYCUDA", "driver_library", "pycuda_folder"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -32,7 +28,34 @@ CUDA_ENABLE_GL = False
 CUDA_ENABLE_CURAND = False
 CUDADRV_LIB_DIR = [{library!r}]
 CUDADRV_LIBNAME = ["cuda"]
-CXXFLAGS = ["-O1"]
+CXXFLAGS = ["-O0"]
+"""
+# At the end of a file that pycuda's setup.py imports: distutils compiles one file after the other.
+TWO_AT_ONCE = """
+from concurrent.futures import ThreadPoolExecutor
+from distutils.ccompiler import CCompiler
+
+
+def compile_two_at_once(
+    self,
+    sources,
+    output_dir=None,
+    macros=None,
+    include_dirs=None,
+    debug=0,
+    extra_preargs=None,
+    extra_postargs=None,
+    depends=None,
+):
+    given = (output_dir, macros, include_dirs, sources, depends, extra_postargs)
+    _, objects, after, options, build = self._setup_compile(*given)
+    words = self._get_cc_args(options, debug, extra_preargs)
+    with ThreadPoolExecutor(2) as compilers:
+        list(compilers.map(lambda one: self._compile(one, *build[one], words, after, options), build))
+    return objects
+
+
+CCompiler.compile = compile_two_at_once
 """
 
 
@@ -78,6 +101,8 @@ def _compiled(scratch: Path) -> Path:
     (source,) = scratch.glob("pycuda-*")
     configuration = CONFIGURATION.format(include=str(include), library=str(libraries))
     (source / "siteconf.py").write_text(configuration, encoding="utf-8")
+    with (source / "aksetup_helper.py").open("a", encoding="utf-8") as helper:
+        helper.write(TWO_AT_ONCE)
     _pip("install", "--no-deps", "--target", str(scratch / "made"), str(source))
     return scratch / "made"
 

@@ -4,6 +4,7 @@
 //
 // `standin_set` sets what the device is and what fails, `standin_get` tells what was done: names in state.h and below.
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -40,7 +41,11 @@ Stream& null_stream() {
 
 Stream& stream_of(void* handle) { return handle == nullptr ? null_stream() : *static_cast<Stream*>(handle); }
 
-bool is_capturing = false;  // some stream is: calls that wait or allocate would end the capture
+// Captures that are in progress, all of mode THREAD_LOCAL: of this thread, whose calls that wait or allocate would end it,
+// and of streams that wait for the legacy stream, beside which no thread may use that.
+thread_local int captures_here = 0;
+std::atomic<int> blocking_captures{0};
+std::atomic<bool> is_blocking_broken{false};
 
 // The result that a test wants of one of the calls, by its number. What takes something away does so all the same, and then
 // returns it, as the real driver does with the errors of what was launched before.
@@ -61,19 +66,35 @@ int usable() {
 // Calls that no capture allows.
 int immediate() {
     if (int result = usable()) return result;
-    return is_capturing ? CAPTURE_UNSUPPORTED : SUCCESS;
+    return captures_here > 0 ? CAPTURE_UNSUPPORTED : SUCCESS;
+}
+
+// Use of the legacy stream: it ends the captures of those that wait for it, too.
+int legacy() {
+    if (int result = immediate()) return result;
+    if (blocking_captures == 0) return SUCCESS;
+    is_blocking_broken = true;
+    return CAPTURE_IMPLICIT;
 }
 
 int enqueue(void* handle, Work work) {
     if (int result = usable()) return result;
     Stream& stream = stream_of(handle);
     if (stream.is_capturing) {
+        if (stream.is_blocking && is_blocking_broken) return CAPTURE_INVALIDATED;
         stream.captured.push_back(std::move(work));
         return SUCCESS;
     }
-    if (handle == nullptr && is_capturing) return CAPTURE_UNSUPPORTED;
+    if (int result = handle == nullptr ? legacy() : SUCCESS) return result;
     stream.push(std::move(work));
     return SUCCESS;
+}
+
+void end_capture(Stream& stream) {
+    if (!stream.is_capturing) return;
+    stream.is_capturing = false;
+    captures_here -= 1;
+    if (stream.is_blocking) blocking_captures -= 1;
 }
 
 void wait_for(Stream& stream, uint64_t number) {
@@ -82,7 +103,7 @@ void wait_for(Stream& stream, uint64_t number) {
 }
 
 int at_once(Work work) {
-    if (int result = immediate()) return result;
+    if (int result = legacy()) return result;
     Stream& stream = null_stream();
     wait_for(stream, stream.push(std::move(work)));
     return state().lost;
@@ -240,6 +261,7 @@ int cuGetErrorString(int code, const char** text) {
         {NOT_SUPPORTED, "operation not supported"},
         {CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"},
         {CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"},
+        {CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing blocking stream"},
     };
     const auto found = texts.find(code);
     *text = found == texts.end() ? "an error of the stand-in" : found->second;
@@ -446,17 +468,19 @@ int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
 
 // Streams and events
 
-int cuStreamCreate(void** stream, unsigned) {
+int cuStreamCreate(void** handle, unsigned flags) {
     if (int result = refused(__func__)) return result;
     if (int result = usable()) return result;
-    *stream = new Stream;
+    Stream* stream = new Stream;
+    stream->is_blocking = flags == 0;  // CU_STREAM_DEFAULT: it and the legacy stream wait for each other
+    *handle = stream;
     state().count("live");
     return SUCCESS;
 }
 
 int cuStreamDestroy_v2(void* stream) {
     const int late = refused(__func__);
-    if (static_cast<Stream*>(stream)->is_capturing) is_capturing = false;
+    end_capture(*static_cast<Stream*>(stream));
     static_cast<Stream*>(stream)->close();
     state().count("live", -1);
     return late;
@@ -541,7 +565,9 @@ int cuStreamBeginCapture_v2(void* handle, int) {
     if (int refused = int(state().setting("capture_result"))) return refused;
     Stream& stream = stream_of(handle);
     if (handle == nullptr || stream.is_capturing) return CAPTURE_UNSUPPORTED;
-    stream.is_capturing = is_capturing = true;
+    stream.is_capturing = true;
+    captures_here += 1;
+    if (stream.is_blocking && blocking_captures++ == 0) is_blocking_broken = false;
     stream.captured.clear();
     return SUCCESS;
 }
@@ -550,10 +576,11 @@ int cuStreamEndCapture(void* handle, void** graph) {
     const int late = refused(__func__);
     Stream& stream = stream_of(handle);
     if (!stream.is_capturing) return INVALID_VALUE;
-    stream.is_capturing = is_capturing = false;
-    if (late) {
+    const bool is_broken = stream.is_blocking && is_blocking_broken;
+    end_capture(stream);
+    if (late || is_broken) {
         *graph = nullptr;  // the capture has ended, as that of a real stream does, and nothing came of it
-        return late;
+        return late ? late : int(CAPTURE_INVALIDATED);
     }
     *graph = new Graph{std::move(stream.captured)};
     state().count("live");

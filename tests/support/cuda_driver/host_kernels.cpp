@@ -91,8 +91,6 @@ void multiply_add_half(unsigned (&sums)[2], unsigned a, unsigned b) {
     }
 }
 
-uint4 load_shared_by_all(const uint4* from) { return *from; }
-
 float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 
 // A block whose threads wait for each other: each has a stack of its own and goes on from barrier to barrier.
@@ -225,7 +223,6 @@ const std::map<std::string, Kernel> kernels = {
     KERNEL(int8_peak),
     KERNEL(half_peak),
     KERNEL(float_peak),
-    KERNEL(set_peak),
     KERNEL(copy_peak),
 };
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.kind import KIND
-from edge.engine.tensorrt.layer_times import LayerProfiler
+from edge.engine.tensorrt.profiling import TimedLayers
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
@@ -46,10 +46,9 @@ def _opener(spec, of):
 
 
 def _run(engine):
-    if isinstance(engine, LayerProfiler):
+    if isinstance(engine, TimedLayers):
         engine.run(np.uint8(7))  # as any canvas of one value
         engine.times()
-        engine._plan.step_seconds()
         return
     for index, rows in ((0, 2), (1, 1)):
         engine.canvases[index][:rows] = np.uint8(7)
@@ -101,7 +100,6 @@ def main(model, of, result, is_integrated):
             if is_over:
                 break
             print(json.dumps(found), flush=True)
-        assert device.failures == []
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ enum Result : int {
     NOT_SUPPORTED = 801,
     CAPTURE_UNSUPPORTED = 900,
     CAPTURE_INVALIDATED = 901,
+    CAPTURE_IMPLICIT = 906,
 };
 
 // In-order queue with a thread. While `is_lazy`, work waits until somebody waits for it: what was not waited for is then
@@ -44,8 +45,8 @@ public:
     bool is_done(uint64_t number);
     uint64_t last();
 
+    bool is_blocking = false;
     bool is_capturing = false;
-    bool is_capture_broken = false;
     std::vector<Work> captured;
 
 private:

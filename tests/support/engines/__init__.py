@@ -1,7 +1,5 @@
 """A third kind of engine, ONNX Runtime, as anybody would add one: one folder, put where kinds are looked for."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -19,6 +19,7 @@ import json
 import os
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,14 +45,19 @@ DTYPES = {
 class Faults:
     """How the fake fails, and what it finds on the machine.
 
-    `build`, `deserialize` and `execute`: the message that it logs before it gives up; `build="killed"`: SIGKILL.
+    `build`, `deserialize` and `execute`: the message that it logs before it gives up; `build="killed"`: SIGKILL; a
+    function: asked for it, given network and config.
     `parser_errors`: given the ONNX model, returns (index, node, text) of nodes that the parser refuses.
     `layers`: (name, kind, metadata, milliseconds) of what engines are made of; metadata None: the inspector knows the
     name only; kind None: not even that. None: each layer of the network is one.
     `profile`: the message with which a context refuses to report to its profiler.
+    `tactics_mib`: what the tactics of a layer want; those that the memory of the config has no place for, beside the
+    builder's own `init_mib`, are skipped.
+    `int8_ms`, `float_ms`: what a run of a plan with INT8 in it, or without, takes at least; a test in which plans race
+    states them, since else both take as long.
     """
 
-    build: str | None = None
+    build: str | Callable | None = None
     deserialize: str | None = None
     execute: str | None = None
     refuses_cache: bool = False
@@ -60,6 +66,10 @@ class Faults:
     parser_errors: Callable = lambda model: ()
     layers: list | None = None
     profile: str | None = None
+    tactics_mib: tuple[int, ...] = ()
+    init_mib: int = 1153
+    int8_ms: float = 0.0
+    float_ms: float = 0.0
 
 
 class Fake:
@@ -69,6 +79,8 @@ class Fake:
         self.name = "tensorrt_rtx" if version.startswith("rtx-") else "tensorrt"
         self.faults = faults
         self.give = None
+        self.own_activations, self.compilations = 0, 0
+        self.builders, self.builders_beside_an_engine = weakref.WeakSet(), 0
         self.module = _module(self)
 
     @property
@@ -82,6 +94,33 @@ class Fake:
 
     def new(self, name, *args):
         return self.module._made[name](*args)
+
+    def of_rtx(self, config, shapes):
+        """Compile for shapes that are new to the runtime cache of a context that has one."""
+        if config is None:
+            return
+        assert config._cache is not None
+        assert config.cuda_graph_strategy.name == "WHOLE_GRAPH_CAPTURE"
+        assert config.dynamic_shapes_kernel_specialization_strategy.name == "EAGER"
+        shape = [list(one) for one in shapes.values()]
+        if shape not in config._cache._shapes:
+            config._cache._shapes.append(shape)
+            self.compilations += 1
+
+    def lack_of_memory(self, logger, config):
+        """Log the tactics that are skipped, as TensorRT 10 does; return what fails when none is left."""
+        pool = config._pools.get(self.module.MemoryPoolType.TACTIC_DRAM, 1 << 40)
+        left_mib = (pool >> 20) - self.faults.init_mib
+        wanted = [mib for mib in self.faults.tactics_mib if mib > left_mib]
+        for number, mib in enumerate(wanted):
+            short = (
+                f"Tactic Device request: {mib}MB Available: {left_mib}MB. Device memory is insufficient to use tactic."
+            )
+            self.log(logger, 2, short)
+            told = f"Skipping tactic {number} due to insufficient memory on requested size of {mib << 20} detected"
+            self.log(logger, 2, f"UNSUPPORTED_STATE: {told} for tactic 0x{number:016x}.")
+        is_none_left = bool(wanted) and len(wanted) == len(self.faults.tactics_mib)
+        return "Could not find any implementation for node Conv_3" if is_none_left else None
 
     def log(self, logger, severity, text):
         logger.log(self.module.ILogger.Severity(severity), text)
@@ -145,7 +184,7 @@ def _classes(fake):  # noqa: C901 - classes, each of a line or two
         found[name] = getattr(builder, name)
     for name in ("INetworkDefinition", "ILayer", "ITensor", "OnnxParser", "ParserError"):
         found[name] = getattr(network, name)
-    for name in ("Runtime", "ICudaEngine", "IExecutionContext", "EngineInspector"):
+    for name in ("Runtime", "ICudaEngine", "IExecutionContext", "EngineInspector", "IRuntimeConfig", "IRuntimeCache"):
         found[name] = getattr(runtime, name)
     for name in calibrators.NAMES:
         found[name] = getattr(calibrators, name)

@@ -39,6 +39,7 @@ class IBuilderConfig:
         self._fake = fake
         self._flags = {fake.module.BuilderFlag.TF32} if hasattr(fake.module.BuilderFlag, "TF32") else set()
         self._pools, self._profiles, self._cache = {}, [], None
+        self._previews = set()
         self._values = {"builder_optimization_level": 3, "profiling_verbosity": 0, "DLA_core": -1}
 
     def set_flag(self, flag):
@@ -49,6 +50,9 @@ class IBuilderConfig:
 
     def get_flag(self, flag):
         return flag in self._flags
+
+    def set_preview_feature(self, feature, enable):
+        (self._previews.add if enable else self._previews.discard)(self._fake.module.PreviewFeature(feature).name)
 
     def set_quantization_flag(self, flag):
         self._values["quantization_flag"] = self._fake.module.QuantizationFlag(flag)
@@ -91,6 +95,7 @@ def _value(name):
 
 
 for _name in (
+    "avg_timing_iterations",
     "builder_optimization_level",
     "profiling_verbosity",
     "int8_calibrator",
@@ -105,6 +110,7 @@ for _name in (
 class Builder:
     def __init__(self, logger):
         self._logger = self._fake_of(logger)
+        self._fake.builders.add(self)
 
     def create_network(self, flags=0):
         return self._fake.new("INetworkDefinition", self._fake, flags)
@@ -121,12 +127,17 @@ class Builder:
 
     def build_serialized_network(self, network, config):
         problem = self._fake.faults.build
+        if callable(problem):
+            problem = problem(network, config)
         if problem == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if problem is not None:
             self._fake.log(self._logger, 1, problem)
             return None
-        why_not = _refusal(self._fake, network, config) or _lacking(self._fake, self._logger, network, config)
+        problem = self._fake.lack_of_memory(self._logger, config)
+        why_not = (
+            problem or _refusal(self._fake, network, config) or _lacking(self._fake, self._logger, network, config)
+        )
         if why_not:
             self._fake.log(self._logger, 1, why_not)
             return None
@@ -212,6 +223,9 @@ def _serialized(fake, network, config):
     header = {
         "version": fake.version,
         "capability": list(fake.faults.capability),
+        "shares_profiles": fake.number >= 90_000
+        or fake.name != "tensorrt"
+        or "PROFILE_SHARING_0806" in config._previews,
         "profiles": [profile._shapes for profile in config._profiles],
         "inputs": [[one.name, one.dtype.name, list(one.shape)] for one in network._inputs],
         "outputs": [[one.name, one.dtype.name, list(one.shape)] for one in network._outputs],

@@ -1,12 +1,15 @@
 """The fake's runtime: reads plans of its own version and GPU only, and computes by ONNX Runtime."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 
 from tests.support.fake_tensorrt.compute import array_at, session_of
 
+ACTIVATION_BYTES = 1 << 20
 NUMPY_OF = {"FLOAT": "float32", "HALF": "float16", "INT32": "int32", "INT64": "int64", "INT8": "int8", "BOOL": "bool"}
 
 
@@ -25,6 +28,7 @@ class Runtime:
 
     def deserialize_cuda_engine(self, serialized_engine):
         content, fake = bytes(serialized_engine), self._fake
+        fake.builders_beside_an_engine += len(fake.builders)
         if fake.faults.deserialize is not None:
             fake.log(self._logger, 1, fake.faults.deserialize)
             return None
@@ -83,34 +87,67 @@ class ICudaEngine:
 
     @property
     def device_memory_size(self):
-        return 1 << 20
+        return ACTIVATION_BYTES
 
     @property
     def device_memory_size_v2(self):
-        return 1 << 20
+        return ACTIVATION_BYTES
 
-    @property
-    def num_bindings(self):
-        return len(self._names)
-
-    def get_binding_name(self, index):
-        return self._names[index]
-
-    def get_binding_index(self, name):
-        return self._names.index(name) if name in self._names else -1
-
-    def create_execution_context(self, strategy=None):
+    def create_execution_context(self, how=None):
         self._contexts += 1
         context = self._fake.new("IExecutionContext", self)
-        # Until 9 a profile belongs to one context, unless a preview feature that we do not use is on.
-        context._profile = 0 if self._contexts == 1 or self._fake.number >= 90_000 else -1
+        context._profile = 0 if self._contexts == 1 else -1  # a later one has to ask for it
+        config = how if hasattr(how, "_strategy") else None
+        strategy = config._strategy if config is not None else how
+        context._config, context._needs_memory = config, getattr(strategy, "name", "STATIC") == "USER_MANAGED"
+        if not context._needs_memory:
+            self._fake.own_activations += 1
         return context
+
+    def create_execution_context_without_device_memory(self):
+        return self.create_execution_context(SimpleNamespace(name="USER_MANAGED"))
+
+    def create_runtime_config(self):
+        return self._fake.new("IRuntimeConfig", self._fake)
 
     def create_engine_inspector(self):
         return self._fake.new("EngineInspector", self)
 
     def _of(self, name):
         return next(one for one in (*self._header["inputs"], *self._header["outputs"]) if one[0] == name)
+
+
+class IRuntimeConfig:
+    def __init__(self, fake):
+        self._fake, self._strategy, self._cache = fake, None, None
+        self.cuda_graph_strategy = fake.module.CudaGraphStrategy.DISABLED
+        self.dynamic_shapes_kernel_specialization_strategy = fake.module.DynamicShapesKernelSpecializationStrategy.LAZY
+
+    cuda_graph_strategy = dynamic_shapes_kernel_specialization_strategy = None
+
+    def create_runtime_cache(self):
+        return self._fake.new("IRuntimeCache", self._fake)
+
+    def set_runtime_cache(self, cache):
+        self._cache = cache
+        return True
+
+
+class IRuntimeCache:
+    """Remembers for which shapes kernels were compiled."""
+
+    def __init__(self, fake):
+        self._fake, self._shapes = fake, []
+
+    def deserialize(self, blob):
+        content = bytes(blob)
+        fits = content.startswith(self._fake.timing_tag)
+        if fits:
+            self._shapes = json.loads(content[len(self._fake.timing_tag) :])
+        return fits
+
+    def serialize(self):
+        return self._fake.new("IHostMemory", self._fake.timing_tag + json.dumps(self._shapes).encode())
 
 
 class EngineInspector:
@@ -145,7 +182,9 @@ def _fused(name, kind, metadata):
 class IExecutionContext:
     def __init__(self, engine):
         self._engine, self._fake, self._addresses, self._shapes = engine, engine._fake, {}, {}
+        self._sized_for, self._sizes = None, {}
         self._profile, self._profiler, self._emits, self._has_run = 0, None, True, False
+        self._config, self._needs_memory, self._memory = None, False, 0
 
     @property
     def engine(self):
@@ -191,12 +230,24 @@ class IExecutionContext:
         for name, ms in told:
             self._profiler.report_layer_time(name, ms)
 
+    def set_device_memory(self, memory, size):
+        assert size >= ACTIVATION_BYTES
+        self._memory = int(memory)
+
+    @property
+    def device_memory(self):
+        return self._memory
+
+    @device_memory.setter
+    def device_memory(self, memory):
+        self._memory = int(memory)
+
     def set_optimization_profile_async(self, profile_index, stream_handle):
+        if self._engine._header["shares_profiles"]:
+            self._profile = profile_index
+            return True
         self._fake.log(self._engine._logger, 1, "Profile 0 has been chosen by another IExecutionContext.")
         return False
-
-    def set_binding_shape(self, binding, shape):
-        return self.set_input_shape(self._engine._names[binding], shape)
 
     def set_input_shape(self, name, shape):
         stated = self._engine.get_tensor_shape(name)
@@ -216,15 +267,14 @@ class IExecutionContext:
 
     def get_tensor_shape(self, name):
         shape = tuple(self._engine.get_tensor_shape(name))
-        batch = next((one[0] for one in self._shapes.values()), -1)
-        if name in self._shapes:
-            return self._shapes[name]
-        if -1 in shape[1:] and not self.infer_shapes():
-            feed = {
-                one: np.zeros(self._shapes[one], NUMPY_OF[dtype]) for one, dtype, _ in self._engine._header["inputs"]
-            }
-            return self._engine._session.run([name], feed)[0].shape
-        return (batch, *shape[1:]) if shape and shape[0] == -1 else shape
+        if name in self._shapes or -1 not in shape or self.infer_shapes():
+            return self._shapes.get(name, shape)
+        if self._sized_for != self._shapes:
+            header, self._sized_for = self._engine._header, dict(self._shapes)
+            feed = {one: np.zeros(self._shapes[one], NUMPY_OF[dtype]) for one, dtype, _ in header["inputs"]}
+            names = [one for one, *_ in header["outputs"]]
+            self._sizes = dict(zip(names, (one.shape for one in self._engine._session.run(names, feed)), strict=True))
+        return self._sizes[name]
 
     def set_tensor_address(self, name, memory):
         if name not in self._engine._names:
@@ -243,13 +293,14 @@ class IExecutionContext:
         if missing or self.infer_shapes():
             self._fake.log(self._engine._logger, 1, f"Address is not set for tensors {missing}, or a shape is not")
             return False
+        if self._needs_memory and not self._memory:
+            self._fake.log(self._engine._logger, 1, "enqueueV3: the context has no device memory")
+            return False
+        self._fake.of_rtx(self._config, self._shapes)
         if self._fake.faults.execute is not None:
             self._fake.log(self._engine._logger, 1, self._fake.faults.execute)
             return False
         return self._give(dict(self._addresses), stream_handle)
-
-    def execute_async_v2(self, bindings, stream_handle):
-        return self._give(dict(zip(self._engine._names, bindings, strict=True)), stream_handle)
 
     def _give(self, addresses, stream):
         if self._profile < 0:
@@ -259,13 +310,20 @@ class IExecutionContext:
         if self._fake.give is None:
             self._run(addresses, shapes)
             return True
-        return self._fake.give(stream, lambda: self._run(addresses, shapes))
+        return self._fake.give(stream, lambda places: self._run(places, shapes), addresses, self._bytes_of)
+
+    def _bytes_of(self, name):
+        """Return how large a tensor is for the shapes of now, and whether it is read."""
+        header = self._engine._header
+        size = int(np.prod(self.get_tensor_shape(name))) * np.dtype(NUMPY_OF[self._engine._of(name)[1]]).itemsize
+        return size, name in [one for one, *_ in header["inputs"]]
 
     def _run(self, addresses, shapes):
         self._has_run = True
         if self._profiler is not None and self._emits:
             self._report()
-        header = self._engine._header
+        header, faults = self._engine._header, self._fake.faults
+        time.sleep((faults.int8_ms if header["int8"] else faults.float_ms) / 1e3)
         feed = {}
         for name, dtype, shape in header["inputs"]:
             feed[name] = array_at(addresses[name], shapes.get(name, tuple(shape)), NUMPY_OF[dtype])

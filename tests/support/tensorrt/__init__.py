@@ -23,7 +23,7 @@ def folder_of(version: str) -> Path:
     """Return where a version lies, or skip: not every version is there for every Python and machine."""
     folder = CACHE / version
     if not folder.is_dir():
-        pytest.skip(f"TensorRT {version} is not in {CACHE}; .ci/setup --require-all fetches what there is")
+        pytest.skip(f"TensorRT {version} is not in {CACHE}; .ci/setup test fetches what there is")
     return folder
 
 

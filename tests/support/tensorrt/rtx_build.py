@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from edge.calibrate.table_file import read_table
+from edge.calibrate.table import read_table
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import library_of
 from edge.engine.tensorrt.build.build import build_plan
@@ -66,7 +66,7 @@ def build(library, job):
         forms = forms_of(job)
         plan = build_plan(library, device, forms, request, log=log, on_progress=lambda *told: phases.append(told))
     except EdgeError as error:
-        return {"error": str(error), "warnings": log.warnings()}
+        return {"error": str(error), "hint": error.hint, "warnings": log.warnings()}
     header, content = split_plan(plan.data)
     tail = INT8_CONVOLUTION_OF_FLOAT32 if job.get("qdq") else INT8_CONVOLUTION
     launches = Counter(name.decode() for name in LAUNCH.findall(content))

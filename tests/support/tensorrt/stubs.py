@@ -35,7 +35,7 @@ def stubs(version: str, folder: Path) -> Path | None:
     if version == RTX:
         return None
     if shutil.which("gcc") is None:
-        pytest.skip("gcc is not here; .ci/setup --require-all installs it")
+        pytest.skip("gcc is not here; .ci/setup test installs it")
     source, major = folder / "stubs.c", version.partition(".")[0]
     source.write_text("\n".join(f"void *{symbol}(void) {{ return 0; }}" for symbol in SYMBOLS) + "\n")
     for name in LIBRARIES:

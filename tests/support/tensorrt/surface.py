@@ -9,7 +9,7 @@ import inspect
 import json
 import sys
 
-from edge.engine.tensorrt.abilities import abilities_of
+from edge.engine.tensorrt.binding import abilities_of
 from tests.support.tensorrt import MODULE
 
 

@@ -1,7 +1,5 @@
 """Type stubs of a TensorRT, written from what its bindings say of themselves, for mypy."""
 
-from __future__ import annotations
-
 import keyword
 import re
 from pathlib import Path
@@ -10,6 +8,7 @@ _SIGNATURE = re.compile(r"^(?:\d+\. )?(\w+)\((.*?)\) -> (.+)$", re.MULTILINE)
 _PROPERTY = re.compile(r"^\(.*?\) -> (.+)$", re.MULTILINE)
 _PLAIN = {"int": "int", "str": "str", "float": "float", "bool": "bool", "None": "None"}
 _OTHERWISE = {"IParserError": "ParserError", "IEngineInspector": "EngineInspector"}
+_DATA_TYPES = ("float32", "float16", "int8", "int32", "int64", "bfloat16")
 _HEAD = """import enum
 from collections.abc import Iterator
 from typing import Any, overload
@@ -30,9 +29,10 @@ def write_stubs(surface: dict, folder: Path) -> None:
     lines = [_HEAD, _DIMS]
     for name, one in _bases_first(classes):
         lines += _enum(name, one["enum"]) if one["enum"] else _class(name, one, classes)
-    for name in surface["values"]:
-        if name in ("float32", "float16", "int8", "int32", "int64", "bfloat16"):
-            lines.append(f"{name}: DataType")
+    # `import tensorrt` as a value, which a class can name and a module cannot.
+    values = [name for name in surface["values"] if name in _DATA_TYPES]
+    lines += ["_DataType = DataType\n\nclass Library:", "    __name__: str\n    __version__: str"]
+    lines += [*(f"    {name}: type[{name}]" for name in classes), *(f"    {name}: _DataType" for name in values)]
     (folder / "tensorrt").mkdir()
     (folder / "tensorrt/__init__.pyi").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.bundle.clock import time_floor
-from edge.bundle.fit import refusals
+from edge.bundle.fit import refusals, time_floor
 from edge.bundle.manifest import GoldenFrames, Role
+from edge.version import RELEASED_AT
 from tests.support.manifests import bundled, manifest
 
 NOW = datetime(2026, 11, 20, 13, tzinfo=timezone.utc)
@@ -32,7 +32,8 @@ def proven(**changes):
 
 
 def codes(release, device=None, *, sequences=None, at=NOW, **more):
-    found = list(refusals(release, device or Device(), sequences=sequences or {}, at=at, **more))
+    values = {"newest": {}, **more}
+    found = list(refusals(release, device or Device(), sequences=sequences or {}, at=at, **values))
     assert all(error.hint for error in found)
     return [error.code for error in found]
 
@@ -46,6 +47,15 @@ def test_f13_an_older_sequence_is_refused():
     assert codes(proven(sequence=7), sequences={"stable": 8}) == ["verify.downgrade"]
     assert codes(proven(sequence=7), sequences={"beta": 8}) == []
     assert codes(proven(sequence=8), sequences={"stable": 8}) == []
+
+
+def test_another_release_of_an_equal_sequence_is_refused_and_the_same_one_is_not():
+    release, seen = proven(sequence=8), {"stable": 8}
+
+    assert codes(release, sequences=seen, newest={"stable": "0123456789ab"}) == ["verify.downgrade.equal"]
+    assert codes(release, sequences=seen, newest={"stable": release.release}) == []
+    assert codes(release, sequences=seen, newest={"beta": "0123456789ab"}) == []
+    assert codes(release, sequences={"stable": 7}, newest={"stable": "0123456789ab"}) == []
 
 
 def test_f13_a_downgrade_that_is_signed_as_one_is_taken():
@@ -120,19 +130,16 @@ def test_f13_an_expired_release_is_refused_from_its_last_second_on():
 def test_f14_a_clock_in_1970_does_not_make_an_expired_release_valid():
     floor = time_floor(datetime(1970, 1, 1, tzinfo=timezone.utc), newest_created_at="2027-03-01T00:00:00Z")
 
-    assert floor.at == datetime(2027, 3, 1, tzinfo=timezone.utc)
-    assert floor.is_clock_behind
-    assert codes(proven(expires_at="2027-02-01T00:00:00Z"), at=floor.at) == ["verify.expired"]
-    assert codes(proven(expires_at="2027-04-01T00:00:00Z"), at=floor.at) == []
+    assert floor == datetime(2027, 3, 1, tzinfo=timezone.utc)
+    assert codes(proven(expires_at="2027-02-01T00:00:00Z"), at=floor) == ["verify.expired"]
+    assert codes(proven(expires_at="2027-04-01T00:00:00Z"), at=floor) == []
 
 
 def test_f14_a_new_device_with_a_clock_in_1970_counts_from_the_release_of_its_software():
-    floor = time_floor(
-        datetime(1970, 1, 1, tzinfo=timezone.utc), newest_created_at=None, released_at="2026-11-01T00:00:00Z"
-    )
+    floor = time_floor(datetime(1970, 1, 1, tzinfo=timezone.utc), newest_created_at=None)
 
-    assert floor.at == datetime(2026, 11, 1, tzinfo=timezone.utc)
-    assert codes(proven(created_at="2026-10-01T00:00:00Z", expires_at="2026-10-31T00:00:00Z"), at=floor.at) == [
+    assert f"{floor:%Y-%m-%dT%H:%M:%SZ}" == RELEASED_AT
+    assert codes(proven(created_at="2025-10-01T00:00:00Z", expires_at="2025-10-31T00:00:00Z"), at=floor) == [
         "verify.expired"
     ]
 
@@ -142,10 +149,9 @@ def test_f14_a_clock_in_2035_locks_nothing_out_once_it_is_right_again():
     ahead = time_floor(datetime(2035, 1, 1, tzinfo=timezone.utc), newest_created_at="2026-11-20T12:00:00Z")
     right = time_floor(NOW, newest_created_at="2026-11-20T12:00:00Z")
 
-    assert codes(release, at=ahead.at) == ["verify.expired"]
-    assert codes(release, at=right.at) == []
-    assert not right.is_clock_behind
-    assert codes(proven(), at=ahead.at) == []  # what never expires is taken at any time
+    assert codes(release, at=ahead) == ["verify.expired"]
+    assert codes(release, at=right) == []
+    assert codes(proven(), at=ahead) == []  # what never expires is taken at any time
 
 
 def test_f18_another_device_class_or_name_is_refused():

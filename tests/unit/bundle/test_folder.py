@@ -1,11 +1,9 @@
 """A bundle on disk: whole or absent, and nothing in it is believed that the manifest does not say."""
 
-import pytest
-
 from edge.bundle.folder import open_bundle, write_bundle
 from edge.bundle.manifest import Role, encode_manifest
-from edge.errors import DeployError
 from tests.support.manifests import bundled, manifest
+from tests.support.raised import code_of
 
 FILES = {"model.onnx": b"model", "pipeline.yaml": b"version: 1\n"}
 
@@ -18,12 +16,6 @@ def release(**changes):
 def write(folder, made=None, files=FILES):
     made = made or release()
     return write_bundle(folder, made, manifest_bytes=encode_manifest(made), signature=b"sig", files=files)
-
-
-def code_of(act):
-    with pytest.raises(DeployError) as refusal:
-        act()
-    return refusal.value.code
 
 
 def test_what_is_written_is_opened_again(tmp_path):

@@ -20,6 +20,7 @@ from edge.bundle.manifest import (
 )
 from edge.errors import DeployError
 from tests.support.manifests import bundled, manifest
+from tests.support.raised import code_of
 
 
 def values(**changes):
@@ -27,9 +28,7 @@ def values(**changes):
 
 
 def refused(content):
-    with pytest.raises(DeployError) as refusal:
-        decode_manifest(content if isinstance(content, bytes) else json.dumps(content).encode())
-    return refusal.value.code
+    return code_of(decode_manifest, content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
 def with_file(**changes):

@@ -5,12 +5,9 @@ import hashlib
 import json
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
-from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
-from edge.bundle.sbom_software import Library
-from edge.deploy.packing.software import device_software, tools
+from edge.bundle.sbom import Library, ModelCard, make_sbom, make_software_sbom
+from edge.deploy.packing.contents import device_software, tools
 from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
 from edge.deploy.provision.wheels import WheelSet
 
@@ -63,19 +60,17 @@ def model_in(bom):
     return next(one for one in bom["components"] if one["type"] == "machine-learning-model")
 
 
-@pytest.mark.parametrize(
-    "document",
-    [made(), made(BARE), made(files={}, tools={}), made(tools=tools("openvino 2026.4")), software({}).content, real()],
-)
-def test_it_keeps_to_the_schema_of_the_format(document):
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
+def complaint(document: str):
+    from cyclonedx.schema import SchemaVersion  # a second of imports
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    return JsonStrictValidator(SchemaVersion.V1_6).validate_str(document)
 
 
-def test_the_schema_would_refuse_what_is_wrong():
-    wrong = json.loads(made())
-    wrong["components"][0]["hashes"][0]["content"] = "abc"
-
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(wrong)) is not None
+def test_it_keeps_to_the_schema_of_the_format():
+    of_models = [made(), made(BARE), made(files={}, tools={}), made(tools=tools("openvino 2026.4"))]
+    for document in (*of_models, software({}).content, real()):
+        assert complaint(document.decode()) is None
 
 
 @pytest.mark.parametrize("document", [made(), real()])

@@ -1,5 +1,6 @@
 """Signatures by the real ssh-keygen: who may say what, until when (F-11, F-12)."""
 
+import base64
 import os
 import subprocess
 from datetime import datetime, timezone
@@ -7,10 +8,10 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.bundle.manifest import encode_manifest
-from edge.bundle.sign import DOWNGRADE, fingerprint, namespace_of, sign, verify
-from edge.bundle.ssh_keygen import run_ssh_keygen
+from edge.bundle.sign import DOWNGRADE, fingerprint, namespace_of, run_ssh_keygen, sign, verify
 from edge.errors import DeployError
 from tests.support.manifests import allowed, manifest, revocation, ssh_key
+from tests.support.raised import code_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
 CONTENT = encode_manifest(manifest())
@@ -131,10 +132,10 @@ def test_f12_a_revocation_list_that_cannot_be_read_stops_everything(ask, keys, t
 
 
 def test_without_allowed_signers_nobody_counts(tmp_path, keys):
-    with pytest.raises(DeployError) as refusal:
-        verify(CONTENT, sign(CONTENT, keys[0]), allowed_signers=tmp_path / "none", revoked=None, at=NOW)
-
-    assert refusal.value.code == "device.signers"
+    assert (
+        code_of(verify, CONTENT, sign(CONTENT, keys[0]), allowed_signers=tmp_path / "none", revoked=None, at=NOW)
+        == "device.signers"
+    )
 
 
 def test_a_downgrade_is_signed_on_purpose(ask, keys):
@@ -144,6 +145,15 @@ def test_a_downgrade_is_signed_on_purpose(ask, keys):
     assert ask(signature) == "verify.signature.namespace"
     assert ask(signature, namespace=DOWNGRADE) == "verify.signature.namespace"  # this signer may not
     assert ask(signature, namespace=DOWNGRADE, options='namespaces="edge-release*"') == "ana@example"
+
+
+@pytest.mark.parametrize("length", [6, 10, 14, 40, 64, 72])
+def test_a_signature_that_ends_within_what_it_says_of_itself_is_damaged(keys, length):
+    """Magic has 6 bytes, version 4, lengths 4 each; the key, of 51, ends at 65, the namespace, of 12, at 81."""
+    first, *lines, last = sign(CONTENT, keys[0]).splitlines()
+    cut = base64.b64encode(base64.b64decode(b"".join(lines))[:length])
+
+    assert code_of(namespace_of, b"\n".join((first, cut, last, b""))) == "verify.signature.invalid"
 
 
 def test_a_key_in_an_agent_signs_by_its_public_half(ask, keys, tmp_path, monkeypatch):

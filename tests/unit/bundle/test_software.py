@@ -59,24 +59,14 @@ def test_a_wheel_for_another_machine_is_named():
     ids=["no-own", "two-own", "no-wheel", "elsewhere", "own-elsewhere"],
 )
 def test_what_is_no_software_is_refused_where_the_manifest_is_read(files):
-    parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p"), **files}
-    listed = tuple(bundled(path, role, content) for path, (role, content) in sorted(parts.items()))
-
     with pytest.raises(DeployError, match="files for software") as refused:
-        manifest(files=listed)
+        with_files(files)
     assert refused.value.code == "verify.manifest.files"
 
 
 def test_the_folder_of_wheels_is_for_nothing_else():
-    parts = {
-        "model.onnx": (Role.MODEL, b"m"),
-        "pipeline.yaml": (Role.PIPELINE, b"p"),
-        "wheels/a.mp4": (Role.CLIP, b"c"),
-    }
-    listed = tuple(bundled(path, role, content) for path, (role, content) in sorted(parts.items()))
-
     with pytest.raises(DeployError, match="wheels/ is for software"):
-        manifest(files=listed)
+        with_files({"wheels/a.mp4": (Role.CLIP, b"c")})
 
 
 def test_a_manifest_with_software_is_read_as_it_was_written():

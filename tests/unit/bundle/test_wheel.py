@@ -4,10 +4,21 @@ import zipfile
 
 import pytest
 
-from edge.bundle import wheel as wheels
-from edge.bundle.wheel import read_wheel_name, unpacked
+from edge.bundle import software as wheels
+from edge.bundle.software import read_wheel_name, unpacked
 from edge.errors import DeployError
+from tests.support.raised import code_of
 from tests.support.wheels import wheel
+
+
+def files_of(content, name):
+    return {one.path: b"".join(one.pieces) for one in unpacked(io.BytesIO(content), name)}
+
+
+def with_size(content, name, size):
+    """Return an archive whose directory states another size for one of its files."""
+    at = content.rindex(name.encode()) - 46  # APPNOTE.TXT 4.3.12: the size is at 24 of a central header
+    return content[: at + 24] + size.to_bytes(4, "little") + content[at + 28 :]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,7 @@ def test_a_wheel_unpacks_to_what_lies_on_the_path_and_its_scripts_go_nowhere():
         }
     )
 
-    assert dict(unpacked(content, "pkg.whl")) == {
+    assert files_of(content, "pkg.whl") == {
         "pkg/__init__.py": b"1",
         "pkg-1.dist-info/METADATA": b"m",
         "pkg/more.py": b"2",
@@ -60,7 +71,7 @@ def test_a_wheel_unpacks_to_what_lies_on_the_path_and_its_scripts_go_nowhere():
 )
 def test_a_path_that_leaves_the_folder_is_refused(name):
     with pytest.raises(DeployError, match="is no plain file within it") as refused:
-        list(unpacked(wheel({name: b"x"}), "evil.whl"))
+        files_of(wheel({name: b"x"}), "evil.whl")
     assert refused.value.code == "build.software"
 
 
@@ -73,14 +84,14 @@ def test_a_link_or_a_device_in_a_wheel_is_refused(kind):
         archive.writestr(entry, "/etc/shadow")
 
     with pytest.raises(DeployError, match="is no plain file"):
-        list(unpacked(packed.getvalue(), "evil.whl"))
+        files_of(packed.getvalue(), "evil.whl")
 
 
 def test_one_path_twice_by_two_ways_is_refused():
     content = wheel({"pkg/a.py": b"1", "pkg-1.data/purelib/pkg/a.py": b"2"})
 
     with pytest.raises(DeployError, match="there twice"):
-        list(unpacked(content, "evil.whl"))
+        files_of(content, "evil.whl")
 
 
 def test_what_unpacks_to_too_much_is_refused_before_it_is(monkeypatch):
@@ -90,14 +101,34 @@ def test_what_unpacks_to_too_much_is_refused_before_it_is(monkeypatch):
         archive.writestr("pkg/zeros", bytes(1001))
 
     with pytest.raises(DeployError, match="unpacks to too much"):
-        list(unpacked(packed.getvalue(), "bomb.whl"))
+        files_of(packed.getvalue(), "bomb.whl")
 
 
 def test_more_files_than_any_wheel_has_are_refused(monkeypatch):
     monkeypatch.setattr(wheels, "MOST_FILES", 2)
 
     with pytest.raises(DeployError, match="too much"):
-        list(unpacked(wheel({f"pkg/{n}": b"" for n in range(3)}), "many.whl"))
+        files_of(wheel({f"pkg/{n}": b"" for n in range(3)}), "many.whl")
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2], ids=["lzma", "bzip2"])
+def test_what_unpacks_more_at_once_than_is_asked_for_is_refused(how):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", how) as archive:
+        archive.writestr("pkg/zeros", bytes(1000))
+
+    with pytest.raises(DeployError, match="neither stored nor deflated"):
+        files_of(packed.getvalue(), "bomb.whl")
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED], ids=["stored", "deflated"])
+@pytest.mark.parametrize("stated", [1, 999, 1001, 100_000])
+def test_a_file_that_is_not_of_the_size_that_it_states_is_refused(how, stated):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", how) as archive:
+        archive.writestr("pkg/zeros", bytes(1000))
+
+    assert code_of(files_of, with_size(packed.getvalue(), "pkg/zeros", stated), "bomb.whl") == "build.software"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +139,7 @@ def test_an_archive_that_is_damaged_is_an_error_and_no_traceback(damage):
 
     found, refusal = None, None
     try:
-        found = dict(unpacked(content, "cut.whl"))
+        found = files_of(content, "cut.whl")
     except DeployError as error:
         refusal = error.code
 

@@ -84,7 +84,7 @@ def test_a_table_with_warnings_alone_is_usable(tmp_path, model):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda table: {"model": ModelId(name="m", sha256="0" * 64)}, "made for model m 000000000000"),
+        (lambda table: {"model": ModelId(name="m", sha256="0" * 64)}, "model m 000000000000"),
         (
             lambda table: {"keep_float": ("/nowhere",)},
             'keep_float names nodes that the model does not have: "/nowhere"',
@@ -110,9 +110,7 @@ def test_of_many_errors_it_is_said_first_that_the_model_is_another_one(tmp_path,
     ranges = {"images": TensorRange(amax=255.0, method="x"), "b": TensorRange(amax=np.inf, method="x")}
     path = write_table_of(tmp_path / "t", model, tensors=ranges)
 
-    with pytest.raises(
-        CalibrationError, match=rf"t: made for model m .*\(3 more: edge-deploy table lint {path} --model"
-    ):
+    with pytest.raises(CalibrationError, match=rf"t: .*model m .*\(3 more: edge-deploy table lint {path} --model"):
         usable_table(path, inspect_model(other))
 
 
@@ -132,5 +130,5 @@ def test_a_model_that_carries_pairs_takes_no_table(tmp_path, model):
     path = write_table_of(tmp_path / "t", model)
     (tmp_path / "q.onnx").write_bytes(quantized_model(table_of(model), inspect_model(model)).model)
 
-    with pytest.raises(CalibrationError, match=r"q\.onnx carries Q/DQ pairs already.*table import .*q\.onnx"):
+    with pytest.raises(CalibrationError, match=r"q\.onnx .*Q/DQ.*table import .*q\.onnx"):
         usable_table(path, inspect_model(tmp_path / "q.onnx"))

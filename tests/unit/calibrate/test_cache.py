@@ -16,7 +16,7 @@ from edge.calibrate.cache import (
 )
 from edge.calibrate.convert import cache_from_table, table_from_cache
 from edge.calibrate.scale import Scale
-from edge.calibrate.table_file import read_table, write_table
+from edge.calibrate.table import read_table, write_table
 from edge.errors import CalibrationError
 
 HEADER = "TRT-100300-EntropyCalibration2\n"

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.dynamic_ranges import dynamic_ranges, ranges_text
-from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
+from edge.calibrate.convert import dynamic_ranges, ranges_text
+from edge.calibrate.table import CalibrationTable, TensorRange
 from edge.errors import CalibrationError
+from tests.support.values import calibration_table
 
 
 def table_of(ranges, keep_float=()):
-    return CalibrationTable(
-        model=None, preprocess=None, preprocess_sha256=None, dataset=None, method="x", made_by=MadeBy(engine="x"),
-        tensors={name: TensorRange(amax=amax, method="x") for name, amax in ranges.items()}, keep_float=keep_float,
-    )  # fmt: skip
+    return calibration_table(ranges, keep_float=keep_float)
 
 
 GOLDEN = """{"format": "edge.ranges/1",

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.histogram import BINS, Histogram, RangeTally, count, merge
-from edge.calibrate.observer import Observer, merge_all
+from edge.calibrate.histogram import BINS, Histogram, Observer, RangeTally, merge, merge_all
 from edge.errors import CalibrationError
-from edge.types import HISTOGRAM_BINS, MagnitudeCounts
+from edge.types import MagnitudeCounts
+from tests.support.histograms import count
 
 floats = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False),
@@ -206,24 +206,3 @@ def test_values_that_are_not_finite_are_refused_in_the_same_words_wherever_they_
 
     assert told[0] == told[1]
     assert told[0][0] == 'tensor "x": expected finite values, 2 of 4 are NaN or infinite'
-
-
-def test_counts_of_a_device_do_not_join_other_numbers_of_bins():
-    with pytest.raises(ValueError, match="2048 and 256 bins"):
-        RangeTally(256).join(as_a_device_counts(np.ones(1)))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"counts": np.zeros(9, np.int64)}, r"counts are int64 \(2048,\), got int64 \(9,\)"),
-        ({"counts": np.zeros(HISTOGRAM_BINS, np.uint32)}, "got uint32"),
-        ({"counts": np.full(HISTOGRAM_BINS, -1)}, "counts are int64"),
-        ({"zeros": -1}, "cannot be"),
-        ({"amax": math.inf}, "cannot be"),
-    ],
-)
-def test_counts_that_cannot_be_are_refused(wrong, told):
-    right = {"counts": np.zeros(HISTOGRAM_BINS, np.int64), "zeros": 0, "not_finite": 0, "amax": 0.0}
-    with pytest.raises(ValueError, match=told):
-        MagnitudeCounts(**(right | wrong))

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_model, largest_input
-from edge.calibrate.lint.finding import Severity
-from edge.calibrate.table import CalibrationTable, Imported, MadeBy, ModelId, TensorRange
+from edge.calibrate.lint.facts import Severity, facts_of_model, largest_input
+from edge.calibrate.table import Imported, ModelId, TensorRange
 from edge.model.inspect import inspect_model
 from edge.types import ImageSize, Preprocess
 from tests.support import models
+from tests.support.values import calibration_table
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +25,8 @@ def facts(tmp_path_factory):
 def good(facts):
     ranges = {name: 1.5 + index / 7 for index, name in enumerate(facts.activations)}
     ranges["images"] = 1.0
-    return CalibrationTable(
-        model=ModelId(name=facts.name, sha256=facts.sha256),
-        preprocess=facts.preprocess.as_json(),
-        preprocess_sha256=facts.preprocess.sha256,
-        dataset=None,
-        method="mse",
-        made_by=MadeBy(engine="test"),
-        tensors={name: TensorRange(amax=amax, method="mse") for name, amax in ranges.items()},
-    )
+    model = ModelId(name=facts.name, sha256=facts.sha256)
+    return calibration_table(ranges, preprocess=facts.preprocess, model=model)
 
 
 def with_ranges(table, **ranges):

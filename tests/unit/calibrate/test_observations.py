@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.histogram import count
 from edge.calibrate.observations import Observations, largest_of_both, merge_observations
 from edge.calibrate.table import DatasetId
 from edge.errors import CalibrationError
+from tests.support.histograms import count
 
 NAMES = ("images", "/model.0/conv (1): 2")
 

@@ -12,47 +12,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.observations import Observations, merge_observations
-from edge.calibrate.observations_file import read_observations, write_observations
+from edge.calibrate.observations import Observations, merge_observations, observations_bytes, read_observations
 from edge.errors import CalibrationError
 from tests.unit.calibrate.test_observations import digest_of, observed
 
 
 def test_what_was_saved_is_read_again(tmp_path):
-    write_observations(tmp_path / "a.npz", observed([1, 2, 3]))
+    (tmp_path / "a.npz").write_bytes(observations_bytes(observed([1, 2, 3])))
 
     assert read_observations(tmp_path / "a.npz") == observed([3, 1, 2])
 
 
 def test_nothing_seen_is_read_again(tmp_path):
     nothing = Observations(model_sha256="m", preprocess_sha256="p", image_sha256s=(), histograms={})
-    write_observations(tmp_path / "a.npz", nothing)
+    (tmp_path / "a.npz").write_bytes(observations_bytes(nothing))
 
     assert read_observations(tmp_path / "a.npz") == nothing
 
 
 def test_saved_parts_merge_to_the_whole_byte_for_byte(tmp_path):
     first, second, third = observed([0, 5]), observed([1]), observed([4, 3])
-    write_observations(tmp_path / "first.npz", first)
-    write_observations(tmp_path / "rest.npz", merge_observations(second, third))
+    (tmp_path / "first.npz").write_bytes(observations_bytes(first))
+    (tmp_path / "rest.npz").write_bytes(observations_bytes(merge_observations(second, third)))
     merged = merge_observations(read_observations(tmp_path / "rest.npz"), read_observations(tmp_path / "first.npz"))
-    write_observations(tmp_path / "merged.npz", merged)
-    write_observations(tmp_path / "whole.npz", observed([0, 1, 3, 4, 5]))
+    (tmp_path / "merged.npz").write_bytes(observations_bytes(merged))
+    (tmp_path / "whole.npz").write_bytes(observations_bytes(observed([0, 1, 3, 4, 5])))
 
     assert merged.images == 5
     assert (tmp_path / "merged.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
 def test_no_entry_carries_the_time_it_was_written_at(tmp_path):
-    write_observations(tmp_path / "a.npz", observed([1]))
+    (tmp_path / "a.npz").write_bytes(observations_bytes(observed([1])))
 
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_the_order_in_which_tensors_were_observed_does_not_show(tmp_path):
-    write_observations(tmp_path / "a.npz", observed([1], names=("a", "b")))
-    write_observations(tmp_path / "b.npz", observed([1], names=("b", "a")))
+    (tmp_path / "a.npz").write_bytes(observations_bytes(observed([1], names=("a", "b"))))
+    (tmp_path / "b.npz").write_bytes(observations_bytes(observed([1], names=("b", "a"))))
 
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
@@ -102,7 +101,7 @@ LYING = [
 @pytest.mark.parametrize(("changes", "message"), LYING)
 def test_a_file_that_contradicts_itself_is_refused_with_the_reason(tmp_path, changes, message):
     path = tmp_path / "a.npz"
-    write_observations(path, observed([1, 2], names=("a", "b")))
+    path.write_bytes(observations_bytes(observed([1, 2], names=("a", "b"))))
     rewritten(path, **changes)
 
     with pytest.raises(
@@ -130,7 +129,7 @@ def test_a_single_array_is_refused(tmp_path):
 
 def test_a_damaged_array_is_named(tmp_path):
     path = tmp_path / "a.npz"
-    write_observations(path, observed([1], names=("a",)))
+    path.write_bytes(observations_bytes(observed([1], names=("a",))))
     rewritten(path)  # without compression
     path.write_bytes(path.read_bytes().replace(b"'descr': '<f8'", b"'descr': '<f8(", 1))
 
@@ -148,7 +147,7 @@ def test_a_file_of_version_1_says_what_to_do(tmp_path):
 
 def test_a_file_that_was_cut_anywhere_is_refused(tmp_path):
     path = tmp_path / "a.npz"
-    write_observations(path, observed([1], names=("a",)))
+    path.write_bytes(observations_bytes(observed([1], names=("a",))))
     data = path.read_bytes()
 
     for length in range(0, len(data), max(1, len(data) // 50)):
@@ -160,7 +159,7 @@ def test_a_file_that_was_cut_anywhere_is_refused(tmp_path):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "a.npz"
-    write_observations(path, observed([1, 2]))
+    path.write_bytes(observations_bytes(observed([1, 2])))
     return path, path.read_bytes()
 
 
@@ -178,6 +177,6 @@ def test_a_file_that_was_changed_anywhere_is_read_or_refused(saved, data):
 
 def test_peaks_are_kept_even_those_of_a_model_that_overflowed(tmp_path):
     seen = dataclasses.replace(observed([1]), peaks={"b": math.inf, "a": 0.1})
-    write_observations(tmp_path / "a.npz", seen)
+    (tmp_path / "a.npz").write_bytes(observations_bytes(seen))
 
     assert dict(read_observations(tmp_path / "a.npz").peaks) == {"a": 0.1, "b": math.inf}

@@ -1,15 +1,12 @@
 """A model whose account is known, cameras, machines of the table and made-up ones."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
 import pytest
 
-from edge.capacity.demand import ASSUMED, Origin, StreamDemand, Video
 from edge.capacity.platform import platform_of
-from edge.capacity.work import Messages, PipelineModel, Work
+from edge.capacity.work import ASSUMED, Messages, Origin, PipelineModel, StreamDemand, Video, Work
 from edge.model.file import read_model_file
 from edge.model.inspect import inspect_file
 from edge.roofline.machines import find_machine

@@ -1,18 +1,17 @@
 """How many cameras fit, with which rate all do, and which module is the smallest."""
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.capacity.demand import ASSUMED, video_from_text
 from edge.capacity.fit import answer_of, smallest
 from edge.capacity.loads import loads_of
 from edge.capacity.platform import jetson_modes
+from edge.capacity.work import ASSUMED, video_from_text
 from edge.errors import ConfigError
 from tests.unit.capacity.conftest import camera, video
 
@@ -122,15 +121,17 @@ def test_headroom_is_a_share(work, platform, headroom):
 
 
 def test_a_video_as_people_write_it():
-    assert str(video_from_text("1280x720@15/H265")) == "1280x720@15/h265"
-    assert str(video_from_text("1280x720/hevc")) == "1280x720@30/h265"
-    assert str(video_from_text(" 640x360@7.5 ")) == "640x360@7.5/h264"
-    assert str(video_from_text("640x360/raw")) == "640x360@30"
-    assert video_from_text("1920x1080") == ASSUMED
+    read = functools.partial(video_from_text, base=ASSUMED)
+
+    assert str(read("1280x720@15/H265")) == "1280x720@15/h265"
+    assert str(read("1280x720/hevc")) == "1280x720@30/h265"
+    assert str(read(" 640x360@7.5 ")) == "640x360@7.5/h264"
+    assert str(read("640x360/raw")) == "640x360@30"
+    assert read("1920x1080") == ASSUMED
     for text, words in {
         "": "expected WIDTHxHEIGHT", "1080p": "expected WIDTHxHEIGHT", "1x1": "expected WIDTHxHEIGHT",
         "10x10": "expected sides of 16", "64x99999": "expected sides", "640x360@0": "got 0", "640x360@1e9": "expected",
         "640x360@99999": "at most 1000",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=words):
-            video_from_text(text)
+            read(text)

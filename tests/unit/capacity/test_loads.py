@@ -1,16 +1,14 @@
 """What a pipeline takes of each resource, counted by hand; and that more work never takes less."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.capacity.evidence import evidence, factors_of
 from edge.capacity.fit import answer_of
 from edge.capacity.loads import Interval, loads_of
+from edge.capacity.platform import evidence, factors_of
 from edge.roofline.bound import bound_of_model
 from edge.roofline.machines import find_machine
 from edge.types import Precision
@@ -107,9 +105,9 @@ def test_messages_from_heartbeats_to_full_frames(work, platform):
         two = work(camera(wanted_fps=10), camera(wanted_fps=20), mode=mode)
         return load(loads_of(two, platform(NANO)), "broker").used
 
-    full = 8 * 30 * (447 + 12 * 89)
-    assert bits("change") == Interval(least=8 * 2 * 447, typical=full)
-    assert bits("all") == Interval(least=8 * 30 * 447, typical=full)
+    full = 8 * 30 * (465 + 12 * 89)
+    assert bits("change") == Interval(least=8 * 2 * 465, typical=full)
+    assert bits("all") == Interval(least=8 * 30 * 465, typical=full)
     assert bits("nonempty") == Interval(least=0, typical=full)
 
 

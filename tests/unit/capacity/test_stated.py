@@ -1,15 +1,12 @@
 """What a pipeline file states against the bound of machines, by their names and by what this machine says of itself."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
 
-from edge.capacity.fit import answer_of
-from edge.capacity.here import key_of, machine_here
-from edge.capacity.stated import beyond_all_jetsons, beyond_bound, machines_among, stated_work
+from edge.capacity.fit import answer_of, beyond_all_jetsons, beyond_bound, machines_among, stated_work
+from edge.capacity.platform import key_of, machine_here
 from edge.capacity.work import model_of_pipeline
 from edge.config.load import load_pipeline
 from edge.engine.cuda import jetson_modules
@@ -76,7 +73,7 @@ def test_what_is_slower_than_typical_but_within_the_bound_is_not_judged(tmp_path
 def test_no_jetson_at_all(tmp_path):
     assert beyond_all_jetsons(work_of_file(tmp_path, *rtsp(2, 30))) == []
     (sentence,) = beyond_all_jetsons(work_of_file(tmp_path, *rtsp(100, 1000)))
-    assert sentence.startswith("no Jetson of the table can; the best of them: agx-orin-64gb: 1e+05 fps are stated")
+    assert sentence.startswith("no Jetson of the table can; the best of them: agx-orin-64gb: 100000 fps are stated")
 
 
 def test_device_classes_name_machines_at_the_most_that_they_can_be():
@@ -129,6 +126,6 @@ def test_doctor_tells_the_bound_of_this_machine(tmp_path):
     assert (served.name, served.is_there) == ("bound of p.yaml", True)
     assert served.detail == "30 fps are stated, which is within that of orin-nano-8gb"
     assert (beyond.is_there, beyond.is_needed) == (False, False)
-    assert "orin-nano-8gb: 3e+04 fps are stated, and no engine infers more than" in beyond.detail
+    assert "orin-nano-8gb: 30000 fps are stated, and no engine infers more than" in beyond.detail
     assert examine_bound(pipeline_of(tmp_path, "{id: a, uri: 'rtsp://x/a'}").path, root) is None
     assert examine_bound(pipeline_of(tmp_path, *rtsp(2, 15)).path, tmp_path) is None

@@ -1,7 +1,5 @@
 """Threads that come and go do not each leave an arena of malloc behind: counted by glibc itself, in a process apart."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,13 +4,18 @@ import logging
 import subprocess
 import sys
 
+import click
 import pytest
 
 from edge.cli.edge_deploy import edge_deploy
+from edge.cli.run_command import run_command
 from edge.cli.runtime_commands import edge_runtime
-from edge.errors import EdgeError
+from edge.errors import DeployError, EdgeError, MissingDependencyError
 from edge.runtime import entry
 from tests.support import models
+from tests.support.command_line import command
+from tests.support.systemd import NotifySocket
+from tests.support.wait import wait_until
 
 FULL = "error: standard output cannot be written: No space left on device; redirect it to where there is room\n"
 
@@ -61,6 +66,28 @@ def test_a_reader_that_goes_is_no_error(tmp_path):
     assert (done.stdout, done.stderr) == ("U", "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- <&- 2>&-"])
+def test_a_descriptor_that_was_closed_at_the_start_is_no_error(tmp_path, closed):
+    model = models.yolov8(tmp_path / "m.onnx")
+    done = subprocess.run(
+        f"{sys.executable} -m edge.cli.edge_deploy inspect {model} {closed}",
+        shell=True, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_a_file_says_cannot_move_the_cursor(tmp_path):
+    names = ["\x1b[31mred\x1b]0;title\x07", "a\nb", "c\rd"]
+    path = models.yolov8(tmp_path / "m.onnx", metadata={"names": repr(names)})
+    (shown,) = [
+        line for line in command("edge-deploy", "inspect", path).stdout.splitlines() if line.startswith("labels")
+    ]
+
+    assert shown.isprintable()
+    assert shown.endswith("3: ?[31mred?]0;title?, a b, c d")
+
+
 @pytest.mark.parametrize("group", [edge_deploy, edge_runtime], ids=["edge-deploy", "edge-runtime"])
 @pytest.mark.parametrize(
     ("words", "level"),
@@ -95,3 +122,80 @@ def test_each_light_command_is_there_behind_a_v(name, monkeypatch):
     edge_runtime.main(["-v", name, "--root", "x"], standalone_mode=False)
 
     assert called == [(name, ("--root", "x"))]
+
+
+def test_a_service_that_ends_by_an_error_tells_systemd_which(tmp_path, monkeypatch):
+    with NotifySocket(tmp_path / "notify") as systemd:
+        for name, value in systemd.environ.items():
+            monkeypatch.setenv(name, value)
+        absent = tmp_path / "absent.yaml"
+        command("edge-runtime", "run", "--pipeline", absent, expected=2)
+        wait_until(lambda: any(line.startswith("STATUS=error: ") for line in systemd.lines), what="the error")
+    assert str(absent) in systemd.lines[-1]
+
+
+def test_ctrl_c_while_a_library_is_imported_is_no_missing_library(capsys, monkeypatch):
+    """An extension module whose import is interrupted raises ImportError from KeyboardInterrupt."""
+
+    @click.command()
+    def interrupted():
+        try:
+            raise ImportError("initialization failed") from KeyboardInterrupt()
+        except ImportError as error:
+            raise MissingDependencyError("a library is not importable", hint="pip install it") from error
+
+    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
+    with pytest.raises(SystemExit) as ended:
+        run_command(interrupted)
+
+    assert ended.value.code == 130
+    assert "not importable" not in capsys.readouterr().err
+
+
+def test_a_library_that_stumbles_while_ctrl_c_ends_it_is_no_internal_error(capsys, monkeypatch):
+    """Dask closes what it has not opened yet."""
+
+    @click.command()
+    def interrupted():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            None.cancel()
+
+    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
+    with pytest.raises(SystemExit) as ended:
+        run_command(interrupted)
+
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_errors_that_are_each_other_s_cause_are_told(capsys, monkeypatch):
+    @click.command()
+    def circular():
+        first, second = EdgeError("the first"), EdgeError("the second")
+        first.__cause__, second.__cause__ = second, first
+        raise first
+
+    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
+    with pytest.raises(SystemExit) as ended:
+        run_command(circular)
+
+    assert ended.value.code not in (0, 130)
+    assert "the first" in capsys.readouterr().err
+
+
+def test_numbers_of_a_device_s_error_stand_below_it_one_in_a_line(capsys, monkeypatch):
+    @click.command()
+    def refused():
+        evidence = {"path": "m\x1b[2J.onnx", "missing": ["nvv4l2decoder"], "free\x07": 3}
+        raise DeployError("preflight.disk", "no room", hint="remove files", evidence=evidence)
+
+    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
+    with pytest.raises(SystemExit):
+        run_command(refused)
+
+    first, *numbers = capsys.readouterr().err.splitlines()
+    assert "no room" in first
+    assert first.endswith("(preflight.disk)")
+    assert numbers == [r'  path: "m\u001b[2J.onnx"', '  missing: ["nvv4l2decoder"]', r"  free\u0007: 3"]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from edge.cli.columns import aligned
+from edge.cli.columns import aligned, folded
 
 MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
+TABLE = Path(__file__).parents[3] / "calib_cache/traffic.calib.json"
 ROWS = [
     ("ms", "share", "operator", "layer"),
     ("1.25", "7%", "Conv", "/model/neck/cv1/conv/Conv"),
@@ -71,6 +72,30 @@ def test_headings_and_rows_fit_the_terminal(asked, columns):
     table = shown[first : next(i for i in range(first, len(shown)) if not shown[i] or shown[i].startswith("not shown"))]
     assert len(table) > 4
     assert max(map(len, table)) <= columns, max(table, key=len)
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "width", "lines"),
+    [
+        ("one two three four", "", None, ["one two three four"]),
+        ("one two three four five", "", 23, ["one two three four five"]),
+        ("one two three four five", "", 18, ["one two three four", "  five"]),
+        ("  one two three four five", "", 20, ["  one two three four", "    five"]),
+        ("one two three four five", "name  ", 24, ["name  one two three four", "      five"]),
+        ("/a/path-that-is/longer-than-the/line", "", 18, ["/a/path-that-is/longer-than-the/line"]),
+        ("one two three four five", "a long name  ", 20, ["a long name  one two three four five"]),
+    ],
+)
+def test_sentences_are_broken_between_words_under_themselves(text, before, width, lines):
+    assert folded(text, before=before, width=width).splitlines() == lines
+
+
+def test_what_is_said_of_a_table_fits_the_terminal():
+    shown = on_terminal("edge-deploy", "table", "show", str(TABLE), columns=80)
+
+    facts = shown[: shown.index("")]
+    assert max(map(len, facts)) <= 80
+    assert any(line.startswith(" " * 10) for line in facts)
 
 
 def on_terminal(program, *arguments, columns):

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge.calibrate.histogram import count
 from edge.cli.compare_lines import comparison_summary, layer_error_lines, number, percent, verdict_lines
 from edge.cli.compare_page import comparison_page, rebinned
 from edge.evaluate.layers import ComparedLayer, LayerError, LayerTimes, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
-from edge.types import HeadFamily, ImageSize, ModelSpec, Preprocess
+from tests.support.histograms import count
+from tests.support.values import model_spec
 
 EVIL = '<script>alert("1")</script>&amp;'
 VOID = {"meta", "br", "img", "link", "input"}
@@ -67,11 +67,7 @@ def an_error(name, *, sqnr_db=20.0, is_int8=True, float_ms=2.0, int8_ms=1.0):
 
 
 def comparison(*errors):
-    size = ImageSize(width=96, height=96)
-    spec = ModelSpec(
-        path=Path(f"/x/{EVIL}.onnx"), name=EVIL, sha256="ab" * 32, family=HeadFamily.YOLOV8, input_name="x",
-        output_name="y", preprocess=Preprocess(size=size), batch=1, labels=(), strides=(),
-    )  # fmt: skip
+    spec = model_spec(Path(f"/x/{EVIL}.onnx"), name=EVIL, side=96, batch=1)
     histogram = count(np.abs(np.random.default_rng(0).normal(0, 1.5, 10_000)))
     return Comparison(
         spec=spec, table=Path("t.calib.json"), images=7, engine="openvino 1.2.3", output_sqnr_db=31.25, layers=errors,

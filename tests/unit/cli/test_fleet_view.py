@@ -8,7 +8,7 @@ from rich.console import Console
 
 from edge.cli.fleet_rows import FleetRows
 from edge.cli.fleet_view import JsonLines, LiveRows, PlainLines, screen
-from edge.delivery.event import BEGIN, END, LAST_PHASE, NOTE, PROGRESS, UPLOAD, Event
+from edge.delivery.outcome import BEGIN, END, LAST_PHASE, NOTE, PROGRESS, UPLOAD, Event
 
 START = datetime(2026, 11, 20, 10, 15, 2, 113_000, tzinfo=timezone.utc)
 

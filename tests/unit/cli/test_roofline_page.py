@@ -1,7 +1,5 @@
 """The page of rooflines, parsed as a browser would, of the demo's model."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -9,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.cli.account_lines import amount
-from edge.cli.columns import aligned
-from edge.cli.roofline_lines import machine_lines, roofline_of, roofline_summary_lines, summary_sentences
+from edge.cli.roofline_lines import amount, machine_lines, roofline_of, roofline_summary_lines, summary_sentences
 from edge.cli.roofline_page import roofline_page
 from edge.cli.roofline_svg import Dot, Roof, roofline_svg
 from edge.quantize.account import accounts_of
@@ -163,7 +159,3 @@ def test_amounts_are_in_three_digits():
     ]  # fmt: skip
     assert not any(". " in amount(10**power) for power in range(16))
     assert all(math.isclose(float(amount(v).split()[0]), v / 1e3, rel_tol=0.01) for v in (1234, 56789, 456789))
-
-
-def test_columns_are_aligned():
-    assert list(aligned([("a", "b", "c"), ("1000", "x", "yy")])) == ["   a  b  c", "1000  x  yy"]

@@ -1,49 +1,44 @@
-"""What a person reads while a pipeline runs; accounts are those of `tests.unit.runtime.serve.test_watchdog`."""
+"""The live table of a run; accounts are those of `tests.unit.runtime.serve.test_watchdog`."""
 
 import dataclasses
-import os
+import io
 
-import pytest
+from rich.console import Console
 
-from edge.cli.run_progress import RunProgress, is_watched
+from edge.cli.commands.run import report_lines
+from edge.cli.run_progress import live_table, run_table
 from edge.types import StreamState
 from tests.unit.runtime.serve.test_watchdog import account
 
-
-def at(elapsed_s, streams):
-    report = account(turns=1, batches=1, streams=streams)
-    return dataclasses.replace(report, times=dataclasses.replace(report.times, elapsed_s=elapsed_s))
+STAGES_MS = {"total": {"p50": 25.0, "p95": 31.0}}
 
 
-def test_a_line_soon_then_every_ten_seconds_with_the_rate_since_the_last():
-    said = []
-    progress = RunProgress(said.append)
-    up = StreamState.UP
-
-    for elapsed_s, inferred in [(1, 10), (2, 30), (3, 45), (11.9, 170), (12, 180), (13, 195), (22, 180)]:
-        progress.tick(at(elapsed_s, [(up, inferred, inferred, 0), (up, 0, 0, 0)]))
-
-    assert said == [
-        "2 s: 2 of 2 streams up; 30 frames inferred, 15.0 fps",
-        "12 s: 2 of 2 streams up; 180 frames inferred, 15.0 fps",
-        "22 s: 2 of 2 streams up; 180 frames inferred, 0.0 fps",
-    ]
+def at(*streams):
+    return dataclasses.replace(account(turns=1, batches=1, streams=streams), stages_ms=STAGES_MS)
 
 
-def test_streams_that_are_not_up_are_counted_by_their_state():
-    said = []
-    states = [StreamState.UP, StreamState.DOWN, StreamState.CONNECTING, StreamState.DOWN]
+def test_a_row_for_each_camera_with_its_state():
+    states = [StreamState.UP, StreamState.DOWN, StreamState.CONNECTING]
+    console = Console(file=io.StringIO(), width=100)
 
-    RunProgress(said.append).tick(at(3, [(state, 0, 0, 0) for state in states]))
+    console.print(run_table(at(*[(state, 7, 5, 0) for state in states])))
 
-    assert said == ["3 s: 1 of 4 streams up, 1 connecting, 2 down; 0 frames inferred, 0.0 fps"]
+    _, head, *rows = console.file.getvalue().splitlines()
+    assert head.split() == ["camera", "state", "fps", "frames", "detections"]
+    assert [row.split()[1] for row in rows] == ["up", "down", "connecting"]
+    assert [row.split()[3] for row in rows] == ["5", "5", "5"]
 
 
-@pytest.mark.parametrize(
-    ("terminals", "has_messages", "expected"),
-    [((1, 2), False, True), ((1, 2), True, False), ((2,), True, True), ((1,), False, False), ((), False, False)],
-)
-def test_only_a_person_who_reads_nothing_else_there_is_told(monkeypatch, terminals, has_messages, expected):
-    monkeypatch.setattr(os, "isatty", lambda descriptor: descriptor in terminals)
+def test_where_nothing_was_inferred_there_is_no_latency():
+    _, total, *_ = report_lines(at((StreamState.DOWN, 0, 0, 0)))
 
-    assert is_watched(has_messages=has_messages) is expected
+    assert (total.startswith("0 frames in "), "latency" in total, "None" in total) == (True, False, False)
+    assert "latency p50 25.0 ms" in list(report_lines(at((StreamState.UP, 7, 5, 0))))[1]
+
+
+def test_nothing_is_drawn_where_stderr_is_no_terminal(capsys):
+    with live_table(is_wanted=True) as (show, remove):
+        show(at((StreamState.UP, 1, 1, 0)))
+        remove()
+
+    assert capsys.readouterr() == ("", "")

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from edge.cli.sudo_passwords import sudo_passwords
+from edge.cli.commands.provision import sudo_passwords
 from edge.errors import DeployError
 
 

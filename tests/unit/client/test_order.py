@@ -6,8 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.client.items import Late, Missing
-from edge.client.order import Resequencer
+from edge.client.order import Late, Missing, Resequencer
 from edge.publish.messages import GapMessage
 from tests.support.event_messages import event
 from tests.support.wire_messages import detections

@@ -1,6 +1,6 @@
 import pytest
 
-from edge.config.credentials import Credential, read_credential
+from edge.config.credentials import Credential, own_path, read_credential
 from edge.errors import ConfigError
 
 
@@ -16,11 +16,28 @@ def write(path, text, mode=0o600):
     path.chmod(mode)
 
 
+def test_a_folder_for_settings_that_is_not_absolute_is_none(tmp_path, monkeypatch):
+    """As the XDG base directory specification has it; from another folder the secret would be another one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert (
+        own_path("broker", environ={"XDG_CONFIG_HOME": "here"}) == tmp_path / ".config/edge-deploy/credentials/broker"
+    )
+
+
 def test_a_private_file_is_read(home, tmp_path):
     write(home / "broker", "me:pass:word\n")
 
     assert read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)}) == Credential(
         user="me", password="pass:word"
+    )
+
+
+def test_a_colon_in_the_user_is_written_with_a_backslash(home, tmp_path):
+    write(home / "broker", "vhost\\:me:pass\\:word\n")
+
+    assert read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)}) == Credential(
+        user="vhost:me", password="pass\\:word"
     )
 
 
@@ -32,11 +49,21 @@ def test_systemd_comes_first(home, tmp_path):
     assert read_credential("broker", environ=environ).password == "new"
 
 
+def test_systemd_that_names_no_folder_does_not_mean_the_current_one(home, tmp_path, monkeypatch):
+    write(home / "broker", "me:mine")
+    write(tmp_path / "broker", "me:strange")
+    monkeypatch.chdir(tmp_path)
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "CREDENTIALS_DIRECTORY": ""}
+
+    assert read_credential("broker", environ=environ).password == "mine"
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "expected"),
     [
         ("me:secret", 0o644, "others can read"),
         ("secret", 0o600, "one line, user:password"),
+        ("me\\:secret", 0o600, "one line, user:password"),
         ("me:secret\nmore", 0o600, "one line, user:password"),
     ],
 )

@@ -53,19 +53,31 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         ),
         ("id: gate", "id: Gate East", "p.yaml:5: streams[0].id: got 'Gate East', expected 1 to 32 of a-z"),
         ("id: lobby", "id: gate", "p.yaml:7: streams[1].id: 'gate' is already streams[0]; give each"),
-        ("max_fps: 15", "max_fps: fast", "p.yaml:7: streams[1].max_fps: got 'fast', expected float"),
-        ("max_fps: 15", "max_fps: .inf", "streams[1].max_fps: got inf, expected float <= 1000"),
-        ("max_fps: 15", "max_fps: .nan", "streams[1].max_fps: got nan, expected float > 0"),
+        ("max_fps: 15", "max_fps: fast", "p.yaml:7: streams[1].max_fps: got 'fast', expected a number above 0"),
+        ("max_fps: 15", "max_fps: .inf", "streams[1].max_fps: got inf, expected a number above 0 and at most 1000"),
+        ("max_fps: 15", "max_fps: .nan", "streams[1].max_fps: got nan, expected a number above 0"),
         ("id: gate", 'id: "gate\\n"', "streams[0].id: got 'gate\\n', expected 1 to 32 of a-z"),
-        ("max_fps: 15", "priority: 0", "p.yaml:7: streams[1].priority: got 0, expected int >= 1"),
-        ("max_fps: 15", "priority: 101", "streams[1].priority: got 101, expected int <= 100"),
-        ("max_fps: 15", "max_age_ms: 0", "streams[1].max_age_ms: got 0, expected float > 0"),
+        ("max_fps: 15", "tls: {ca: ca.pem}", "p.yaml:7: streams[1].tls: is for rtsps:// and https://; remove it"),
+        ('"rtsp://camera/main", max_fps: 15', '"rtsps://camera/a", tls: {}', "streams[1].tls: expected either ca or"),
+        (
+            '"rtsp://camera/main", max_fps: 15',
+            f'"rtsps://camera/a", tls: {{ca: ca.pem, fingerprint: "sha256:{"0" * 64}"}}',
+            "p.yaml:7: streams[1].tls: expected either ca or fingerprint",
+        ),
+        (
+            '"rtsp://camera/main", max_fps: 15',
+            '"https://camera/a", tls: {fingerprint: "sha256:00"}',
+            "streams[1].tls.fingerprint: got 'sha256:00', expected sha256: and 64 hexadecimal digits",
+        ),
+        ("max_fps: 15", "priority: 0", "p.yaml:7: streams[1].priority: got 0, expected a whole number from 1 to 100"),
+        ("max_fps: 15", "priority: 101", "streams[1].priority: got 101, expected a whole number from 1 to 100"),
+        ("max_fps: 15", "max_age_ms: 0", "streams[1].max_age_ms: got 0, expected a number above 0"),
         (
             "uri: clip.mp4",
             "uri: clip.mp4\n    max_age_ms: 500",
             "p.yaml:7: streams[0].max_age_ms: a file waits for its turn and none of its frames is dropped; remove it",
         ),
-        ("max_fps: 15", "classes: []", "streams[1].classes: got [], expected array of length >= 1"),
+        ("max_fps: 15", "classes: []", "streams[1].classes: got [], expected a list of at least 1"),
         ("publish:", 'mqtt: {host: "broker:1883"}\npublish:', "mqtt.host: got 'broker:1883', expected a host name"),
         ("publish:", 'mqtt: {host: ""}\npublish:', "mqtt.host: got '', expected a host name or an address alone"),
         (
@@ -81,28 +93,43 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         (
             "publish:",
             "mqtt: {host: b, spool: {max_mib: 2}}\npublish:",
-            "mqtt.spool.max_mib: got 2, expected int >= 16",
+            "mqtt.spool.max_mib: got 2, expected a whole number from 16 to 1048576",
         ),
         (
             "publish:",
             "mqtt: {host: b, spool: {max_gib: 2}}\npublish:",
-            "mqtt.spool.max_gib: unknown key",
+            "mqtt.spool.max_gib: ",
         ),
         ("version: 1", "? [a]\n: 1\nversion: 1", "p.yaml:1: a key has to be plain text"),
-        ("max_fps: 15", "max_fps: -1", "p.yaml:7: streams[1].max_fps: got -1, expected float > 0"),
+        ("max_fps: 15", "max_fps: -1", "p.yaml:7: streams[1].max_fps: got -1, expected a number above 0"),
         (
             "max_fps: 15",
             "decoder: nvdec",
             "streams[1].decoder: got 'nvdec', expected one of auto, nvmm, pyav, software",
         ),
         ("model.onnx", "no.onnx", "p.yaml:3: model.onnx: no such file: "),
-        ("clip.mp4", "no.mp4", "p.yaml:6: streams[0].uri: no such file: "),
+        ("clip.mp4", "no.mp4", "p.yaml:6: streams[0].uri: "),
         (
             "rtsp://camera",
             "rtmp://camera",
             "p.yaml:7: streams[1].uri: unknown scheme 'rtmp'; use a path, or one of file, rtsp",
         ),
         ("rtsp://camera", "rtsp://me:secret@camera", "streams[1].uri: a password in a file is read by everybody"),
+        (
+            "rtsp://camera",
+            "rtsp://camera/?user=me&pwd=s3cret",
+            "streams[1].uri: a password or token in a file is read by everybody",
+        ),
+        (
+            "rtsp://camera",
+            "rtsp://camera/user=me_password=s3cret_1",
+            "streams[1].uri: a password or token in a file is read by everybody",
+        ),
+        (
+            "rtsp://camera",
+            "rtsp://camera/?pwd={password}&channel=",
+            "streams[1].uri: {user} and {password} are those of a cred",
+        ),
         ("max_fps: 15", "loop: true", "streams[1].loop: a rtsp stream is live already; 'loop' is for files"),
         ("version: 1", "version: 2", "p.yaml:1: version: got 2, expected one of 1"),
         ("version: 1\n", "", "p.yaml:1: 'version' is missing; it has no default, add it"),
@@ -110,22 +137,44 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         (
             "  onnx: model.onnx",
             "  onnx: model.onnx\n  calibration: no.calib.json",
-            "p.yaml:4: model.calibration: no such file: ",
+            "p.yaml:4: model.calibration: ",
         ),
         ("version: 1", "version: 1\nversion: 1", "p.yaml:2: version: given twice, first in line 1; keep one"),
         ("  - id: gate\n", "  - id: [gate\n", "p.yaml:6: not YAML: "),
+        ("max_fps: 15", "max_fps: 010", "p.yaml:7: streams[1].max_fps: got 010, which YAML takes for 8; write the num"),
+        ("max_fps: 15", "max_age_ms: 1:30", "streams[1].max_age_ms: got 1:30, which YAML takes for 90; write"),
+        ("id: gate", "id: 007", "p.yaml:5: streams[0].id: got 007, which YAML takes for 7; write the number as it is"),
+        ("id: gate", "id: no", "p.yaml:5: streams[0].id: got False, expected a text; put it in quotes"),
+        (
+            "publish:",
+            "mqtt: {host: b, site: 2026-11-01}\npublish:",
+            "mqtt.site: got 2026-11-01, expected a text; put it",
+        ),
+        (
+            "publish:",
+            "mqtt: {host: b, prefix: /edge/}\npublish:",
+            "p.yaml:8: mqtt.prefix: got '/edge/', expected topic",
+        ),
+        ("publish:", 'mqtt: {host: b, prefix: "edge/#"}\npublish:', "p.yaml:8: mqtt.prefix: got 'edge/#', expected t"),
+        ("rtsp://camera", "rtsp://camera:99999", "p.yaml:7: streams[1].uri: expected a host and, if any, a port up to"),
+        ("rtsp://camera", "rtsp://the camera", "p.yaml:7: streams[1].uri: expected a host and, if any, a port up to"),
+        (
+            "  - id: gate\n",
+            "  - <<: gate\n    id: gate\n",
+            "p.yaml:5: streams[0]: expected keys with values behind '<<'",
+        ),
         (GOOD, "", "p.yaml: is empty"),
         ("version: 1", "version: !!int ''", "p.yaml:1: version: cannot read ''; quote it"),
         ("version: 1", "version: !!bool 1", "p.yaml:1: version: cannot read '1'; quote it"),
         ("version: 1", "version: !!timestamp x", "p.yaml:1: version: cannot read 'x'; quote it"),
-        ("model.onnx", "~no-such-user/m.onnx", "p.yaml:3: model.onnx: no such file: "),
-        ("model.onnx", "m" * 5000, "p.yaml:3: model.onnx: no such file: "),
-        ("clip.mp4", "c" * 5000, "p.yaml:6: streams[0].uri: no such file: "),
-        (GOOD, "- 1\n", "p.yaml:1: got [1], expected object"),
+        ("model.onnx", "~no-such-user/m.onnx", "p.yaml:3: model.onnx: "),
+        ("model.onnx", "m" * 5000, "p.yaml:3: model.onnx: "),
+        ("clip.mp4", "c" * 5000, "p.yaml:6: streams[0].uri: "),
+        (GOOD, "- 1\n", "p.yaml:1: got [1], expected keys with values"),
         (
             GOOD,
             "version: 1\nmodel: {onnx: model.onnx}\nstreams: []\n",
-            "p.yaml:3: streams: got [], expected array of length >= 1",
+            "p.yaml:3: streams: got [], expected a list of at least 1",
         ),
     ],
 )
@@ -153,6 +202,26 @@ def test_a_mistake_is_named_with_its_line(load, old, new, expected):
 def test_a_file_that_grows_without_end_is_refused_at_once(load, text):
     with pytest.raises(ConfigError, match=r"p\.yaml"):
         load(text)
+
+
+def test_a_label_is_that_of_each_class_that_is_called_so(load):
+    labels = ("car", "bus", "person", "car")
+
+    assert load(GOOD).class_ids(("streams", 0), ["person", "car"], labels) == [0, 2, 3]
+
+
+def test_a_folder_is_not_called_missing(load):
+    with pytest.raises(ConfigError, match="is a folder; name a clip in it"):
+        load(GOOD.replace("uri: clip.mp4", "uri: ."))
+
+
+def test_what_streams_have_in_common_is_written_once(load):
+    common = "&low {uri: clip.mp4, max_fps: 5, priority: 2}"
+    streams = f"{{<<: {common}, id: a}}", "{id: b, max_fps: 9, <<: *low}", "{<<: [{priority: 3}, *low], id: c}"
+    text = GOOD.replace("streams:\n", "streams:\n" + "".join(f"  - {one}\n" for one in streams))
+    found = [(one.uri, one.max_fps, one.priority) for one in load(text).config.streams[:3]]
+
+    assert found == [("clip.mp4", 5, 2), ("clip.mp4", 9, 2), ("clip.mp4", 5, 3)]
 
 
 @pytest.mark.parametrize("host", ["broker.local", "10.0.0.7", "::1", "fe80::1", "a_b-c"])

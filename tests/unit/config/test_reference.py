@@ -6,7 +6,15 @@ import msgspec
 import pytest
 import yaml
 
-from edge.config.schema import LineConfig, PipelineConfig, SpoolConfig, TlsConfig, TrackingConfig, ZoneConfig
+from edge.config.schema import (
+    CameraTlsConfig,
+    LineConfig,
+    PipelineConfig,
+    SpoolConfig,
+    TlsConfig,
+    TrackingConfig,
+    ZoneConfig,
+)
 from edge.engine.jsonschema import write_json_schema
 from edge.engine.kind import load_kind
 from edge.engine.kinds import AUTO, kinds
@@ -56,7 +64,7 @@ def test_the_reference_names_every_kind_of_engine():
 def test_the_keys_of_tls_are_in_its_comment():
     text = (PIPELINES / "reference.yaml").read_text()
 
-    for key in struct_keys(TlsConfig):
+    for key in struct_keys(TlsConfig) | struct_keys(CameraTlsConfig):
         assert f"#   {key}:" in text
 
 

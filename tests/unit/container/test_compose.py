@@ -12,8 +12,6 @@ import yaml
 
 from edge.demo.show import DemoOptions
 from tests.lab.container import FLAGS
-from tests.support.collector import Collector
-from tests.support.mosquitto import Mosquitto
 
 ROOT = Path(__file__).parents[3]
 CONTENT = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
@@ -92,36 +90,3 @@ def test_its_cameras_are_those_of_the_demo():
     expected = [f"/demo/camera-{number}.mp4" for number in range(1, DemoOptions().cameras + 1)]
     assert [stream["uri"] for stream in ASKED["streams"]] == expected
     assert set(mounts("edge")) >= {"/demo", "/model", "/etc/edge/pipeline.yaml"}
-
-
-@pytest.mark.integration
-def test_what_the_demo_keeps_is_served_by_this_pipeline(tmp_path):
-    demo, command = tmp_path / "demo", [sys.executable, "-m"]
-    kept = [*command, "edge.cli.edge_deploy", "demo", "--seconds", "2", "--keep", str(demo)]
-    subprocess.run(kept, check=True, capture_output=True, timeout=300)
-    with Mosquitto(tmp_path / "broker") as broker:
-        text = (
-            PIPELINE.read_text(encoding="utf-8")
-            .replace("/demo/", f"{demo}/")
-            .replace("host: broker", "host: 127.0.0.1")
-        )
-        text = text.replace("/model/", f"{ROOT}/edge/demo/model/").replace(
-            "tls: false", f"tls: false, port: {broker.port}"
-        )
-        (tmp_path / "pipeline.yaml").write_text(text)
-        collector = Collector(broker.port)
-        run = [
-            *command,
-            "edge.cli.edge_runtime",
-            "run",
-            "--pipeline",
-            str(tmp_path / "pipeline.yaml"),
-            "--duration",
-            "3",
-        ]
-        done = subprocess.run(run, capture_output=True, text=True, timeout=300)
-        collector.close()
-
-    assert done.returncode == 0, done.stderr
-    assert {message["model"]["precision"] for message in collector.payloads("/detections")} == {"int8"}
-    assert set(collector.numbers()) == {f"camera-{number}" for number in range(1, 5)}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dockerfile import read_dockerfile
+from tests.support.rtsp import require_gstreamer
 
 ROOT = Path(__file__).parents[3]
 FILE = read_dockerfile(ROOT / "Dockerfile.l4t")
@@ -127,3 +128,44 @@ def test_the_gstreamer_packages_are_those_that_a_device_without_containers_is_to
     )
     installed = set(FINAL.of("RUN")[0].words)
     assert told <= installed, told - installed
+
+
+def run_check(**environment: str) -> subprocess.CompletedProcess:
+    """Run the check of a base as the build does, on this machine's Python."""
+    (check,) = [run.value for run in FINAL.of("RUN") if "ElementFactory" in run.value]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment}
+    return subprocess.run(["sh", "-c", check], env=environment, capture_output=True, text=True)
+
+
+def test_a_base_that_is_not_of_nvidia_needs_what_decodes_on_the_cpu():
+    require_gstreamer("parsebin", "avdec_h264", "avdec_h265")
+
+    assert run_check().returncode == 0
+    told = run_check(GST_PLUGIN_SYSTEM_PATH="/nonexistent", GST_REGISTRY="/nonexistent/registry")
+    assert told.returncode == 1
+    assert "avdec_h264" in told.stderr
+
+
+def test_a_base_of_nvidia_without_its_library_ends_the_build(tmp_path):
+    require_gstreamer("parsebin", "avdec_h264", "avdec_h265")
+    told = run_check(NVIDIA_VISIBLE_DEVICES="all")
+
+    assert told.returncode == 1
+    assert "tensorrt" in told.stderr
+
+    (tmp_path / "tensorrt.py").touch()
+    told = run_check(NVIDIA_VISIBLE_DEVICES="all", PYTHONPATH=str(tmp_path))
+    assert "tensorrt" not in told.stderr
+
+
+def test_the_list_of_packages_of_jetpack_6_0_is_one_that_the_server_has(tmp_path):
+    """The line that the base has, as two public Dockerfiles that mend it print it."""
+    line = "deb https://repo.download.nvidia.com/jetson/common r36.0 main\n"
+    for stage in FILE.stages:
+        mend = next(run.value for run in stage.of("RUN") if "apt-get update" in run.value).partition(" && ")[0]
+        path = tmp_path / "sources.list.d/nvidia-l4t-apt-source.list"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(line)
+        subprocess.run(["sh", "-c", mend.replace("/etc/apt", str(tmp_path))], check=True)
+
+        assert path.read_text() == line.replace("r36.0", "r36.3")

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from edge.delivery.deliver import deliver
-from edge.delivery.options import DeliveryOptions
-from edge.deploy.push.rollback import roll_back_target
+from edge.delivery.deliverable import DeliveryOptions
+from edge.deploy.fleet.over_ssh import roll_back_target
 from tests.support.fleet import Running, targets, wave
 from tests.support.recorded_device import progress_for_ever, recorded_bundle, recorded_device, status_of
 from tests.support.scripted_device import body

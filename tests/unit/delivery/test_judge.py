@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from edge.delivery.deliver import deliver
-from edge.delivery.options import DeliveryOptions
+from edge.delivery.deliverable import DeliveryOptions
 from edge.errors import DeployError
 from tests.support.recorded_device import recorded_bundle, recorded_device
 

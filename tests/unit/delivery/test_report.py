@@ -2,8 +2,7 @@
 
 import pytest
 
-from edge.delivery.event import BEGIN, END, PROGRESS
-from edge.delivery.report import Report
+from edge.delivery.outcome import BEGIN, END, PROGRESS, Report
 
 
 def test_the_end_of_a_phase_says_that_all_of_it_is_done_whatever_was_passed_over_on_the_way():

@@ -1,6 +1,7 @@
 import pytest
 
 from edge.delivery.verdict import COMMITTED, is_on_trial, verdict_of
+from edge.device.units import LACKING
 from tests.support.answers import last_switch, state, status
 
 NEW = "a" * 12
@@ -34,6 +35,7 @@ def test_a_committed_release():
     ("reason", "code"),
     [
         ("trial.frames.none: gate-east gave none", "trial.frames.none"),
+        (f"{LACKING}: credential 'cam' is not here", "trial.lacking"),
         ("the service was killed", "trial.refused"),
         ("verify.signature: what only another kind of code says", "trial.refused"),
         (None, "trial.refused"),
@@ -43,6 +45,7 @@ def test_a_release_that_was_rolled_back_says_why(reason, code):
     error = verdict_of(_status(release=NEW, result="rolled-back", reason=reason, at="later"), NEW, BEFORE)
     assert (error.code, error.exit_code) == (code, 8)
     assert (reason or "did not say why") in error.problem
+    assert ("--retry-bad" in error.hint) == (code != "trial.lacking")
 
 
 def test_a_device_that_has_given_up_needs_a_person():

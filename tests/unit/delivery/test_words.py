@@ -3,9 +3,8 @@
 import pytest
 
 from edge.bundle.manifest import Role
-from edge.delivery.words import golden_words, plan_words, silent_words
-from edge.wire.offering import PlanAnswer, PlannedEngine
-from edge.wire.release import Golden
+from edge.delivery.deliverable import golden_words, plan_words, silent_words
+from edge.wire.release import Golden, PlanAnswer, PlannedEngine
 from tests.support.answers import health, status
 from tests.support.manifests import bundled, manifest
 

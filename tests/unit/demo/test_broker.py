@@ -33,6 +33,7 @@ def connected_client(broker):
     return client
 
 
+@pytest.mark.slow(reason="hundreds of connections")
 def test_clients_that_leave_at_the_last_moment_leave_no_socket_behind(monkeypatch):
     found = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: found.append(str(unraisable.exc_value)))

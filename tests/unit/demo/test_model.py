@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge.demo.street.scene import CLASSES, Scene
 from edge.types import ImageSize
+from tools.street.scene import CLASSES, Scene
 
 MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 RECORD = json.loads(MODEL.with_suffix(".json").read_text())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.demo.street.paint import Canvas, resample_area, running_sums
+from tools.street.paint import Canvas, resample_area, running_sums
 
 RED = (255.0, 0.0, 0.0)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edge.demo.street.scene import CLASSES, MIN_SIDE_SHARE, Scene
 from edge.types import ImageSize
+from tools.street.scene import CLASSES, MIN_SIDE_SHARE, Scene
 
 SIZE = ImageSize(width=640, height=360)
 SMALL = ImageSize(width=320, height=180)
@@ -19,8 +19,10 @@ def scenes():
 def _boxes_and_changes(scene, index):
     """Yield each object's box, where the picture differs without it, and where it is brighter with it."""
     image, truth = scene.frame(index)
-    for position, box in enumerate(truth.xyxy.astype(int)):
-        other = scene.frame_without(index, position)
+    placed = scene._visible(index)[0]
+    labelled = [each for each in placed if each.class_id is not None]
+    for one, box in zip(labelled, truth.xyxy.astype(int), strict=True):
+        other = scene._paint([each for each in placed if each is not one], index)
         difference = image.astype(int) - other.astype(int)
         yield box, (difference != 0).any(axis=2), (difference > 1).any(axis=2)
 

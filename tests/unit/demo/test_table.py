@@ -6,9 +6,8 @@ from pathlib import Path
 import msgspec
 
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_model
-from edge.calibrate.lint.finding import Severity
-from edge.calibrate.table_file import read_table, table_text
+from edge.calibrate.lint.facts import Severity, facts_of_model
+from edge.calibrate.table import read_table, table_text
 from edge.model.inspect import inspect_model
 
 ROOT = Path(__file__).parents[3]

@@ -6,11 +6,12 @@ import json
 
 import pytest
 
+from edge.cli.commands.open import _in_browser
+from edge.codec import encode
 from edge.deploy.open import DevicePage
+from edge.device.facts import gather_facts
 from edge.errors import DeployError
-from edge.runtime.agent.session import facts_of
-from edge.wire.codec import encode
-from edge.wire.hello import DeviceHello
+from edge.wire.peer import DeviceHello
 from tests.support.device_root import DeviceRoot
 from tests.support.http_client import ask
 from tests.support.scripted_device import ScriptedDevice, body
@@ -22,7 +23,7 @@ JPEG = b"\xff\xd8\xff\xe0 and so on"
 @pytest.fixture(scope="module")
 def hello(tmp_path_factory):
     root = DeviceRoot(tmp_path_factory.mktemp("device"))
-    return json.dumps({"verb": "hello", **encode(DeviceHello(facts=facts_of(root.device), current=None))})
+    return json.dumps({"verb": "hello", **encode(DeviceHello(facts=gather_facts(root.device.layout), current=None))})
 
 
 @pytest.fixture
@@ -97,3 +98,15 @@ def test_a_port_that_is_taken_is_told(hello):
         assert error.value.code == "request.port"
     finally:
         page.close()
+
+
+def test_the_secret_address_is_left_in_no_folder_that_a_person_stands_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
+
+    with _in_browser("http://127.0.0.1:1/secret/"):
+        assert list(tmp_path.iterdir()) == []
+
+    assert len(opened) == 1

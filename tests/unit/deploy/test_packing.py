@@ -2,22 +2,26 @@
 
 import hashlib
 
+import cv2
 import msgspec
 import numpy as np
 import pytest
 import yaml
 
 from edge.bundle.manifest import GoldenFrames, Role
-from edge.calibrate.table import CalibrationTable, DatasetId, MadeBy
+from edge.calibrate.table import DatasetId
 from edge.config.load import load_pipeline
 from edge.deploy.packing.contents import collect_contents
-from edge.deploy.packing.golden_candidates import find_golden_candidates
-from edge.deploy.packing.keys import find_key
+from edge.deploy.packing.golden import find_golden_candidates
+from edge.deploy.provision.keys import find_key
 from edge.errors import DeployError
 from edge.media.images import write_image
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table.images import find_images, split_images
+from edge.quantize.make_table.subject import find_images, split_images
+from edge.types import ImageSize
 from tests.support import models
+from tests.support.values import calibration_table
+from tools.street.scene import Scene
 
 HEAD = "version: 1\nmodel: {onnx: models/net.onnx, calibration: t.json, precision: int8}\n"
 
@@ -116,9 +120,29 @@ def test_certificates_travel_and_keys_do_not(place):
     assert entries["certificates/ca.pem"].role is Role.CERTIFICATE
 
 
+def test_the_authority_of_cameras_travels_once_and_a_device_may_have_its_own(place):
+    (place / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    streams = [
+        "{id: a, uri: rtsps://x/y, tls: {ca: ca.pem}}",
+        "{id: b, uri: https://x/y, tls: {ca: ./ca.pem}}",
+        "{id: c, uri: rtsps://x/z, tls: {ca: /etc/ssl/cameras.pem}}",
+        f'{{id: d, uri: rtsps://x/w, tls: {{fingerprint: "sha256:{"0a" * 32}"}}}}',
+    ]
+    entries, written = collect(place, f"streams: [{', '.join(streams)}]\npublish: {{jsonl: '-'}}\n")
+
+    assert [stream["tls"] for stream in written["streams"]] == [
+        {"ca": "certificates/ca.pem"},
+        {"ca": "certificates/ca.pem"},
+        {"ca": "/etc/ssl/cameras.pem"},
+        {"fingerprint": f"sha256:{'0a' * 32}"},
+    ]
+    assert [path for path in entries if path.startswith("certificates/")] == ["certificates/ca.pem"]
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
+        ("streams: [{id: a, uri: rtsps://x/y, tls: {ca: both.pem}}]\npublish: {jsonl: '-'}\n", "bundle.secret"),
         ("mqtt: {host: b, tls: {certificate: me.pem, key: me.key}}\n", "bundle.secret"),
         ("mqtt: {host: b, tls: {ca: both.pem}}\n", "bundle.secret"),
         ("mqtt: {host: b, tls: {ca: none.pem}}\n", "bundle.path"),
@@ -131,7 +155,7 @@ def test_what_must_not_travel_or_means_nothing_there_is_refused(place, text, cod
     (place / "me.pem").write_text("-----BEGIN CERTIFICATE-----\n")
 
     with pytest.raises(DeployError, match=r"gates.yaml:\d+: ") as refusal:
-        collect(place, STREAMS + text)
+        collect(place, text if text.startswith("streams") else STREAMS + text)
     assert refusal.value.code == code
 
 
@@ -152,15 +176,7 @@ def images(tmp_path):
 def table_from(images):
     digests = sorted(image.sha256 for image in images)
     whole = hashlib.sha256(b"".join(bytes.fromhex(digest) for digest in digests)).hexdigest()
-    return CalibrationTable(
-        model=None,
-        preprocess=None,
-        preprocess_sha256=None,
-        dataset=DatasetId(images=len(digests), sha256=whole),
-        method="mse",
-        made_by=MadeBy(engine="test"),
-        tensors={},
-    )
+    return calibration_table(dataset=DatasetId(images=len(digests), sha256=whole))
 
 
 @pytest.fixture
@@ -183,6 +199,34 @@ def test_images_that_made_the_table_are_left_out_where_that_can_be_told(ask, ima
     assert ask(table, others, mine) == (GoldenFrames.OUTSIDE, 5)
     (others / "again.png").write_bytes((mine / "3.png").read_bytes())
     assert ask(table, others, mine) == (GoldenFrames.OUTSIDE, 5)
+
+
+@pytest.mark.parametrize("name", ["again.png", "again.jpg", "again.webp", "half.bmp"])
+def test_a_picture_that_made_the_table_is_left_out_in_whatever_file(ask, tmp_path, name):
+    for number, folder in enumerate(("mine", "others")):
+        (tmp_path / folder).mkdir()
+        for index in range(4):
+            write_image(
+                tmp_path / folder / f"{index}.jpg",
+                Scene(10 * number + index, ImageSize(width=320, height=180)).frame(0)[0],
+            )
+    known = cv2.imread(str(tmp_path / "mine" / "2.jpg"))
+    known = cv2.resize(known, (160, 90), interpolation=cv2.INTER_AREA) if name.startswith("half") else known
+    cv2.imwrite(str(tmp_path / "others" / name), known, [cv2.IMWRITE_JPEG_QUALITY, 60, cv2.IMWRITE_WEBP_QUALITY, 80])
+    table = table_from(find_images(tmp_path / "mine")[0])
+
+    assert ask(table, tmp_path / "others", tmp_path / "mine") == (GoldenFrames.OUTSIDE, 4)
+
+
+def test_the_next_frame_of_a_camera_is_another_picture(ask, tmp_path):
+    scene = Scene(3, ImageSize(width=640, height=360))
+    for folder, index in (("mine", 0), ("others", 1)):
+        (tmp_path / folder).mkdir()
+        write_image(tmp_path / folder / "frame.jpg", scene.frame(index)[0])
+
+    asked = ask(table_from(find_images(tmp_path / "mine")[0]), tmp_path / "others", tmp_path / "mine")
+
+    assert asked == (GoldenFrames.OUTSIDE, 1)
 
 
 def test_the_images_that_calibrate_held_out_prove_the_table(ask, images):

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from edge.deploy.provision.remote import brought
-from edge.deploy.provision.remote.brought import Brought
+from edge.deploy.provision.remote import main
+from edge.deploy.provision.remote.main import Brought
 
 RELEASE = "3f9a1c07b2de"
 
@@ -16,8 +16,8 @@ RELEASE = "3f9a1c07b2de"
 def device(tmp_path, monkeypatch):
     (tmp_path / "software").mkdir()
     (tmp_path / "current").symlink_to(f"releases/{RELEASE}")
-    monkeypatch.setattr(brought, "run", lambda command: None)
-    monkeypatch.setattr(brought.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0))
+    monkeypatch.setattr(main, "run", lambda command: None)
+    monkeypatch.setattr(main.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0))
     return tmp_path
 
 
@@ -80,7 +80,7 @@ def test_a_unit_that_does_not_end_is_told_and_asked_again_by_the_next_provision(
     def hang(command, **_):
         raise subprocess.TimeoutExpired(command, 1)
 
-    monkeypatch.setattr(brought.subprocess, "run", hang)
+    monkeypatch.setattr(main.subprocess, "run", hang)
     one = step(device)
 
     record = one.apply()

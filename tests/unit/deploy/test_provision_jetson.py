@@ -1,22 +1,22 @@
 """A Jetson gets pycuda, which nobody publishes as a wheel: found where it was made, or said how to make it."""
 
 import dataclasses
-import subprocess
+import os
+from pathlib import Path
 
 import pytest
 
-from edge.delivery.report import Report
+from edge.bundle.manifest import encode_manifest
+from edge.delivery.outcome import Report
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.admin import StepsAnswer
-from edge.deploy.provision.facts import FACTS_SCRIPT, facts_from_text
-from edge.deploy.provision.gatherer import Gatherer
-from edge.deploy.provision.jetson import extra_of
+from edge.deploy.provision.facts import FACTS_SCRIPT, extra_of
 from edge.deploy.provision.provision import WheelSource, provision
 from edge.deploy.provision.wanted import Wanted
-from edge.deploy.provision.wheels import gather_wheels, read_wheels
-from edge.errors import DeployError
-from edge.transport.ssh_command import SshAddress
-from tests.support.little_wheels import device_facts, little_lock, little_wheel
+from edge.deploy.provision.wheels import Gatherer, gather_wheels, read_wheels
+from edge.transport.ssh import SshAddress
+from tests.support.little_wheels import device_facts, facts_told, little_lock, little_wheel
+from tests.support.manifests import manifest
 
 JETSON = device_facts(l4t="36.4.3")
 # As NVIDIA writes it, with what follows on the line.
@@ -80,30 +80,15 @@ def test_a_wheel_that_was_made_anew_is_taken(make):
     assert gather_wheels(JETSON, extra="jetson").digests != before.digests
 
 
-def test_a_jetson_that_is_to_serve_by_its_cpu_gets_none_also_where_one_was_gathered(make):
-    make("cp310")
-    gather_wheels(JETSON, extra="jetson")
+@pytest.mark.parametrize("there", [[], ["cp312"]])
+def test_a_jetson_for_whose_python_none_was_made_goes_without(make, there):
+    for python in there:
+        make(python)
 
-    gathered = gather_wheels(JETSON)
+    gathered = gather_wheels(JETSON, extra=extra_of(JETSON))
 
-    assert not any(name.startswith("pycuda") for name in gathered.digests)
-
-
-def test_without_a_wheel_it_is_said_how_to_make_one_before_anything_is_gathered(index, tmp_path):
-    with pytest.raises(DeployError, match=r"no wheel of pycuda for Python 3\.10 on aarch64") as caught:
-        gather_wheels(JETSON, extra=extra_of(JETSON))
-
-    assert caught.value.code == "request.pycuda"
-    assert "make pycuda-wheels" in caught.value.hint
-    assert "--cpu-only" in caught.value.hint
-    assert not (tmp_path / "cache/edge-deploy/wheels").exists()
-
-
-def test_a_wheel_for_another_python_is_no_wheel(make):
-    make("cp312")
-
-    with pytest.raises(DeployError, match=r"no wheel of pycuda for Python 3\.10"):
-        gather_wheels(JETSON, extra=extra_of(JETSON))
+    assert extra_of(JETSON) is None
+    assert sorted(gathered.digests) == ["edge_deploy-0.1.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +109,11 @@ def test_other_devices_need_nothing_of_it(make, facts):
     assert "pycuda" not in gathered.requirements
 
 
-def test_a_folder_given_for_a_jetson_has_to_hold_it_too(index):
-    with pytest.raises(DeployError) as caught:
-        read_wheels(index, JETSON, extra="jetson")
-    assert caught.value.code == "request.pycuda"
+def test_a_folder_given_for_a_jetson_may_hold_it_too(index):
+    assert extra_of(JETSON, index) is None
     assert "pycuda" not in read_wheels(index, JETSON).requirements
     little_wheel(index, "pycuda", "2026.1", tag="cp310-cp310-linux_aarch64")
-    assert "pycuda==2026.1" in read_wheels(index, JETSON, extra="jetson").requirements
+    assert "pycuda==2026.1" in read_wheels(index, JETSON, extra=extra_of(JETSON, index)).requirements
 
 
 @pytest.mark.parametrize(("content", "l4t"), [(L4T, "36.4.3"), (None, None), ("", None), ("# nonsense\n", None)])
@@ -140,13 +123,8 @@ def test_the_facts_tell_a_jetson_by_its_l4t(tmp_path, content, l4t):
     if content is not None:
         release.write_text(content)
     script = FACTS_SCRIPT.replace("/etc/nv_tegra_release", str(release))
-    told = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, check=True)
-    lines = [line for line in told.stdout.splitlines() if not line.startswith(("missing=", "systemd="))]
 
-    facts = facts_from_text("\n".join([*lines, "systemd=249"]), target="gate-01")
-
-    assert facts.l4t == l4t
-    assert told.stderr == ""
+    assert facts_told(script).l4t == l4t
 
 
 class Shell:
@@ -163,21 +141,88 @@ class Shell:
         return StepsAnswer(conflicts=(), failed=None, changes=("install edge-deploy",), applied=False)
 
 
-@pytest.mark.parametrize(
-    ("facts", "is_cpu_only", "has_pycuda"),
-    [(JETSON, False, True), (JETSON, True, False), (device_facts(), False, False)],
-)
-def test_what_a_device_is_told_to_install(make, facts, is_cpu_only, has_pycuda):
-    make("cp310")
-    shell = Shell(dataclasses.replace(facts, has_key=True, has_signer=True))
+def planned(facts):
+    """Return the steps that a provision of such a device plans, and what it tells."""
+    shell, events = Shell(dataclasses.replace(facts, has_key=True, has_signer=True)), []
     wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
-
-    events = []
-    software = WheelSource(gatherer=Gatherer(), is_cpu_only=is_cpu_only)
+    software = WheelSource(gatherer=Gatherer())
     provision(shell, wanted, software=software, is_plan=True, report=Report("gate-01", events.append))
+    return shell.asked[0]["steps"], events
 
-    (step,) = [step for step in shell.asked[0]["steps"] if step["kind"] == "Software"]
+
+@pytest.mark.parametrize(
+    ("made_by", "is_told"), [("edge-deploy 0.10.0", True), ("edge-deploy 0.1.0", False), ("x", False)]
+)
+def test_a_release_that_was_made_with_a_later_edge_deploy_than_is_installed_is_told(make, tmp_path, made_by, is_told):
+    make("cp310")
+    (tmp_path / "manifest.json").write_bytes(encode_manifest(manifest(made_by=made_by)))
+    script = FACTS_SCRIPT.replace("/var/lib/edge-deploy/current", str(tmp_path))
+
+    _, events = planned(dataclasses.replace(device_facts(), made_with=facts_told(script).made_with))
+
+    assert any("0.10.0" in (event.hint or "") for event in events if event.phase == "facts") == is_told
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_made", "has_pycuda"),
+    [(JETSON, True, True), (JETSON, False, False), (device_facts(), True, False)],
+)
+def test_what_a_device_is_told_to_install(make, facts, is_made, has_pycuda):
+    if is_made:
+        make("cp310")
+
+    steps, events = planned(facts)
+
+    (step,) = [step for step in steps if step["kind"] == "Software"]
     assert ("pycuda==2026.1" in step["requirements"]) == has_pycuda
     assert any(name.startswith("pycuda") for name in step["wheels"]) == has_pycuda
     told = [event.hint or "" for event in events if event.phase == "wheels"]
     assert any("made on this side, so no lock names it: SHA-256" in hint for hint in told) == has_pycuda
+    assert any("no wheel of pycuda" in hint for hint in told) == (facts is JETSON and not is_made)
+
+
+def files_of(facts):
+    """Return what provision would write below /etc/systemd, by path."""
+    return {one["path"]: one for one in planned(facts)[0] if one["kind"] == "File"}
+
+
+def test_units_wait_for_the_nodes_that_a_board_has_and_for_its_daemon_of_cameras(make):
+    board, other = files_of(JETSON), files_of(device_facts())
+    units = "/etc/systemd/system"
+
+    for unit in ("edge-runtime", "edge-build"):
+        content = str(board[f"{units}/{unit}.service.d/10-jetson.conf"])
+        assert "Wants=dev-nvmap.device dev-dri-renderD128.device" in content
+    csi = str(board[f"{units}/edge-runtime.service.d/15-csi.conf"])
+    assert "PrivateTmp=no" in csi
+    assert "nvargus-daemon.service" in csi
+    assert not [path for path in other if "jetson" in path or "csi" in path]
+
+
+@pytest.mark.parametrize(("nodes", "code"), [(["nvmap", "dri/renderD128"], 0), (["dri/renderD128"], 1), ([], 1)])
+def test_the_facts_tell_nodes_and_the_daemon_of_cameras(tmp_path, monkeypatch, nodes, code):
+    for node in nodes:
+        (tmp_path / "dev" / node).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "dev" / node).touch()
+    (tmp_path / "systemctl").write_text(
+        f"#!/bin/sh\ntest \"$1 $2\" = 'cat nvargus-daemon.service' || exit 0\nexit {code}\n"
+    )
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = FACTS_SCRIPT.replace("/dev/$node", f"{tmp_path}/dev/$node")
+
+    facts = facts_told(script)
+
+    assert facts.gpu_nodes == tuple(nodes)
+    assert facts.has_argus == (code == 0)
+
+
+@pytest.mark.parametrize("unit", ["edge-runtime", "edge-build"])
+def test_a_unit_may_open_what_cuda_and_a_dla_core_open(unit):
+    """Of JetPack 7 and workstations, NVIDIA's own driver; of Orin, nvgpu and the cores for deep learning."""
+    lines = (Path(__file__).parents[3] / f"systemd/{unit}.service").read_text().splitlines()
+    allowed = {line.removeprefix("DeviceAllow=") for line in lines if line.startswith("DeviceAllow=")}
+    nvidia = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+    orin = ("nvmap", "host1x-fence", "nvgpu/igpu0/ctrl", "nvhost-ctrl-nvdla0", "nvhost-ctrl-nvdla1")
+
+    assert {f"/dev/{node} rw" for node in (*nvidia, *orin)} <= allowed

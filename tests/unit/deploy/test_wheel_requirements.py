@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from edge.deploy.provision.requirements import unmet_requirements
+from edge.deploy.provision.wheels import unmet_requirements
 from edge.errors import DeployError
 from tests.support.little_wheels import little_wheel
 

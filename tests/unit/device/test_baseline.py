@@ -1,23 +1,13 @@
 import threading
 import time
 
-from edge.device.baseline import measure_baseline
-from edge.device.health import Health, StreamHealth, encode_health
+from edge.device.health import encode_health, measure_baseline
+from tests.support.values import health
 
 
 def _health(at_ns, *, inferred, state="up", invocation="1", acknowledged=0):
-    return Health(
-        release="a" * 12,
-        invocation=invocation,
-        at_boottime_ns=at_ns,
-        is_ready=True,
-        batches=1,
-        infer_p95_ms=4.0,
-        age_p95_ms=80.0,
-        mqtt_connected=True,
-        mqtt_acknowledged=acknowledged,
-        streams={"gate": StreamHealth(state=state, decoded=inferred, inferred=inferred)},
-    )
+    told = {"at_boottime_ns": at_ns, "invocation": invocation, "mqtt_acknowledged": acknowledged}
+    return health({"gate": (state, inferred)}, **told)
 
 
 def _measured(tmp_path, first, second):

@@ -7,9 +7,10 @@ import subprocess
 import pytest
 
 from edge.device.durable import Durable
-from edge.device.files import RealFiles
+from edge.device.files import Files
 from edge.errors import DeployError
 from tests.support.faulty_files import FaultyFiles
+from tests.support.raised import code_of
 
 
 def test_a_put_replaces_and_leaves_nothing_beside(tmp_path):
@@ -40,7 +41,7 @@ def test_a_link_replaces_a_link_and_what_a_cut_left_of_one(tmp_path):
 @pytest.mark.parametrize("call", range(4))
 def test_f5_a_put_that_fails_keeps_the_old_content_and_takes_its_temporary_file_away(tmp_path, call):
     Durable().put(tmp_path / "a", b"old")
-    durable = Durable(FaultyFiles(RealFiles(), at=call, number=errno.ENOSPC))
+    durable = Durable(FaultyFiles(Files(), at=call, number=errno.ENOSPC))
     with pytest.raises(DeployError) as failure:
         durable.put(tmp_path / "a", b"new")
     assert failure.value.code == "device.disk.space"
@@ -56,7 +57,7 @@ def test_a_folder_that_is_removed_loses_its_name_first(tmp_path):
     (tmp_path / "target").mkdir()
     (tmp_path / "target/kept").write_bytes(b"1")
     (tmp_path / "d/link").symlink_to("../target")
-    durable = Durable(FaultyFiles(RealFiles(), at=0, number=errno.EIO, which={"remove"}))
+    durable = Durable(FaultyFiles(Files(), at=0, number=errno.EIO, which={"remove"}))
     with pytest.raises(DeployError):
         durable.remove_tree(tmp_path / "d")
     assert sorted(os.listdir(tmp_path)) == [".d.tmp", "target"]
@@ -85,9 +86,7 @@ def test_a_read_only_disk_and_a_missing_right_have_their_codes(tmp_path):
         (errno.EACCES, "device.disk.permission"),
         (errno.ENOENT, "device.disk.io"),
     ]:
-        with pytest.raises(DeployError) as failure:
-            Durable(FaultyFiles(RealFiles(), at=0, number=number)).put(tmp_path / "a", b"")
-        assert failure.value.code == code
+        assert code_of(Durable(FaultyFiles(Files(), at=0, number=number)).put, tmp_path / "a", b"") == code
 
 
 def test_a_folder_as_deep_as_no_path_is_long_is_removed(tmp_path):

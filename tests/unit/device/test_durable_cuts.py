@@ -30,21 +30,21 @@ def below(tree, path):
     return {name: what for name, what in tree if name == str(path) or name.startswith(f"{path}/")}
 
 
-def trees_of(operation, start=DISK):
+def trees_of(operation):
     """Return the disks that a cut can leave while the operation runs, and those after its return."""
-    files, on_the_way = CutFiles(start), []
+    files, on_the_way = CutFiles(DISK), []
     files.on_step = lambda files: on_the_way.extend(files.trees_after_cut())
     operation(Durable(files))
     return [dict(tree) for tree in on_the_way], [dict(tree) for tree in files.trees_after_cut()]
 
 
-def left_by_a_killed_one(operation, start=DISK):
+def left_by_a_killed_one(operation):
     """Return files in which the operation was killed before its last sync of a folder."""
     syncs = []
-    counting = CutFiles(start)
+    counting = CutFiles(DISK)
     counting.sync_dir = lambda path: (syncs.append(path), CutFiles.sync_dir(counting, path))
     operation(Durable(counting))
-    files, left = CutFiles(start), [len(syncs) - 1]
+    files, left = CutFiles(DISK), [len(syncs) - 1]
 
     def sync_dir(path):
         if not left[0]:

@@ -5,29 +5,19 @@ import json
 
 import pytest
 
-from edge.device.engine_record import BUILD, PLAN, EngineInputs, EngineRecord, read_plan, read_record
-from edge.errors import DeployError
+from edge.device.engines import BUILD, PLAN, read_plan, read_record
 from tests.support.cut_files import CutFiles
 from tests.support.pushes import device_over
+from tests.support.raised import error_of
 from tests.support.scenarios import BARE
+from tests.support.values import engine_inputs, engine_record
 
 VERSIONS = {"engine": "1.2", "cpu": "of one"}
-INPUTS = EngineInputs(
-    onnx_sha256="1" * 64,
-    calibration_sha256=None,
-    kind="one",
-    precision="int8",
-    max_batch=4,
-    input_size=(640, 480),
-    preprocess_sha256="2" * 64,
-    options={},
-    versions=VERSIONS,
-)
-RECORD = EngineRecord(
-    inputs=INPUTS,
+INPUTS = engine_inputs(kind="one", max_batch=4, input_size=(640, 480), versions=VERSIONS)
+RECORD = engine_record(
+    INPUTS,
     plan_sha256=hashlib.sha256(b"plan").hexdigest(),
     plan_bytes=4,
-    seconds=1.5,
     precision="fp16",
     report={"route": "pairs", "fallback": {"reason": "not faster"}, "why": "it is asked for"},
 )
@@ -45,12 +35,6 @@ def take(engines, *, record=WRITTEN, plan=b"plan", key=INPUTS.key):
     engines.take(key, {BUILD: record, PLAN: plan}, replaces=True)
 
 
-def refused(call):
-    with pytest.raises(DeployError) as failure:
-        call()
-    return failure.value
-
-
 def changed(**values):
     return json.dumps({**json.loads(RECORD.encode()), **values}).encode()
 
@@ -63,7 +47,7 @@ def test_a_record_is_read_as_it_was_written(engines):
 
 
 def test_an_engine_that_is_not_here_is_said_to_be_missing(engines):
-    error = refused(lambda: read_record(engines, INPUTS.key))
+    error = error_of(read_record, engines, INPUTS.key)
     assert error.code == "device.engine.missing"
     assert "push the release again" in error.hint
 
@@ -74,26 +58,26 @@ def test_an_engine_that_is_not_here_is_said_to_be_missing(engines):
 )
 def test_a_record_that_cannot_be_read_is_damage(engines, content):
     take(engines, record=content)
-    error = refused(lambda: read_record(engines, INPUTS.key))
+    error = error_of(read_record, engines, INPUTS.key)
     assert error.code == "device.engine.damaged"
     assert BUILD in error.problem
 
 
 def test_a_record_of_another_format_is_told_by_both(engines):
     take(engines, record=changed(format="edge.engine/99"))
-    assert "'edge.engine/99', expected 'edge." in refused(lambda: read_record(engines, INPUTS.key)).problem
+    assert "'edge.engine/99', expected 'edge." in error_of(read_record, engines, INPUTS.key).problem
 
 
 def test_a_record_of_another_engine_is_damage(engines):
     take(engines, key="f" * 64)
-    error = refused(lambda: read_record(engines, "f" * 64))
+    error = error_of(read_record, engines, "f" * 64)
     assert error.code == "device.engine.damaged"
     assert f"describes engine {INPUTS.key[:12]}" in error.problem
 
 
 def test_an_engine_of_another_system_is_named_as_such_by_what_differs(engines):
     take(engines)
-    error = refused(lambda: read_plan(engines, INPUTS.key, versions_of=lambda _: {**VERSIONS, "engine": "1.3"}))
+    error = error_of(read_plan, engines, INPUTS.key, versions_of=lambda _: {**VERSIONS, "engine": "1.3"})
     assert error.code == "device.engine.changed"
     assert "engine 1.2 is now 1.3" in error.problem
 
@@ -101,12 +85,12 @@ def test_an_engine_of_another_system_is_named_as_such_by_what_differs(engines):
 @pytest.mark.parametrize("plan", [b"", b"pla", b"plan and more", b"PLAN"])
 def test_a_plan_that_is_not_what_was_built_is_damage(engines, plan):
     take(engines, plan=plan)
-    error = refused(lambda: read_plan(engines, INPUTS.key, versions_of=lambda _: VERSIONS))
+    error = error_of(read_plan, engines, INPUTS.key, versions_of=lambda _: VERSIONS)
     assert error.code == "device.engine.damaged"
     assert PLAN in error.problem
 
 
 def test_a_plan_that_is_gone_is_damage(engines):
     engines.take(INPUTS.key, {BUILD: RECORD.encode()}, replaces=True)
-    error = refused(lambda: read_plan(engines, INPUTS.key, versions_of=lambda _: VERSIONS))
+    error = error_of(read_plan, engines, INPUTS.key, versions_of=lambda _: VERSIONS)
     assert error.code == "device.engine.damaged"

@@ -7,6 +7,7 @@ from edge.device.engines import check_key
 from edge.errors import DeployError
 from tests.support.cut_files import CutFiles
 from tests.support.pushes import device_over
+from tests.support.raised import code_of
 from tests.support.scenarios import BARE
 
 KEY = "0123456789abcdef"
@@ -90,9 +91,7 @@ def test_nothing_is_left_of_an_engine_that_does_not_fit_on_the_disk(engines, fil
         raise OSError(28, "No space left on device")
 
     files.write = write
-    with pytest.raises(DeployError) as failure:
-        engines.take(KEY, FILES, replaces=False)
-    assert failure.value.code == "device.disk.space"
+    assert code_of(engines.take, KEY, FILES, replaces=False) == "device.disk.space"
     assert not [path for path, _ in files.tree() if KEY in path]
 
 

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from edge.device.counters import Counters, raise_counters
+from edge.codec import encode
 from edge.device.durable import Durable
-from edge.device.facts import facts_as_json, gather_facts
+from edge.device.facts import DeviceSettings, decode_settings, gather_facts, read_settings
 from edge.device.layout import Layout
-from edge.device.settings import DeviceSettings, decode_settings, read_settings
+from edge.device.state import Counters, raise_counters
 from edge.errors import DeployError
 
 TOML = """# written by a person
@@ -63,7 +63,7 @@ def test_a_jetson_is_described(layout):
     assert facts.disk_bytes == disk.f_blocks * disk.f_frsize
     assert 0 < facts.disk_free_bytes <= facts.disk_bytes
     assert facts.inodes_free > 0
-    assert json.loads(json.dumps(facts_as_json(facts)))["compatible"] == ["jetson-orin", "jetson-orin-nano"]
+    assert json.loads(json.dumps(encode(facts)))["compatible"] == ["jetson-orin", "jetson-orin-nano"]
 
 
 def test_a_machine_that_is_no_jetson_has_neither_l4t_nor_tensorrt(layout):
@@ -136,6 +136,11 @@ def test_settings_have_defaults_and_read_like_toml(layout):
         ("compatible = [1]\n", ":1: compatible: expected a list of texts"),
         ("reserve_bytes = true\n", ":1: reserve_bytes: got true"),
         ('name = "a"\ncompatible = ["any"]\nreserve_share = 1.5\n', "reserve_share: expected 0 to 1"),
+        ('name = "a"\ncompatible = ["any"]\nreserve_share = NaN\n', "reserve_share: expected 0 to 1"),
+        ('name = "a"\ncompatible = ["any"]\nreserve_bytes = -5\n', "reserve_bytes: expected 0 to .* got -5"),
+        ('name = "a"\ncompatible = ["any"]\nreserve_memory_bytes = -1\n', "reserve_memory_bytes: expected 0 to"),
+        ('name = "a"\ncompatible = ["any"]\nbuild_deadline_s = 0\n', "build_deadline_s: expected 1 to 604800, got 0"),
+        (f'name = "a"\ncompatible = ["any"]\ngolden_deadline_s = 1{"0" * 400}\n', "golden_deadline_s: expected 1 to"),
     ],
 )
 def test_wrong_settings_are_refused_with_line_and_reason(text, says):

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from edge.device.files import RealFiles
+from edge.device.files import Files
 
 LONG = b"x" * 100_000  # no buffer keeps it back
 
@@ -23,9 +23,9 @@ def mode_of(path):
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
 def test_a_written_file_has_its_mode_whatever_the_mask_and_the_file_before(tmp_path, mode):
-    RealFiles().write(tmp_path / "new", b"content", mode=mode)
+    Files().write(tmp_path / "new", b"content", mode=mode)
     (tmp_path / "old").touch(0o666)
-    RealFiles().write(tmp_path / "old", b"content", mode=mode)
+    Files().write(tmp_path / "old", b"content", mode=mode)
     assert [mode_of(tmp_path / name) for name in ("new", "old")] == [mode, mode]
 
 
@@ -33,12 +33,12 @@ def test_a_log_is_read_by_its_owner_only_also_one_that_was_wider(tmp_path):
     (tmp_path / "old").touch()
     (tmp_path / "old").chmod(0o666)
     for name in ("new", "old"):
-        RealFiles().append(tmp_path / name, b"line\n")
+        Files().append(tmp_path / name, b"line\n")
     assert [mode_of(tmp_path / name) for name in ("new", "old")] == [0o600, 0o600]
 
 
 def test_what_is_received_what_is_kept_and_folders_have_theirs(tmp_path):
-    files = RealFiles()
+    files = Files()
     files.allocate(tmp_path / "part", 10)
     assert mode_of(tmp_path / "part") == 0o600
     files.protect(tmp_path / "part")
@@ -47,9 +47,7 @@ def test_what_is_received_what_is_kept_and_folders_have_theirs(tmp_path):
     assert mode_of(tmp_path / "folder") == 0o750
 
 
-@pytest.mark.parametrize(
-    "write", [lambda path: RealFiles().write(path, LONG), lambda path: RealFiles().append(path, LONG)]
-)
+@pytest.mark.parametrize("write", [lambda path: Files().write(path, LONG), lambda path: Files().append(path, LONG)])
 def test_nobody_reads_what_is_written_before_the_mode_is_right(tmp_path, monkeypatch, write):
     path = tmp_path / "old"
     path.touch()
@@ -84,5 +82,5 @@ def test_a_call_keeps_no_file_open(tmp_path, call):
     path = tmp_path / "file"
     path.write_bytes(b"content")
     before = sorted(os.listdir("/proc/self/fd"))
-    call(RealFiles(), path)
+    call(Files(), path)
     assert sorted(os.listdir("/proc/self/fd")) == before

@@ -4,17 +4,13 @@ import os
 
 import pytest
 
-from edge.device.device import Device
-from edge.device.garbage import Collected, collect
-from edge.device.layout import Layout
+from edge.device.device import Collected, collect, reclaimable_bytes
 from tests.support.pushes import moment, prepare, push
 from tests.support.scenarios import OLD, OTHER
 
 
 @pytest.fixture
-def device(tmp_path):
-    device = Device(Layout(tmp_path))
-    device.durable.make_dirs(device.layout.var)
+def device(device):
     push(device, OLD, now=moment("boot-1"))
     return device
 
@@ -35,6 +31,24 @@ def test_a_release_that_nothing_needs_goes_with_its_engine_and_its_blobs(device)
     assert things(device) == before
 
 
+def bytes_of(device):
+    """Return the bytes of engines and blobs, as the file system has them."""
+    folders = (device.layout.engines, device.layout.store)
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files)
+
+
+def test_what_would_be_freed_is_known_before_and_nothing_is_changed_by_that(device):
+    assert reclaimable_bytes(device) == 0
+    needed = bytes_of(device)
+    prepare(device, OTHER)
+    before, told = things(device), reclaimable_bytes(device)
+
+    assert told == bytes_of(device) - needed > 0
+    assert reclaimable_bytes(device, keep=(OTHER.name,)) == 0
+    assert things(device) == before
+
+
 def test_blobs_that_the_release_which_serves_shares_with_another_one_stay(device):
     assert collect(device, now_s=0) == Collected()
     assert device.releases.is_ready(OLD.name)
@@ -45,7 +59,7 @@ def test_a_partial_blob_goes_when_nobody_has_gone_on_with_it_for_long(device):
     for name, modified_s in (("old.part", 1000), ("young.part", 1001)):
         (device.layout.incoming / name).write_bytes(b"12345")
         os.utime(device.layout.incoming / name, (modified_s, modified_s))
-    assert collect(device, now_s=1060.5, max_age_s=60).partials == ("old.part",)
+    assert collect(device, now_s=1000.5 + 7 * 86_400).partials == ("old.part",)
     assert os.listdir(device.layout.incoming) == ["young.part"]
 
 

@@ -19,7 +19,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 # What stands below every room.
-GROUND = {"deadline", "digest", "reading", "untrusted"}
+GROUND = {"codec", "deadline", "digest", "reading", "reports", "untrusted"}
 
 
 @pytest.mark.parametrize("room", ["edge.device", "edge.bundle", "edge.transport", "edge.wire"])

@@ -3,7 +3,7 @@
 import pytest
 
 from edge.device.layout import Layout
-from edge.device.locate import locate_release
+from edge.device.releases import locate_release
 
 RELEASE = "0123456789ab"
 

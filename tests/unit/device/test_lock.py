@@ -16,7 +16,7 @@ import pytest
 from edge.device.layout import Layout
 from edge.device.lock import PushLock, engines_lock, state_lock
 from edge.errors import DeployError
-from tests.support.wait import wait_until
+from tests.support.wait import wait_looks
 
 ROOT = Path(__file__).parents[3]
 HOLD = """
@@ -76,7 +76,7 @@ def test_f6_the_lock_of_a_killed_process_is_free(layout, held):
     process = held("push")
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=10)
-    wait_until(lambda: PushLock(layout).holder() is None, what="the lock is free", timeout_s=1.0)
+    wait_looks(lambda: PushLock(layout).holder() is None, what="the lock is free", seconds=1.0)
     with PushLock(layout).acquire("other", "push"):
         assert json.loads(layout.push_lock.read_bytes())["who"] == "other"
     assert layout.push_lock.read_bytes() == b""

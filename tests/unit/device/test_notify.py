@@ -1,10 +1,11 @@
 import os
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
-from edge.device.notify import Notifier
+from edge.device.units import Notifier, unit_folder
 from tests.support.systemd import NotifySocket
 from tests.support.wait import wait_until
 
@@ -69,3 +70,16 @@ def test_a_full_socket_does_not_hold_the_service_up(tmp_path):
 )
 def test_the_watchdog_is_the_one_that_is_meant_for_this_process(environ, expected):
     assert Notifier({"NOTIFY_SOCKET": "/run/x", **environ}).watchdog_s == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"STATE_DIRECTORY": "/var/lib/a"}, Path("/var/lib/a")),
+        ({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, Path("/var/lib/a")),
+        ({"STATE_DIRECTORY": ""}, None),
+        ({"RUNTIME_DIRECTORY": "/run/a"}, None),
+    ],
+)
+def test_of_several_folders_of_a_unit_the_first_is_taken(environ, expected):
+    assert unit_folder("STATE_DIRECTORY", environ) == expected

@@ -17,7 +17,7 @@ BECOME = """
 import json, os, sys
 from pathlib import Path
 from edge.device.layout import Layout
-from edge.device.owner import become_owner
+from edge.device.layout import become_owner
 os.setgroups([0, 4])
 become_owner(Layout(Path(sys.argv[1])))
 print(json.dumps([os.getresuid(), os.getresgid(), sorted(os.getgroups())]))

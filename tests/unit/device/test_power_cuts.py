@@ -1,8 +1,8 @@
 """F-1 to F-4: what a power cut can leave at any step, judged state by state; see tests/support/crash.py."""
 
 import itertools
+import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -12,14 +12,15 @@ from tests.support.crash import Judge, distinct_states, enumerate_cuts, is_caugh
 from tests.support.cut_files import CutFiles
 from tests.support.pushes import device_over
 from tests.support.scenarios import NEW, scenarios
+from tests.support.ssh_keygen_memo import remembering
 
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
 EVERY = [*SCENARIOS, *AGENT_SCENARIOS, *PULL_SCENARIOS]
 HAS_TIME = bool(os.environ.get("EDGE_LONG_TESTS"))
 # Minutes: the real agent or the real pull killed at each step, whose steps alone are among the others; a first pull.
-SLOW = {AGENT_SCENARIOS[-1], *PULL_SCENARIOS[2:]}
+SLOW = {AGENT_SCENARIOS[-1], *PULL_SCENARIOS[3:]}
 IN_TIME = [name for name in EVERY if HAS_TIME or name not in SLOW]
-PAGE = Path(__file__).parents[3] / "docs/reliability.md"
+COUNTED = json.loads((Path(__file__).parents[2] / "power_cuts.json").read_text(encoding="utf-8"))
 MEMORY: dict = {}
 MUTANT_MEMORY: dict = {}
 
@@ -29,6 +30,20 @@ LONG = {"push, unhealthy", "first push, healthy", "first push, unhealthy", *AGEN
 # A pull makes those of a push. Its record may be lost by a cut, not torn: the next pull then finds what serves.
 ALONE = [name for name in EVERY if "killed at each step" not in name and name not in PULL_SCENARIOS]
 QUICK_MUTANTS = [name for name in ALONE if name not in LONG or HAS_TIME]
+
+# Up to some hundred states each; the others have thousands, and are `slow`.
+SMALL = {
+    name
+    for name in SCENARIOS
+    if name != "push, healthy"
+    and not any(word in name for word in ("first", "unhealthy", "after garbage", "killed at"))
+} | {"agent: rollback", PULL_SCENARIOS[0]}
+
+
+def rows(names):
+    many = pytest.mark.slow(reason="thousands of states")
+    return [name if name in SMALL else pytest.param(name, marks=many) for name in names]
+
 
 # A sync of a folder that may be left out, because the next sync of the same folder comes before anything relies on it.
 # Reviewed one by one; key and value are what the two follow.
@@ -49,6 +64,13 @@ REVIEWED_HERE = {("recovery, newest valid release", "state.json"): {"current"}}
 LOSABLE = ("audit.jsonl", "audit-requests.jsonl", "build-request.json", "build-result.json")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _ssh_keygen_is_asked_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edge.bundle.sign.run_ssh_keygen", remembering())
+        yield
+
+
 @pytest.fixture(scope="module")
 def scenario_of(tmp_path_factory):
     of_the_agent = agent_scenarios(tmp_path_factory.mktemp("agent"))
@@ -56,17 +78,18 @@ def scenario_of(tmp_path_factory):
     return {**SCENARIOS, **{scenario.name: scenario for scenario in of_the_agent}}
 
 
-@pytest.mark.parametrize("name", IN_TIME)
+@pytest.mark.parametrize("name", rows(IN_TIME))
 def test_f1_f2_f3_every_state_after_a_cut_and_after_a_second_one_is_good(name, scenario_of):
     count = enumerate_cuts(scenario_of[name], memory=MEMORY)
     print(f"{name}: {count.steps} steps, {count.states} states, {count.second_states} after a second cut")
     assert count.violations == []
-    states, second_states = _documented()[name]
-    assert count.states >= states, "fewer than docs/reliability.md says"
-    assert count.second_states >= second_states, "fewer than docs/reliability.md says"
+    states, second_states = COUNTED[name]
+    assert count.states >= states, "fewer than tests/power_cuts.json says"
+    assert count.second_states >= second_states, "fewer than tests/power_cuts.json says"
 
 
-@pytest.mark.parametrize("name", QUICK_MUTANTS)
+@pytest.mark.parametrize("name", rows(QUICK_MUTANTS))
+@pytest.mark.promised(reason="power cuts")
 def test_f4_a_sync_that_is_left_out_is_caught_or_reviewed(name, scenario_of):
     scenario = scenario_of[name]
     _, files = distinct_states(scenario)
@@ -103,6 +126,7 @@ def test_f4_leaving_out_a_sync_and_the_one_that_covers_it_is_caught():
     assert is_caught(scenario, {current, state})
 
 
+@pytest.mark.slow(reason="hundreds of thousands of states")
 def test_f4_without_any_sync_a_device_would_start_on_a_broken_release():
     scenario = SCENARIOS["push, healthy"]
     files = CutFiles(scenario.start)
@@ -112,8 +136,3 @@ def test_f4_without_any_sync_a_device_would_start_on_a_broken_release():
     some = itertools.islice(files.trees_after_cut(), 0, 20_000, 50)  # of hundreds of thousands
     found = {one for tree in some for one in judge.violations(tree, None)}
     assert f"I0: current is {NEW.name}, which is not whole" in found
-
-
-def _documented() -> dict[str, tuple[int, int]]:
-    rows = re.findall(r"^\| ([a-z][^|]*) \| \d+ / \d+ \| (\d+) \| (\d+) \|", PAGE.read_text(), re.M)
-    return {name: (int(states), int(second)) for name, states, second in rows}

@@ -4,27 +4,26 @@ import errno
 
 import pytest
 
-from edge.device.bad import Verdict, read_bad
 from edge.device.device import Device
 from edge.device.durable import Durable
-from edge.device.files import RealFiles
-from edge.device.layout import Layout
+from edge.device.files import Files
 from edge.device.recovery import recover
-from edge.device.state import Phase
+from edge.device.state import Phase, Verdict, read_bad
 from edge.device.switch import arm, commit, refuse, roll_back
 from edge.errors import DeployError
 from tests.support.faulty_files import CHANGING, FaultyFiles
 from tests.support.pushes import moment, prepare, push, switch
+from tests.support.raised import code_of, error_of
 from tests.support.scenarios import NEW, OLD, OTHER
 
 NOW, NEXT, THIRD = moment("boot-1"), moment("boot-2"), moment("boot-3")
 
 
-@pytest.fixture
-def device(tmp_path):
-    device = Device(Layout(tmp_path))
-    device.durable.make_dirs(device.layout.var)
-    return device
+def on_trial(device):
+    """Have the old release served, and the new one be on trial."""
+    push(device, OLD, now=NOW)
+    prepare(device, NEW)
+    switch(device, NEW, now=NOW)
 
 
 def marks(device):
@@ -69,9 +68,7 @@ def test_row_9_while_the_push_is_still_at_it_nothing_is_dropped(device):
 
 
 def test_row_10_and_11_the_first_cut_repeats_the_trial_and_the_second_one_ends_it(device):
-    push(device, OLD, now=NOW)
-    prepare(device, NEW)
-    switch(device, NEW, now=NOW)
+    on_trial(device)
     found = recover(device, moment=NEXT)
     assert (found.release, found.is_on_trial) == (NEW.name, True)
     assert (device.state().boots, device.state().boot_id) == (1, "boot-2")
@@ -80,7 +77,7 @@ def test_row_10_and_11_the_first_cut_repeats_the_trial_and_the_second_one_ends_i
     found = recover(device, moment=THIRD)
     assert (found.release, found.is_on_trial) == (OLD.name, False)
     assert marks(device) == {NEW.name: Verdict.SUSPECT}
-    assert device.state().last["reason"] == "power"
+    assert device.state().last.reason == "power"
 
 
 def test_row_10_on_a_device_without_a_fallback_the_second_cut_leaves_nothing_serving(device):
@@ -92,9 +89,7 @@ def test_row_10_on_a_device_without_a_fallback_the_second_cut_leaves_nothing_ser
 
 
 def test_row_12_a_committed_release_stays(device):
-    push(device, OLD, now=NOW)
-    prepare(device, NEW)
-    switch(device, NEW, now=NOW)
+    on_trial(device)
     recover(device, moment=NEXT)
     commit(device, moment=NEXT)
     assert recover(device, moment=THIRD).release == NEW.name
@@ -102,9 +97,7 @@ def test_row_12_a_committed_release_stays(device):
 
 
 def test_row_r1_a_verdict_that_was_written_is_carried_out(device):
-    push(device, OLD, now=NOW)
-    prepare(device, NEW)
-    switch(device, NEW, now=NOW)
+    on_trial(device)
     refuse(device, "no frames")
     found = recover(device, moment=NEXT)
     assert (found.release, found.is_on_trial) == (OLD.name, False)
@@ -112,14 +105,12 @@ def test_row_r1_a_verdict_that_was_written_is_carried_out(device):
 
 
 def test_row_r1_a_rollback_that_was_cut_after_the_switch_is_finished(device):
-    push(device, OLD, now=NOW)
-    prepare(device, NEW)
-    switch(device, NEW, now=NOW)
+    on_trial(device)
     refuse(device, "no frames")
     device.point(OLD.name)
     assert recover(device, moment=NEXT).release == OLD.name
     assert marks(device) == {NEW.name: Verdict.BAD}
-    assert device.state().last["result"] == "rolled-back"
+    assert device.state().last.result == "rolled-back"
 
 
 def test_row_x_a_device_that_stopped_trying_still_serves_what_is_valid_after_a_reboot(device):
@@ -152,9 +143,7 @@ def test_a_lost_state_with_a_release_that_fails_its_trial_needs_a_person_and_kee
     push(device, OLD, now=NOW)
     device.layout.state.write_bytes(b"")
     recover(device, moment=NEXT)
-    with pytest.raises(DeployError) as failure:
-        roll_back(device, "unit-failed", moment=NEXT)
-    assert failure.value.code == "person.failed"
+    assert code_of(roll_back, device, "unit-failed", moment=NEXT) == "person.failed"
     assert device.releases.current() == OLD.name
 
 
@@ -188,10 +177,8 @@ def test_with_nothing_valid_recovery_fails_and_says_that_a_person_is_needed(devi
     push(device, OLD, now=NOW)
     device.engines.quarantine(OLD.key)
     for boot in (NEXT, THIRD):
-        with pytest.raises(DeployError) as failure:
-            recover(device, moment=boot)
-        assert failure.value.code == "person.failed"
-    assert failure.value.exit_code == 9
+        error = error_of(recover, device, moment=boot)
+        assert (error.code, error.exit_code) == ("person.failed", 9)
     assert device.state().phase is Phase.FAILED
 
 
@@ -202,10 +189,8 @@ def test_what_the_caller_finds_invalid_is_not_kept(device):
 
 
 def test_a_read_only_disk_does_not_keep_a_valid_release_down(device):
-    push(device, OLD, now=NOW)
-    prepare(device, NEW)
-    switch(device, NEW, now=NOW)
-    disk = FaultyFiles(RealFiles(), at=0, number=errno.EROFS, lasts=True, which=CHANGING)
+    on_trial(device)
+    disk = FaultyFiles(Files(), at=0, number=errno.EROFS, lasts=True, which=CHANGING)
     found = recover(Device(device.layout, Durable(disk)), moment=NEXT)
     assert found.release == NEW.name
     assert found.problem is not None

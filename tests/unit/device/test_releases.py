@@ -6,8 +6,8 @@ import pytest
 
 from edge.device.device import Device
 from edge.device.layout import Layout
-from edge.errors import DeployError
 from tests.support.pushes import Release, receive
+from tests.support.raised import code_of
 from tests.support.scenarios import NEW, OLD
 
 NESTED = Release("d" * 12, 7, {"pipeline.yaml": b"p", "clips/one.mp4": b"clip", "golden/a/b.png": b"picture"})
@@ -53,11 +53,18 @@ def test_a_release_is_complete_with_its_blobs_and_ready_with_its_engine(device):
     assert not device.releases.is_complete(NEW.name), "it was never staged"
 
 
-def test_a_release_that_is_staged_again_keeps_its_manifest_and_its_signature(device):
+def test_a_release_that_was_signed_again_is_read_as_it_was_signed_last(device):
     stage(device, OLD)
-    device.releases.stage(OLD.name, manifest=b"{}", signature=b"other", files=OLD.digests)
-    assert device.releases.manifest(OLD.name) == OLD.manifest
-    assert device.releases.signature(OLD.name) == OLD.signature
+    device.releases.stage(OLD.name, manifest=b'{"sequence": 9}', signature=b"other", files=OLD.digests)
+    assert device.releases.manifest(OLD.name) == b'{"sequence": 9}'
+    assert device.releases.signature(OLD.name) == b"other"
+    assert device.releases.sequence(OLD.name) == 9
+    assert device.releases.blobs(OLD.name) == OLD.digests
+
+    (device.layout.release(OLD.name) / "again.json").write_bytes(b'{"manifest.json": "ey')
+    assert device.releases.manifest(OLD.name) == OLD.manifest, "what came first is there, and signed as well"
+    stage(device, OLD)
+    assert not list(device.layout.incoming.glob(".*"))
 
 
 def test_what_a_cut_left_of_staging_is_no_release_and_in_nobodys_way(device):
@@ -74,25 +81,27 @@ def test_what_a_cut_left_of_staging_is_no_release_and_in_nobodys_way(device):
     "path", ["../x", "/etc/passwd", "a/../../x", "", ".", "a//b", "a/", "manifest.json", "engine/model.plan", "a\0b"]
 )
 def test_f16_a_path_that_leaves_the_release_is_refused(device, path):
-    with pytest.raises(DeployError) as failure:
-        device.releases.stage("e" * 12, manifest=b"{}", signature=b"s", files={path: "0" * 64})
-    assert failure.value.code == "request.path"
+    assert (
+        code_of(device.releases.stage, "e" * 12, manifest=b"{}", signature=b"s", files={path: "0" * 64})
+        == "request.path"
+    )
     assert device.releases.names() == []
 
 
 def test_f16_a_file_whose_digest_is_none_is_refused_before_anything_is_made(tmp_path):
     device = Device(Layout(tmp_path))
-    with pytest.raises(DeployError) as failure:
-        device.releases.stage("e" * 12, manifest=b"{}", signature=b"s", files={"model.onnx": "../" * 20 + "etc"})
-    assert failure.value.code == "request.digest"
+    assert (
+        code_of(
+            device.releases.stage, "e" * 12, manifest=b"{}", signature=b"s", files={"model.onnx": "../" * 20 + "etc"}
+        )
+        == "request.digest"
+    )
     assert not device.layout.var.exists()
 
 
 @pytest.mark.parametrize("name", ["..", "", "x" * 12, "a" * 11, "a" * 13, "a/b", "." * 12])
 def test_f16_a_name_that_is_no_release_never_becomes_a_path(device, name):
-    with pytest.raises(DeployError) as failure:
-        device.releases.stage(name, manifest=b"{}", signature=b"s", files={})
-    assert failure.value.code == "request.release"
+    assert code_of(device.releases.stage, name, manifest=b"{}", signature=b"s", files={}) == "request.release"
 
 
 def test_an_engine_gets_its_name_when_it_is_finished(device):

@@ -11,6 +11,7 @@ from edge.device.software import Installation
 from edge.errors import DeployError
 from tests.support.cut_files import CutFiles
 from tests.support.pushes import device_over
+from tests.support.raised import code_of
 from tests.support.scenarios import BARE
 
 KEY, OTHER = "a" * 64, "b" * 64
@@ -34,7 +35,7 @@ def software(files):
 
 
 def install(software, one=ONE, files=FILES):
-    software.install(one, files.items(), program=b"run")
+    software.install(one, ((path, (content,)) for path, content in files.items()), program=b"run")
 
 
 def content_of(tree, folder=FOLDER):
@@ -155,10 +156,7 @@ def test_a_full_disk_leaves_nothing_half_made(software, files, monkeypatch):
 
     monkeypatch.setattr(files, "write", write)
 
-    with pytest.raises(DeployError) as full:
-        install(software)
-
-    assert full.value.code == "device.disk.space"
+    assert code_of(install, software) == "device.disk.space"
     assert files.names(HOME) == []
 
 

@@ -7,13 +7,14 @@ import os
 import pytest
 
 from edge.device.durable import Durable
-from edge.device.files import RealFiles
+from edge.device.files import Files
 from edge.device.layout import Layout
 from edge.device.store import Store
 from edge.errors import DeployError
 from tests.support.cut_files import CutFiles
 from tests.support.faulty_files import FaultyFiles
 from tests.support.pushes import device_over
+from tests.support.raised import code_of
 from tests.support.scenarios import BARE
 
 CONTENT = bytes(range(256)) * 5000
@@ -76,9 +77,7 @@ def test_bytes_that_do_not_follow_are_refused(store):
 def test_a_blob_that_is_not_what_its_name_says_starts_again_at_zero(store, layout, wrong):
     store.begin(SHA256, len(CONTENT))
     send(store, content=wrong)
-    with pytest.raises(DeployError) as failure:
-        store.finish(SHA256, len(CONTENT))
-    assert failure.value.code == "transfer.hash"
+    assert code_of(store.finish, SHA256, len(CONTENT)) == "transfer.hash"
     assert not store.has(SHA256)
     assert store.begin(SHA256, len(CONTENT)) == 0
 
@@ -92,24 +91,20 @@ def test_a_partial_file_that_is_longer_than_the_blob_starts_again_at_zero(store,
 
 
 def test_f5_after_a_sync_that_failed_the_partial_file_is_no_longer_trusted(layout):
-    store = Store(layout, Durable(FaultyFiles(RealFiles(), at=0, number=errno.EIO, which={"sync"})))
+    store = Store(layout, Durable(FaultyFiles(Files(), at=0, number=errno.EIO, which={"sync"})))
     store.begin(SHA256, len(CONTENT))
     send(store)
-    with pytest.raises(DeployError) as failure:
-        store.finish(SHA256, len(CONTENT))
-    assert failure.value.code == "device.disk.io"
+    assert code_of(store.finish, SHA256, len(CONTENT)) == "device.disk.io"
     assert store.missing({SHA256: len(CONTENT)}) == {SHA256: 0}
 
 
 def test_f17_a_blob_that_came_whole_and_found_no_folder_goes_on_once_there_is_space(layout):
-    full = FaultyFiles(RealFiles(), at=1, number=errno.ENOSPC, which={"make_dir"})  # the first one is for its arrival
+    full = FaultyFiles(Files(), at=1, number=errno.ENOSPC, which={"make_dir"})  # the first one is for its arrival
     layout.var.mkdir(parents=True)
     store = Store(layout, Durable(full))
     store.begin(SHA256, len(CONTENT))
     send(store)
-    with pytest.raises(DeployError) as failure:
-        store.finish(SHA256, len(CONTENT))
-    assert failure.value.code == "device.disk.space"
+    assert code_of(store.finish, SHA256, len(CONTENT)) == "device.disk.space"
     assert layout.partial(SHA256).stat().st_mode & 0o777 == 0o600, "whoever goes on has to be able to write"
     assert store.begin(SHA256, len(CONTENT)) == len(CONTENT)
     store.finish(SHA256, len(CONTENT))
@@ -117,17 +112,13 @@ def test_f17_a_blob_that_came_whole_and_found_no_folder_goes_on_once_there_is_sp
 
 
 def test_f17_a_reservation_that_fails_leaves_nothing(layout):
-    store = Store(layout, Durable(FaultyFiles(RealFiles(), at=0, number=errno.ENOSPC, which={"allocate"})))
-    with pytest.raises(DeployError) as failure:
-        store.begin(SHA256, len(CONTENT))
-    assert failure.value.code == "device.disk.space"
+    store = Store(layout, Durable(FaultyFiles(Files(), at=0, number=errno.ENOSPC, which={"allocate"})))
+    assert code_of(store.begin, SHA256, len(CONTENT)) == "device.disk.space"
     assert os.listdir(layout.incoming) == []
 
 
 def test_f17_more_than_the_disk_has_is_refused_before_a_byte_flows(store, layout):
-    with pytest.raises(DeployError) as failure:
-        store.begin(SHA256, 2**50)
-    assert failure.value.code == "device.disk.space"
+    assert code_of(store.begin, SHA256, 2**50) == "device.disk.space"
     assert os.listdir(layout.incoming) == []
 
 
@@ -168,6 +159,4 @@ def test_an_empty_blob_is_a_blob(store):
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 65, "0" * 63 + "\n"])
 def test_f16_a_name_that_is_no_digest_never_becomes_a_path(store, name):
     for call in (store.has, store.verify, store.quarantine, lambda one: store.begin(one, 1)):
-        with pytest.raises(DeployError) as failure:
-            call(name)
-        assert failure.value.code == "request.digest"
+        assert code_of(call, name) == "request.digest"

@@ -2,33 +2,25 @@
 
 import pytest
 
-from edge.device.bad import Verdict, read_bad
-from edge.device.counters import Counters, read_counters
-from edge.device.device import Device
-from edge.device.garbage import collect
+from edge.codec import decode, encode
+from edge.device.device import Device, collect
 from edge.device.layout import Layout
 from edge.device.recovery import recover
-from edge.device.state import Phase
+from edge.device.state import Counters, Phase, Verdict, read_bad, read_counters
 from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, arm, commit, confirm, refuse, roll_back, switch_to
 from edge.errors import DeployError
+from edge.reports import LastSwitch
 from tests.support.pushes import build, moment, prepare, push, switch
+from tests.support.raised import code_of
 from tests.support.scenarios import NEW, OLD, OTHER
 
 NOW = moment("boot-1")
 
 
 @pytest.fixture
-def device(tmp_path):
-    device = Device(Layout(tmp_path))
-    device.durable.make_dirs(device.layout.var)
+def device(device):
     push(device, OLD, now=NOW)
     return device
-
-
-def code_of(call, *args, **kwargs):
-    with pytest.raises(DeployError) as failure:
-        call(*args, **kwargs)
-    return failure.value.code
 
 
 def marks(device):
@@ -50,9 +42,7 @@ def test_a_release_that_is_committed_has_the_one_before_as_its_fallback(device):
     assert device.releases.current() == NEW.name
     state = commit(device, moment=NOW)
     assert (state.phase, state.target, state.fallback) == (Phase.IDLE, None, OLD.name)
-    assert state.last == {
-        "release": NEW.name, "from": OLD.name, "result": "committed", "reason": None, "at": NOW.at,
-    }  # fmt: skip
+    assert state.last == LastSwitch(release=NEW.name, before=OLD.name, result="committed", reason=None, at=NOW.at)
 
 
 def test_nothing_is_armed_that_is_not_whole(device):
@@ -66,8 +56,13 @@ def test_nothing_is_switched_to_that_is_not_armed(device):
     assert code_of(switch_to, device, NEW.name) == "request.not-armed"
     assert device.releases.current() == OLD.name
     assert code_of(commit, device, moment=NOW) == "request.not-armed"
-    assert code_of(refuse, device, "why") == "request.not-armed"
     assert code_of(confirm, device, NEW.name) == "request.not-armed"
+    with pytest.raises(DeployError, match="expected a release on trial, got none") as failed:
+        refuse(device, "why")
+    assert failed.value.code == "request.not-armed"
+    device.layout.current.unlink()
+    with pytest.raises(DeployError, match="expected a release on trial, got none"):
+        commit(device, moment=NOW)
 
 
 def test_a_release_on_trial_is_not_pushed_away_but_one_that_was_only_armed_is(device):
@@ -87,7 +82,7 @@ def test_a_trial_that_a_person_has_to_confirm_is_not_committed_before(device):
     assert code_of(confirm, device, OLD.name) == "request.not-armed"
     confirm(device, NEW.name)
     confirm(device, NEW.name)
-    assert commit(device, moment=NOW).last["result"] == "committed"
+    assert commit(device, moment=NOW).last.result == "committed"
 
 
 def test_a_refused_trial_cannot_be_committed_and_keeps_its_first_reason(device):
@@ -98,7 +93,7 @@ def test_a_refused_trial_cannot_be_committed_and_keeps_its_first_reason(device):
     assert code_of(commit, device, moment=NOW) == "trial.refused"
     landing = roll_back(device, "unit-failed", moment=NOW)
     assert landing.release == device.releases.current() == OLD.name
-    assert device.state().last["reason"] == "no frames"
+    assert device.state().last.reason == "no frames"
     assert marks(device) == {NEW.name: Verdict.BAD}
 
 
@@ -152,7 +147,7 @@ def test_a_proven_release_that_cannot_start_any_more_is_suspect(device):
     assert roll_back(device, "unit-failed", moment=NOW).release == OLD.name
     assert marks(device) == {NEW.name: Verdict.SUSPECT}
     assert device.state().fallback is None
-    assert device.state().last["reason"] == "unit-failed"
+    assert device.state().last.reason == "unit-failed"
     assert device.state().reason is None
 
 
@@ -162,7 +157,7 @@ def test_f23_with_a_broken_fallback_the_device_stops_trying_and_a_person_has_a_w
     device.engines.quarantine(OLD.key)
     assert code_of(roll_back, device, "unit-failed", moment=NOW) == "person.failed"
     state = device.state()
-    assert (state.phase, state.last["result"]) == (Phase.FAILED, "failed")
+    assert (state.phase, state.last.result) == (Phase.FAILED, "failed")
     assert code_of(roll_back, device, "unit-failed", moment=NOW) == "person.failed"
     assert code_of(arm, device, NEW.name, moment=NOW) == "person.failed"
     assert arm(device, NEW.name, moment=NOW, by_force=True).phase is Phase.TRIAL
@@ -235,7 +230,20 @@ def test_f17_partial_blobs_stay_within_their_quota_the_oldest_go_first(device):
     device.durable.make_dirs(device.layout.incoming)
     for number in range(4):
         path = device.layout.incoming / f"{number:064x}.part"
-        path.write_bytes(b"x" * 10)
+        path.touch()
+        os.truncate(path, 1 << 30)  # a hole of 1 GiB; of all together 2 GiB may stay
         os.utime(path, (1000 + number, 1000 + number))
-    found = collect(device, now_s=1010.0, quota_bytes=25)
+    found = collect(device, now_s=1010.0)
     assert found.partials == (f"{0:064x}.part", f"{1:064x}.part")
+
+
+def test_a_reason_of_any_length_and_form_can_be_kept_and_told(device):
+    """A person gives one on a command line; the wire carries a bounded text, and the state has to stay readable."""
+    prepare(device, NEW)
+    arm(device, NEW.name, moment=NOW)
+    switch_to(device, NEW.name)
+    roll_back(device, "\x1b[2J" + "x" * 100_000, moment=NOW)
+    last = device.state().last
+    assert last.reason.startswith("?[2Jxxx")
+    told = decode(LastSwitch, encode(last), where="last")
+    assert told == last

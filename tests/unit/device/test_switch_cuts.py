@@ -74,5 +74,5 @@ def test_a_way_back_that_is_cut_is_gone_to_its_end_with_its_reason_or_has_not_be
         device = device_over(CutFiles(disk))
         found = recover(device, moment=moment("boot-2"))
         last = device.state().last
-        ends.add((found.release, found.is_on_trial, last["result"], last["reason"]))
+        ends.add((found.release, found.is_on_trial, last.result, last.reason))
     assert ends == {(NEW.name, True, "committed", None), (OLD.name, False, "rolled-back", "unit-failed")}

@@ -21,9 +21,11 @@ from edge.model.qdq import insert_qdq
 from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support import models
+from tests.support.logged import logged
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.qdq import minmax
 from tests.support.tables import table_of
+from tests.support.values import canvases
 
 KIND = load_kind("openvino")
 
@@ -38,14 +40,9 @@ def infer(engine, images):
     return engine.wait(0).copy()
 
 
-def pictures(spec, rows):
-    size = spec.preprocess.size
-    return np.random.default_rng(0).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
-
-
 def test_a_static_batch_of_one_is_rebatched_and_gives_the_same(tmp_path, caplog):
     spec = spec_of(models.yolox, tmp_path, batch=1)
-    images = pictures(spec, 5)
+    images = canvases(spec, rows=5)
 
     together = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=5, rows_per_request=2)), images)
 
@@ -59,12 +56,12 @@ def test_a_rewriting_that_gives_other_outputs_is_not_used_and_said(tmp_path, cap
     other = models.yolov8(tmp_path / "other.onnx", batch=None, seed=9)
     wrong = dataclasses.make_dataclass("Wrong", ["model", "reason"])(other.read_bytes(), "")
     monkeypatch.setattr("edge.engine.openvino.engine.rebatch", lambda path, spec: wrong)
-    images = pictures(spec, 4)
+    images = canvases(spec, rows=4)
 
     with caplog.at_level(logging.WARNING):
         output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=4, rows_per_request=4)), images)
 
-    assert "rows run one by one" in caplog.text
+    assert "rows-one-by-one" in logged(caplog)
     np.testing.assert_allclose(output, infer(OnnxRuntimeEngine(spec, max_batch=4), images), rtol=1e-3, atol=1e-2)
 
 
@@ -74,7 +71,7 @@ def test_a_model_that_cannot_be_rebatched_runs_row_by_row_and_says_so(tmp_path, 
     monkeypatch.setattr("edge.engine.openvino.engine.rebatch", lambda path, spec: refused)
 
     with caplog.at_level(logging.WARNING):
-        output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=2, rows_per_request=2)), pictures(spec, 2))
+        output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=2, rows_per_request=2)), canvases(spec, rows=2))
 
     assert "node 'x' mixes images" in caplog.text
     assert len(output) == 2
@@ -83,7 +80,7 @@ def test_a_model_that_cannot_be_rebatched_runs_row_by_row_and_says_so(tmp_path, 
 def test_a_model_fixed_at_two_runs_three_rows(tmp_path):
     spec = spec_of(models.yolov8, tmp_path, batch=2)
     dynamic = spec_of(models.yolov8, tmp_path, batch=None)
-    images = pictures(spec, 3)
+    images = canvases(spec, rows=3)
 
     output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=3)), images)
 
@@ -139,7 +136,7 @@ def test_int8_of_a_float_model_without_a_table_is_refused(tmp_path):
 
 def test_a_plan_is_all_that_is_needed(tmp_path):
     spec = spec_of(models.yolov8, tmp_path)
-    images = pictures(spec, 2)
+    images = canvases(spec, rows=2)
     expected = infer(OnnxRuntimeEngine(spec, max_batch=2), images)
     plan = KIND.build(Forms(spec), request(max_batch=2))
     spec.path.unlink()
@@ -158,7 +155,7 @@ def test_an_int8_plan_carries_its_pairs_and_says_how_they_are_computed(tmp_path)
     assert b"QuantizeLinear" in plan.data
     assert plan.report["int8_mac_share"] > 0.9
     assert plan.report["why"] == (why_int8_in_float() or "this CPU sums INT8 exactly")
-    assert np.isfinite(infer(KIND.load(plan.data, spec, request(Precision.INT8)), pictures(spec, 1))).all()
+    assert np.isfinite(infer(KIND.load(plan.data, spec, request(Precision.INT8)), canvases(spec, rows=1))).all()
 
 
 @pytest.mark.parametrize("damage", [lambda plan: plan[:1000], lambda plan: b"", lambda plan: b"\0" * 5000])
@@ -265,7 +262,7 @@ def test_equal_nodes_are_each_given_out(tmp_path):
     path = net.save(tmp_path / "m.onnx", {"output0": (4, 16, 16)})
     spec = dataclasses.replace(inspect_model(models.yolov8(tmp_path / "any.onnx", size=32, batch=1)), path=path)
     engine = OpenVinoActivations(spec, rows, max_batch=1)
-    image = pictures(spec, 1)
+    image = canvases(spec, rows=1)
     engine.canvases[0][:] = image
 
     engine.start(0, 1)

@@ -1,31 +1,29 @@
 """Times of layers under their names in the ONNX file."""
 
 import dataclasses
+from datetime import timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 
 from edge.engine.openvino import profile
-from edge.engine.openvino.profile import OpenVinoLayerProfiler, executed_node_of_layers
+from edge.engine.openvino.profile import OpenVinoLayerProfiler, executed_node_of_layers, names_in_nodes
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
 from tests.support import models
 from tests.support.qdq import minmax, pictures
+from tests.support.values import canvases
 
 
 def convolutions(path):
     return [node.name for node in onnx.load(path).graph.node if node.op_type == "Conv"]
 
 
-def canvas(spec, rows=1):
-    size = spec.preprocess.size
-    return np.random.default_rng(0).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
-
-
-def times_of(profiler, spec, runs=3, rows=1):
+def times_of(profiler, spec, runs=3):
     for _ in range(runs):
-        profiler.run(canvas(spec, rows))
+        profiler.run(canvases(spec, rows=1))
     return profiler.times()
 
 
@@ -49,16 +47,48 @@ def test_a_run_too_short_to_be_counted_is_no_reason_to_leave_a_layer_out(tmp_pat
     path = models.yolox(tmp_path / "m.onnx", batch=1)
     spec, names = inspect_model(path), convolutions(path)
     profiler = OpenVinoLayerProfiler(spec, names)
-    profiler.run(canvas(spec))
+    profiler.run(canvases(spec, rows=1))
     short = profiler._executed[names[0]]
     executed = profile._executed
     monkeypatch.setattr(profile, "_executed", lambda it: (one for one in executed(it) if one.node_name != short))
-    profiler.run(canvas(spec))
+    profiler.run(canvases(spec, rows=1))
 
     times = profiler.times()
 
     assert set(times) == set(names)
     assert times[names[0]][1] == 0
+
+
+def test_a_layer_that_is_too_short_to_be_counted_in_every_run_has_times_of_zero(tmp_path, monkeypatch):
+    spec = inspect_model(models.yolox(tmp_path / "m.onnx", batch=1))
+    names = convolutions(spec.path)
+    monkeypatch.setattr(profile, "_executed", lambda _: ())
+
+    times = times_of(OpenVinoLayerProfiler(spec, names), spec)
+
+    assert {name: list(seconds) for name, seconds in times.items()} == {name: [0, 0, 0] for name in names}
+
+
+def test_an_interruption_lies_in_one_run_alone(tmp_path, monkeypatch):
+    """OpenVINO reports the mean of all inferences so far, those that warm up among them."""
+    spec = inspect_model(models.yolox(tmp_path / "m.onnx", batch=1))
+    layer = convolutions(spec.path)[0]
+    profiler = OpenVinoLayerProfiler(spec, [layer])
+    took_us = iter([900, 200, 4200, 200, 200])
+    so_far_us: list[int] = []
+
+    def reported(_):
+        so_far_us.append(next(took_us))
+        mean_us = sum(so_far_us) // len(so_far_us)
+        info = SimpleNamespace(node_name=profiler._executed[layer], real_time=timedelta(microseconds=mean_us))
+        return [info]
+
+    monkeypatch.setattr(profile, "_executed", reported)
+    profiler.warm_up(canvases(spec, rows=1))
+
+    times = times_of(profiler, spec, runs=4)[layer]
+
+    assert times * 1e6 == pytest.approx([200, 4200, 200, 200], abs=5)
 
 
 def test_the_largest_layer_takes_more_time_than_the_smallest(tmp_path):
@@ -88,7 +118,7 @@ def test_a_fixed_batch_is_told_for_one_frame(tmp_path):
     spec, names = inspect_model(path), convolutions(path)
     profiler = OpenVinoLayerProfiler(spec, names)
 
-    profiler.run(canvas(spec, 4))
+    profiler.run(canvases(spec, rows=4))
 
     info = {one.node_name: one.real_time.total_seconds() for one in profiler._request.get_profiling_info()}
     assert profiler.times()[names[0]][0] == pytest.approx(info[profiler._executed[names[0]]] / 4)
@@ -114,3 +144,11 @@ def test_a_layer_that_is_not_there_has_no_time(tmp_path):
     spec = inspect_model(models.yolox(tmp_path / "m.onnx", batch=1))
 
     assert times_of(OpenVinoLayerProfiler(spec, ["nonsense"]), spec) == {}
+
+
+def test_names_are_found_whole_whatever_is_in_them():
+    origins = {"one": "a,b/WithoutBiases,c", "two": "ab,x,y", "none": ""}
+
+    assert names_in_nodes(origins, ["a", "b", "x,y", "y", "bc"]) == {
+        "one": {"a", "b"}, "two": {"x,y", "y"}, "none": frozenset(),
+    }  # fmt: skip

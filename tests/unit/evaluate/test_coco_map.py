@@ -1,17 +1,14 @@
 """mAP equals that of pycocotools on anything, and does not depend on the order of images."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.errors import DatasetError
-from edge.evaluate.coco_map import Accumulator
-from edge.evaluate.cocotools import map_by_pycocotools
+from edge.evaluate.coco_map import Accumulator, map_by_pycocotools
 from edge.evaluate.truth import GroundTruth
-from edge.types import Detections
+from tests.support import values
 
 
 def measure(detected, truths):
@@ -19,14 +16,6 @@ def measure(detected, truths):
     for image_id, detections in detected:
         accumulator.add(image_id, detections, truths[image_id])
     return accumulator.result()
-
-
-def _detections(xyxy, score, class_id):
-    return Detections(
-        xyxy=np.asarray(xyxy, np.float32).reshape(-1, 4),
-        score=np.asarray(score, np.float32),
-        class_id=np.asarray(class_id, np.int32),
-    )
 
 
 def _scene(random, *, decimals, crowds):
@@ -43,7 +32,7 @@ def _scene(random, *, decimals, crowds):
     classes = np.concatenate([np.repeat(class_id, copies), random.integers(0, 4, len(false))])
     score = np.round(random.random(len(detected)), decimals)
     truth = GroundTruth.of(boxes.tolist(), class_id.tolist(), (random.random(count) < crowds).tolist())
-    return _detections(detected, score, classes), truth
+    return values.detections(detected, score, classes), truth
 
 
 def _scenes(seed, *, images, decimals, crowds):
@@ -78,7 +67,7 @@ def test_equals_pycocotools_with_more_than_a_hundred_detections():
     random = np.random.default_rng(3)
     boxes = random.integers(0, 500, (130, 2))
     boxes = np.concatenate([boxes, boxes + 20], axis=1)
-    detected = {"a": _detections(boxes, random.random(130), [0] * 130)}
+    detected = {"a": values.detections(boxes, random.random(130), [0] * 130)}
     truths = {"a": GroundTruth.of(boxes.tolist(), [0] * 130)}
 
     ours = _ours(detected, truths)
@@ -91,7 +80,7 @@ def test_equals_pycocotools_on_fractional_boxes():
     random = np.random.default_rng(11)
     boxes = random.random((40, 2)) * 300
     boxes = np.concatenate([boxes, boxes + 20 + random.random((40, 2)) * 50], axis=1)
-    detected = {"a": _detections(boxes + random.normal(0, 2, (40, 4)), random.random(40), [0] * 40)}
+    detected = {"a": values.detections(boxes + random.normal(0, 2, (40, 4)), random.random(40), [0] * 40)}
     truths = {"a": GroundTruth.of(boxes.tolist(), [0] * 40)}
 
     assert _ours(detected, truths) == pytest.approx(map_by_pycocotools(detected, truths), abs=1e-6)
@@ -106,24 +95,10 @@ def test_order_of_images_does_not_matter():
     assert forward == backward
 
 
-def test_merged_halves_equal_the_whole():
-    detected, truths = _scenes(6, images=10, decimals=1, crowds=0.1)
-    names = sorted(detected)
-    halves = [Accumulator(), Accumulator()]
-    for i, name in enumerate(names):
-        halves[i % 2].add(name, detected[name], truths[name])
-
-    halves[0].merge(halves[1])
-
-    assert halves[0].result() == measure(detected.items(), truths)
-    with pytest.raises(ValueError, match="is in both"):
-        halves[0].merge(halves[1])
-
-
 def test_perfect_detections_have_a_map_of_one():
     boxes = [[10, 10, 50, 50], [60, 60, 90, 90]]
 
-    accuracy = measure([("a", _detections(boxes, [0.9, 0.8], [0, 4]))], {"a": GroundTruth.of(boxes, [0, 4])})
+    accuracy = measure([("a", values.detections(boxes, [0.9, 0.8], [0, 4]))], {"a": GroundTruth.of(boxes, [0, 4])})
 
     assert (accuracy.map50_95, accuracy.map50) == pytest.approx((1.0, 1.0))
     assert [(c.class_id, c.boxes) for c in accuracy.per_class] == [(0, 1), (4, 1)]
@@ -134,14 +109,14 @@ def test_half_found_by_hand():
     """One of two boxes found: precision is 1 up to recall 0.5, which is 51 of the 101 points."""
     boxes = [[10, 10, 50, 50], [60, 60, 90, 90]]
 
-    accuracy = measure([("a", _detections(boxes[:1], [0.9], [0]))], {"a": GroundTruth.of(boxes, [0, 0])})
+    accuracy = measure([("a", values.detections(boxes[:1], [0.9], [0]))], {"a": GroundTruth.of(boxes, [0, 0])})
 
     assert accuracy.map50_95 == pytest.approx(51 / 101)
 
 
 def test_class_without_labels_does_not_count():
     box = [[10, 10, 50, 50]]
-    detections = _detections(box * 2, [0.9, 0.8], [0, 1])
+    detections = values.detections(box * 2, [0.9, 0.8], [0, 1])
 
     accuracy = measure([("a", detections)], {"a": GroundTruth.of(box, [0])})
 
@@ -151,15 +126,15 @@ def test_class_without_labels_does_not_count():
 
 def test_nothing_labelled_is_nothing_to_measure():
     with pytest.raises(DatasetError, match="1 images have no labelled box"):
-        measure([("a", _detections([[0, 0, 9, 9]], [0.5], [0]))], {"a": GroundTruth.of([], [])})
+        measure([("a", values.detections([[0, 0, 9, 9]], [0.5], [0]))], {"a": GroundTruth.of([], [])})
 
 
 def test_image_added_twice_is_refused():
     accumulator = Accumulator()
-    accumulator.add("a", _detections([], [], []), GroundTruth.of([], []))
+    accumulator.add("a", values.detections([], [], []), GroundTruth.of([], []))
 
     with pytest.raises(ValueError, match="was added before"):
-        accumulator.add("a", _detections([], [], []), GroundTruth.of([], []))
+        accumulator.add("a", values.detections([], [], []), GroundTruth.of([], []))
 
 
 def test_ground_truth_of_other_shapes_is_refused():

@@ -5,11 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from edge.errors import DeployError, TensorMismatchError
-from edge.evaluate.golden import ClassScore, compare_golden, floor_of
-from edge.evaluate.golden_file import GoldenImage, GoldenSet, decode_golden, encode_golden
-from edge.evaluate.golden_run import detect_golden
-from edge.types import Detections, ImageSize, Preprocess
+from edge.errors import TensorMismatchError
+from edge.evaluate.golden import (
+    ClassScore,
+    GoldenImage,
+    GoldenSet,
+    compare_golden,
+    decode_golden,
+    detect_golden,
+    encode_golden,
+    floor_of,
+)
+from edge.types import ImageSize, Preprocess
+from tests.support import values
+from tests.support.raised import code_of
 
 SURE = 0.4
 
@@ -24,11 +33,8 @@ class Limits:
 
 def detections(*rows):
     """Rows of left, class, score; every box is 10 px wide and high."""
-    return Detections(
-        xyxy=np.array([[x, 0, x + 10, 10] for x, _, _ in rows], np.float32).reshape(-1, 4),
-        score=np.array([score for *_, score in rows], np.float32),
-        class_id=np.array([class_id for _, class_id, _ in rows], np.int32),
-    )
+    boxes = [[x, 0, x + 10, 10] for x, _, _ in rows]
+    return values.detections(boxes, score=[score for *_, score in rows], class_id=[one for _, one, _ in rows])
 
 
 def compare(expected, found, **limits):
@@ -177,9 +183,7 @@ def test_the_file_is_read_back():
     ],
 )
 def test_a_file_that_is_something_else_is_refused(content):
-    with pytest.raises(DeployError) as refusal:
-        decode_golden(content)
-    assert refusal.value.code == "verify.golden"
+    assert code_of(decode_golden, content) == "verify.golden"
 
 
 class Engine:

@@ -1,8 +1,7 @@
 """COCO instances: category ids with gaps become class ids, by name where names fit, else by order."""
 
-from __future__ import annotations
-
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ def _document(**changes):
 def _open(tmp_path, labels, **changes):
     path = tmp_path / "instances.json"
     path.write_text(json.dumps(_document(**changes)))
-    return open_labels(path, labels)
+    return open_labels(path, labels, images=Path())
 
 
 def test_boxes_classes_and_crowds(tmp_path):
@@ -105,7 +104,7 @@ def test_file_that_is_no_coco_json_is_refused(tmp_path, text):
     path.write_text(text)
 
     with pytest.raises(DatasetError, match=r"instances\.json: expected"):
-        open_labels(path, ("person",))
+        open_labels(path, ("person",), images=Path())
 
 
 @pytest.mark.parametrize("bbox", [[10, 20, -30, 40], [10, 20, 30, float("nan")], [float("inf"), 0, 1, 1]])
@@ -127,4 +126,4 @@ def test_a_file_that_is_nested_without_end_is_refused(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000)
 
     with pytest.raises(DatasetError, match="expected a COCO JSON file"):
-        open_labels(tmp_path / "deep.json", ("car",))
+        open_labels(tmp_path / "deep.json", ("car",), images=Path())

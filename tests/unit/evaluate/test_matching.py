@@ -1,11 +1,9 @@
 """Matching against cases worked by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from edge.evaluate.matching import IOU_THRESHOLDS, iou_of_xyxy, match
+from edge.evaluate.coco_map import IOU_THRESHOLDS, iou_of_xyxy, match
 
 
 def _match(detected, score, truth, crowd=None):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from edge.media.backoff import CameraBackoff
@@ -27,6 +25,11 @@ def test_ten_healthy_seconds_begin_anew():
 
 def test_refusal_waits_half_a_minute():
     assert CameraBackoff(middle).delay_s(streamed_s=0.0, is_refused=True) == 30
+
+
+@pytest.mark.parametrize(("cost_s", "expected"), [(0.4, 0.5), (1.0, 30.0), (8.0, 240.0)])
+def test_what_was_dear_and_gave_nothing_takes_a_thirtieth_of_a_core_at_most(cost_s, expected):
+    assert CameraBackoff(middle).delay_s(streamed_s=0.0, is_refused=False, cost_s=cost_s) == expected
 
 
 @pytest.mark.parametrize(("uniform", "expected"), [(min, 0.4), (max, 0.6)])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 
@@ -8,9 +6,9 @@ import numpy as np
 import pytest
 
 from edge.errors import DatasetError, EndOfStream, SourceError
-from edge.media.images import colour_of, draw_boxes, read_image, resize, write_image
+from edge.media.images import colour_of, draw_boxes, ink_on, read_image, resize, write_image
 from edge.media.stills import StillSource, list_images
-from edge.types import ImageSize, stream_id
+from edge.types import ImageSize, StreamId
 from tests.support.clips import CANVAS
 from tests.support.pictures import cmyk_jpeg
 
@@ -106,8 +104,37 @@ def test_boxes_are_drawn_where_they_are():
     assert image[95:].max() == 0
 
 
+def test_the_text_of_a_box_at_the_right_edge_is_whole():
+    def painted(left):
+        image = np.zeros((100, 300, 3), np.uint8)
+        draw_boxes(image, np.float32([[left, 40, left + 20, 90]]), ["person 0.90"], [0])
+        return int((image[:40].max(axis=2) > 0).sum())
+
+    assert painted(275) == painted(100) > 0
+
+
 def test_neighbouring_classes_get_different_colours():
     assert len({colour_of(i) for i in range(80)}) == 80
+
+
+def test_text_stands_out_from_the_colour_of_each_class():
+    def luminance(rgb):
+        linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for class_id in range(1000):
+        dark, bright = sorted([luminance(colour_of(class_id)), luminance(ink_on(colour_of(class_id)))])
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, class_id
+
+
+def test_text_is_as_large_as_the_picture_asks_for():
+    heights = []
+    for side_px in (360, 2160):
+        image = np.zeros((side_px, side_px * 2, 3), np.uint8)
+        draw_boxes(image, np.float32([[50, side_px / 2, 1000, side_px - 4]]), ["car 0.90"], [0])
+        rows = np.flatnonzero((image[: side_px // 2 - 4, 52] == colour_of(0)).all(axis=1))
+        heights.append(len(rows))
+    assert heights[1] >= 3 * heights[0]
 
 
 def test_stills_are_read_by_name_and_tell_their_path(tmp_path):
@@ -115,7 +142,7 @@ def test_stills_are_read_by_name_and_tell_their_path(tmp_path):
         (tmp_path / name).write_bytes(b"")
     write_image(tmp_path / "a.PNG", RED)
     write_image(tmp_path / "b.png", np.zeros((20, 10, 3), np.uint8))
-    source = StillSource(stream_id("stills"), tmp_path, preprocess=CANVAS)
+    source = StillSource(StreamId("stills"), tmp_path, preprocess=CANVAS)
     source.open()
 
     first = source.read(1.0)
@@ -127,16 +154,23 @@ def test_stills_are_read_by_name_and_tell_their_path(tmp_path):
         source.read(1.0)
 
 
+def test_hidden_files_are_no_images(tmp_path):
+    for name in ("a.png", "._a.png", ".b.jpg"):
+        (tmp_path / name).write_bytes(b"\0\5\26\7")
+
+    assert list_images(tmp_path) == [tmp_path / "a.png"]
+
+
 def test_folder_without_images_is_an_error(tmp_path):
     with pytest.raises(DatasetError, match="found none"):
         list_images(tmp_path)
     with pytest.raises(SourceError, match="expected a folder"):
-        StillSource(stream_id("stills"), tmp_path / "gone", preprocess=CANVAS).open()
+        StillSource(StreamId("stills"), tmp_path / "gone", preprocess=CANVAS).open()
 
 
 def test_image_that_is_none_ends_the_stills_with_its_name(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"text")
-    source = StillSource(stream_id("stills"), tmp_path, preprocess=CANVAS)
+    source = StillSource(StreamId("stills"), tmp_path, preprocess=CANVAS)
     source.open()
     with pytest.raises(SourceError, match=r"a\.jpg"):
         source.read(1.0)

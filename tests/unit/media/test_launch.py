@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -41,8 +39,8 @@ def test_joined_leaves_out_what_is_empty():
 def test_software_and_nvmm_are_a_visible_pair():
     software, nvmm = read_sections("software"), read_sections("nvmm")
 
-    assert set(nvmm) == {"h264", "h265", "jpeg", "raw", "scale"}
-    assert set(software) == {*nvmm, "any"}
+    assert set(software) == {"h264", "h265", "jpeg", "raw", "any", "scale"}
+    assert set(nvmm) == {*software, "jpeg-software"}
     for sections in (software, nvmm):
         assert all("name=decoder" in sections[codec] for codec in set(sections) - {"scale"})
         assert re.search(r"appsink name=sink .*wait-on-eos=false", sections["scale"])

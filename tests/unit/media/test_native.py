@@ -1,7 +1,5 @@
 """What is read of samples by their memory, against what PyGObject says of the same samples."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import time

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from edge.errors import DatasetError
-from edge.media.images import MAX_PIXELS, read_image, write_image
-from edge.media.picture_header import stated_size
+from edge.media.images import MAX_PIXELS, read_image, stated_size, write_image
 
 ROOT = Path(__file__).parents[3]
 READ = """
@@ -81,5 +80,5 @@ def test_a_format_whose_header_is_not_read_is_bounded_by_the_decoder(tmp_path):
 
 def test_a_link_to_an_endless_file_is_no_image(tmp_path):
     (tmp_path / "one.png").symlink_to("/dev/zero")
-    with pytest.raises(DatasetError, match="expected a regular file"):
+    with pytest.raises(DatasetError, match=r"one\.png: "):
         read_image(tmp_path / "one.png")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -8,7 +6,7 @@ from hypothesis import strategies as st
 
 from edge.errors import EndOfStream
 from edge.media.rate import RateLimit, RateLimitedSource
-from edge.types import DropReason, stream_id
+from edge.types import DropReason, StreamId
 from tests.support.clips import CANVAS, numbered_pictures
 from tests.support.recorded import RecordedSource
 
@@ -58,7 +56,7 @@ def test_rate_is_never_exceeded_in_the_long_run(gaps, max_fps):
 
 def test_limited_source_counts_what_it_lets_go():
     pictures = numbered_pictures(30, width=32, height=32)
-    source = RateLimitedSource(RecordedSource(stream_id("a"), pictures, preprocess=CANVAS, fps=30), 10)
+    source = RateLimitedSource(RecordedSource(StreamId("a"), pictures, preprocess=CANVAS, fps=30), 10)
     source.open()
     frames = [source.read(1.0).header.frame for _ in range(10)]
     with pytest.raises(EndOfStream):

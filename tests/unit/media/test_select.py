@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -12,8 +10,10 @@ from edge.errors import ConfigError, MissingDependencyError
 from edge.media.address import parse_address
 from edge.media.ffmpeg import binding as pyav
 from edge.media.gstreamer import binding as gst
+from edge.media.gstreamer.build import PipelineBuilder
 from edge.media.select import choose_decoder, make_source
 from tests.support.clips import CANVAS
+from tests.support.rtsp import require_gstreamer
 
 HERE = Path("/srv")
 
@@ -67,7 +67,7 @@ def test_unknown_scheme_is_refused():
 def test_missing_gstreamer_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gi", None)
     gst._load.cache_clear()
-    with pytest.raises(MissingDependencyError, match="apt install python3-gi"):
+    with pytest.raises(MissingDependencyError, match="python3-gi"):
         gst.load()
     gst._load.cache_clear()
 
@@ -140,3 +140,17 @@ def test_cameras_are_not_looked_for_behind_a_desktops_proxy():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
 
     assert found.stdout.split() == ["GDummyProxyResolver"]
+
+
+def test_of_an_rtsp_cameras_tracks_the_first_video_that_is_read_is_set_up_and_nothing_else(tmp_path):
+    require_gstreamer("rtspsrc")
+    caps_of = gst.load().gst.Caps.from_string
+    uri = "rtsp://127.0.0.1/a"
+    builder = PipelineBuilder(StreamConfig(id="a", uri=uri), parse_address(uri, base_dir=tmp_path), is_nvmm=False)
+    tracks = ("application VND.ONVIF.METADATA", "audio PCMU", "video MP4V-ES", "video H264", "video H264", "audio OPUS")
+    caps = [caps_of("application/x-rtp,media={},encoding-name={}".format(*track.split())) for track in tracks]
+
+    for _ in range(2):  # rtspsrc asks again where it tries another transport
+        chosen = [builder._on_select_stream(None, number, one) for number, one in enumerate(caps)]
+        assert chosen == [False, False, False, True, False, False]
+    builder.disconnect()

@@ -1,7 +1,5 @@
 """Costs against sums worked by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge.model import cost as room

@@ -1,8 +1,7 @@
 """A file that is damaged is refused with its size and the reason."""
 
-from __future__ import annotations
-
 import os
+import re
 
 import numpy as np
 import onnx
@@ -21,7 +20,7 @@ def test_missing_file(tmp_path):
 
 
 def test_folder(tmp_path):
-    with pytest.raises(ModelError, match="expected a regular file, got a folder"):
+    with pytest.raises(ModelError, match=f"^{re.escape(str(tmp_path))}: "):
         inspect_model(tmp_path)
 
 

@@ -1,10 +1,8 @@
 """Texts of exporters are read as literals, and nothing in them is believed that makes no sense."""
 
-from __future__ import annotations
-
 import pytest
 
-from edge.model.metadata import ExportMetadata, read_metadata
+from edge.model.tasks import ExportMetadata, read_metadata
 from edge.types import ImageSize
 from tests.support.models import ultralytics_metadata
 
@@ -39,15 +37,28 @@ def test_no_texts_say_nothing():
         "'text'",
         "3",
         "{0: 'a'",
-        "",
+        "{1: 'a', 2: 'b'}",
+        "person,car",
+        "[" * 5000,
     ],
 )
-def test_names_that_are_no_numbered_literal_are_ignored(names):
-    assert read_metadata({"names": names}).labels is None
+def test_names_that_are_not_numbered_from_0_are_told_and_not_believed(names):
+    metadata = read_metadata({"names": names})
+
+    assert (metadata.labels, metadata.strange_names) == (None, names)
 
 
-def test_names_as_a_list():
-    assert read_metadata({"names": "['a', 'b']"}).labels == ("a", "b")
+@pytest.mark.parametrize(
+    "names", ["['a', 'no']", '["a", "no"]', "{0: 'a', 1: 'no'}", "{'1': 'no', '0': 'a'}", '{"0": "a", "1": "no"}']
+)
+def test_names_as_a_list_and_by_number_of_python_and_of_json(names):
+    metadata = read_metadata({"names": names})
+
+    assert (metadata.labels, metadata.strange_names) == (("a", "no"), None)
+
+
+def test_no_names_are_not_strange():
+    assert read_metadata({"names": ""}).strange_names is None
 
 
 @pytest.mark.parametrize("size", ["[640]", "[0, 640]", "'640'", "[1, 2, 3]", "[640.0, 640]"])

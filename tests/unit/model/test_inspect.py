@@ -1,18 +1,15 @@
 """Each family is recognised from the file alone; what is stated has to agree."""
 
-from __future__ import annotations
-
-import numpy as np
-import onnxruntime
 import pytest
 
 from edge.errors import ModelError
-from edge.model.coco import COCO_LABELS
-from edge.model.inspect import ModelOverrides, inspect_model
+from edge.model.inspect import COCO_LABELS, ModelOverrides, inspect_model
 from edge.types import ColourOrder, HeadFamily, ImageSize, PadPosition
+from tests.support.exports.answers import canvases_for, difference, output_of_onnxruntime, output_of_product
 from tests.support.models import (
     ultralytics_metadata,
     yolov5,
+    yolov5_dynamic,
     yolov8,
     yolov8_reversed,
     yolov8_with_nms,
@@ -44,18 +41,6 @@ def test_family_is_read_from_the_graph(tmp_path, build, family, output, strides,
     assert len(spec.evidence) >= 3
 
 
-@pytest.mark.parametrize("build", [yolov5, yolov8, yolov10, yolox])
-def test_tiny_models_run_in_onnxruntime(tmp_path, build):
-    path = build(tmp_path / "tiny.onnx")
-    session = onnxruntime.InferenceSession(path.read_bytes())
-    images = np.random.default_rng(0).random((2, 3, 96, 96), np.float32)
-
-    output = session.run(None, {"images": images})[0]
-
-    assert output.shape == (2, *session.get_outputs()[0].shape[1:])
-    assert np.isfinite(output).all()
-
-
 def test_yolov10_gathered_by_image_and_row(tmp_path):
     spec = inspect_model(yolov10(tmp_path / "tiny.onnx", batch=1, indexed=True))
 
@@ -77,6 +62,14 @@ def test_eighty_classes_without_names_are_those_of_coco(tmp_path):
 
     assert spec.labels == COCO_LABELS
     assert (len(set(COCO_LABELS)), COCO_LABELS[0], COCO_LABELS[79]) == (80, "person", "toothbrush")
+
+
+def test_eighty_classes_whose_names_are_not_understood_are_not_called_by_those_of_coco(tmp_path):
+    metadata = {**ultralytics_metadata(80, size=96), "names": ",".join(f"thing {i}" for i in range(80))}
+    spec = inspect_model(yolov8(tmp_path / "tiny.onnx", classes=80, metadata=metadata))
+
+    assert spec.labels == tuple(f"class-{i}" for i in range(80))
+    assert any("'thing 0,thing 1" in sentence and "model.labels" in sentence for sentence in spec.evidence)
 
 
 def test_labels_come_from_the_file(tmp_path):
@@ -101,10 +94,22 @@ def test_dynamic_size_is_that_of_the_metadata(tmp_path):
     assert inspect_model(path).preprocess.size == ImageSize(width=96, height=96)
 
 
-def test_dynamic_size_without_metadata_has_to_be_stated(tmp_path):
-    path = yolov8(tmp_path / "tiny.onnx", dynamic_size=True)
+def test_yolov5_exported_by_its_own_dynamic_is_taken_as_documented(tmp_path):
+    spec = inspect_model(yolov5_dynamic(tmp_path / "yolov5s.onnx"))
+    canvases = canvases_for(spec, 2)
 
-    with pytest.raises(ModelError, match="state the input size"):
+    assert (spec.family, spec.batch, spec.labels[0]) == (HeadFamily.YOLOV5, None, "thing 0")
+    assert spec.preprocess.size == ImageSize(width=640, height=640)
+    assert difference(spec, output_of_product(spec, canvases), output_of_onnxruntime(spec, canvases)) < 1e-4
+
+
+def test_dynamic_size_without_metadata_is_the_usual_one_which_is_told_or_a_stated_one(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx", dynamic_size=True)
+    usual = inspect_model(yolov8(tmp_path / "usual.onnx", size=640, dynamic_size=True))
+
+    assert usual.preprocess.size == ImageSize(width=640, height=640)
+    assert any("any size" in sentence and "model.input_size" in sentence for sentence in usual.evidence)
+    with pytest.raises(ModelError, match="not a detector"):  # its cells are fixed to those of 96 x 96
         inspect_model(path)
     stated = ModelOverrides(input_size=ImageSize(width=96, height=96))
     assert inspect_model(path, overrides=stated).preprocess.size == ImageSize(width=96, height=96)

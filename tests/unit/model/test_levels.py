@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import pytest
 
-from edge.model.levels import strides_of
+from edge.model.families import strides_of
 from edge.types import ImageSize
 
 

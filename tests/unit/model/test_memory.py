@@ -13,8 +13,7 @@ from onnx import TensorProto, helper
 from edge.errors import ModelError
 from edge.model.editor import resolve
 from edge.model.graph import graph_of_proto
-from edge.model.inspect import inspect_graph
-from edge.model.memory import MAX_WORKING_BYTES, working_bytes
+from edge.model.inspect import MAX_WORKING_BYTES, inspect_graph, working_bytes
 
 ROOT = Path(__file__).parents[3]
 INSPECT = """

@@ -8,9 +8,9 @@ from onnx import helper
 from edge.model.editor import resolve
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.qdq import insert_qdq, quantizable_tensors
-from edge.model.qdq.float_copies import with_float_copies
-from edge.model.qdq.lowest import lowest_values
+from edge.model.qdq.emulated import with_float_copies
 from edge.model.qdq.placement import called
+from edge.model.qdq.scales import lowest_values
 from tests.support.models import Net
 from tests.support.qdq import all_tensors, fake_quantize_channels, minmax, run
 from tests.unit.model.test_qdq_insert import spec_of
@@ -26,19 +26,19 @@ def quantize(path, feed=FEED, *, size=SIDE, keep_float=(), **more):
     return insert_qdq(path, spec_of(path, size=size), ranges=needed, keep_float=keep_float, is_centred=True, **more)
 
 
-def asymmetric(x, amax, lowest=LOWEST_SILU):
+def asymmetric(x, amax):
     """Round to 255 steps of which a whole number lies below zero."""
-    step = np.float32((amax - lowest) / 2 / 127)
-    centre = round((amax + lowest) / 2 / float(step))
+    step = np.float32((amax - LOWEST_SILU) / 2 / 127)
+    centre = round((amax + LOWEST_SILU) / 2 / float(step))
     return np.clip(np.rint(x / step), centre - 128, centre + 127).astype(np.float32) * step
 
 
-def net_with(build, path, out_channels=4):
+def net_with(build, path):
     """images -> stem, a convolution and SiLU of 8 channels -> what `build` makes of it -> output0."""
     net = Net(SIDE, batch=1, seed=5)
     stem = net.silu(net.conv(net.image, 3, 8))
     net.op("Identity", build(net, stem), name="output0")
-    net.save(path, {"output0": (out_channels, SIDE, SIDE)})
+    net.save(path, {"output0": (4, SIDE, SIDE)})
     return stem
 
 

@@ -11,7 +11,7 @@ from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
 from edge.model.opset import with_opset
 from edge.model.qdq import insert_qdq, quantizable_tensors
-from edge.types import HeadFamily, ImageSize, ModelSpec, Preprocess
+from edge.types import HeadFamily
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
 from tests.support.qdq import (
     all_tensors,
@@ -25,17 +25,14 @@ from tests.support.qdq import (
     run,
     run_node,
 )
+from tests.support.values import model_spec
 
 FAMILIES = [yolov5, yolov8, yolox, yolov10]
 
 
-def spec_of(path, *, size=32, batch=1):
+def spec_of(path, *, size=32):
     """What insertion needs to know of a graph that is no detector."""
-    preprocess = Preprocess(size=ImageSize(width=size, height=size))
-    return ModelSpec(
-        path=path, name=path.stem, sha256="", family=HeadFamily.YOLOX, input_name="images", output_name="output0",
-        preprocess=preprocess, batch=batch, labels=(), strides=(),
-    )  # fmt: skip
+    return model_spec(path, side=size, batch=1, family=HeadFamily.YOLOX)
 
 
 def quantize(path, *, keep_float=(), feed=None, spec=None, **more):
@@ -399,7 +396,7 @@ def test_half_precision_weights_are_refused(tmp_path):
     proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
     path.write_bytes(proto.SerializeToString())
 
-    with pytest.raises(ModelError, match="expected a float32 weight, got float16"):
+    with pytest.raises(ModelError, match="expected a float32 model, this one computes in float16"):
         insert_qdq(path, spec_of(path), ranges={"images": 1.0}, keep_float=())
 
 

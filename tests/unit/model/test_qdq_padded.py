@@ -25,9 +25,9 @@ CONVOLUTIONS = {
 }
 
 
-def net_of(build, path, shape, side=SIDE):
+def net_of(build, path, shape):
     """images -> Relu -> what `build` makes of it -> output0."""
-    net = Net(side, batch=1, seed=5)
+    net = Net(SIDE, batch=1, seed=5)
     net.op("Identity", build(net, net.op("Relu", net.image)), name="output0")
     net.save(path, {"output0": shape})
     return path

@@ -11,7 +11,7 @@ from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq, quantizable_tensors, read_qdq
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
-from tests.support.qdq import csp, minmax, one_operator, pairs, pictures, run
+from tests.support.qdq import csp, minmax, one_operator, pair_of, pairs, pictures, run, store, stored
 from tests.unit.model.test_qdq_insert import spec_of
 
 
@@ -267,3 +267,191 @@ def test_quantized_output_keeps_its_name(tmp_path):
     _, float_model, _ = read_qdq(by_onnxruntime(path, feed, **SYMMETRIC))
 
     assert [value.name for value in onnx.load_model_from_string(float_model).graph.output] == ["output0"]
+
+
+def prequantized(model, *, scale=1.0):
+    """Store weights as whole numbers in float: Q only makes integers of them, DQ has their scale."""
+    values, count = stored(model), 0
+    store(model, "one", np.float32(scale))
+    store(model, "no_offset", np.int8(0))
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear" and node.input[0] in values:
+            weight, scales, axis = values[node.input[0]], values[node.input[1]], node.attribute[0].i
+            spread = scales.reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
+            store(model, node.input[0], (np.rint(weight / spread) * scale).astype(np.float32))
+            node.input[1:] = ["one", "no_offset"]
+            del node.attribute[:]
+            count += 1
+    assert count > 10
+
+
+@pytest.fixture
+def with_float_weights(tmp_path):
+    path = yolov8(tmp_path / "float.onnx", batch=1)
+    made = insert_qdq(
+        path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=(), has_float_weights=True
+    )  # fmt: skip
+    return onnx.load_model_from_string(made.model)
+
+
+def read(model, tmp_path):
+    (tmp_path / "brought.onnx").write_bytes(model.SerializeToString())
+    return read_qdq(tmp_path / "brought.onnx")
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_weights_that_are_whole_numbers_get_their_scale_back(tmp_path, with_float_weights, scale):
+    """NVIDIA's form of a model that is quantized already: ONNX Runtime finds the same in it as in the usual one."""
+    usual = with_float_weights.SerializeToString()
+    prequantized(with_float_weights, scale=scale)
+    brought = with_float_weights.SerializeToString()
+    np.testing.assert_allclose(run(brought, pictures())["output0"], run(usual, pictures())["output0"], atol=1e-3)
+
+    ranges, float_model, kept = read(with_float_weights, tmp_path)
+
+    assert_same_model(tmp_path / "float.onnx", float_model, feed=pictures())
+    assert kept == ()
+    assert len(ranges) > 5
+
+
+@pytest.mark.parametrize("build", [yolov5, yolov8])
+@pytest.mark.parametrize("opset", [13, 19, 21])
+def test_scales_in_nodes_of_their_own_and_newer_opsets_change_nothing(tmp_path, build, opset):
+    path = build(tmp_path / "float.onnx", batch=1)
+    made = insert_qdq(path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=())
+    model = onnx.load_model_from_string(made.model)
+    expected = read(model, tmp_path)
+    scales = [one for one in model.graph.initializer if one.name.endswith(("/scale", "/zero_point"))]
+    for one in scales:
+        model.graph.initializer.remove(one)
+        model.graph.node.insert(0, helper.make_node("Constant", [], [one.name], value=one))
+    if opset == 21:
+        for node in model.graph.node:
+            if node.op_type == "QuantizeLinear":
+                del node.input[2]
+                node.attribute.append(helper.make_attribute("output_dtype", onnx.TensorProto.INT8))
+    model.opset_import[0].version = opset
+
+    ranges, float_model, kept = read(model, tmp_path)
+
+    assert (ranges, kept) == (expected[0], expected[2])
+    mine, theirs = (run(one, pictures())["output0"] for one in (float_model, expected[1]))
+    np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-3)
+
+
+def with_other_scale(model):
+    """Q and DQ of an activation have different ones."""
+    store(model, "other", stored(model)["images/scale"] * 2)
+    pair_of(model, "images")[1].input[1] = "other"
+
+
+def with_other_zero_point(model):
+    store(model, "other", np.int8(1))
+    pair_of(model, "images")[1].input[2] = "other"
+
+
+def with_negative_scale(model):
+    store(model, "images/scale", -stored(model)["images/scale"])
+
+
+def with_weights_that_are_not_whole(model):
+    """As the usual form has them, and yet with a Q of scale 1."""
+    node = next(n for n in model.graph.node if n.op_type == "QuantizeLinear" and n.input[0].startswith("const"))
+    store(model, "one", np.ones_like(stored(model)[node.input[1]]))
+    node.input[1] = "one"
+
+
+def with_weights_beyond_int8(model):
+    prequantized(model)
+    node = next(n for n in model.graph.node if n.op_type == "QuantizeLinear" and n.input[0].startswith("const"))
+    store(model, node.input[0], stored(model)[node.input[0]] * 2)
+
+
+def with_scales_of_other_channels(model):
+    node = next(n for n in model.graph.node if n.op_type == "DequantizeLinear" and "const" in n.input[0])
+    model.graph.node.remove(next(n for n in model.graph.node if n.output[0] == node.input[0]))
+    store(model, node.input[0], np.ones((8, 3, 3, 3), np.int8))
+    node.attribute[0].i = 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_other_scale,
+        with_other_zero_point,
+        with_negative_scale,
+        with_weights_that_are_not_whole,
+        with_weights_beyond_int8,
+        with_scales_of_other_channels,
+    ],
+)
+def test_pairs_that_contradict_themselves_are_refused(tmp_path, with_float_weights, change):
+    change(with_float_weights)
+
+    with pytest.raises(ModelError, match=r"(Quantize|Dequantize)Linear .*: expected"):
+        read(with_float_weights, tmp_path)
+
+
+def test_scales_of_channels_before_opset_13_are_refused(tmp_path):
+    """There is no axis that they could be of."""
+    net = Net(32, batch=1)
+    operands = net.const([0.1, 0.2, 0.3]), net.const([0, 0, 0], np.int8)
+    weight = net.op("DequantizeLinear", net.const(np.ones((3, 3, 1, 1)), np.int8), *operands)
+    net.op("Conv", net.image, weight, name="output0", kernel_shape=[1, 1])
+    path = net.save(tmp_path / "old.onnx", {"output0": (3, 32, 32)}, opset=12)
+
+    with pytest.raises(ModelError, match=r"DequantizeLinear_\d+: expected one scale, or from opset 13"):
+        read_qdq(path)
+
+
+def test_a_scale_for_blocks_is_refused(tmp_path):
+    net = Net(32, batch=1)
+    values = net.const(np.arange(16).reshape(4, 4, 1, 1), np.int8)
+    weight = net.op(
+        "DequantizeLinear", values, net.const(np.ones((4, 2, 1, 1))), name="restored", axis=1, block_size=2
+    )  # fmt: skip
+    net.op("Conv", net.conv(net.image, 3, 4), weight, name="output0", kernel_shape=[1, 1])
+    net.op("DequantizeLinear", net.op("QuantizeLinear", net.image, net.const(0.1)), net.const(0.1))
+    path = net.save(tmp_path / "blocks.onnx", {"output0": (4, 32, 32)}, opset=21)
+
+    with pytest.raises(ModelError, match=r"DequantizeLinear restored: expected one scale"):
+        read_qdq(path)
+
+
+def test_weights_alone_in_int8_are_read(tmp_path, with_float_weights):
+    """A model that only stores its weights so, and computes in float."""
+    graph = graph_from_bytes(with_float_weights.SerializeToString(), "test")
+    pairs_of_activations = [
+        node for node in with_float_weights.graph.node
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and graph.is_varying(node.input[0])
+    ]  # fmt: skip
+    before = {node.output[0]: node.input[0] for node in pairs_of_activations}
+    for node in pairs_of_activations:
+        with_float_weights.graph.node.remove(node)
+    for node in with_float_weights.graph.node:
+        node.input[:] = [before.get(before.get(name, name), before.get(name, name)) for name in node.input]
+
+    ranges, float_model, _ = read(with_float_weights, tmp_path)
+
+    assert ranges == {}
+    assert_same_model(tmp_path / "float.onnx", float_model, feed=pictures())
+
+
+@pytest.mark.parametrize("opset", [10, 12, 13])
+def test_one_scale_for_a_weight_is_read_from_the_oldest_opset_on(tmp_path, opset):
+    """Initialisers that several nodes share, and a bias in int32."""
+    net = Net(32, batch=1)
+    step, point = net.const(0.5), net.const(0, np.int8)
+    image = net.op("DequantizeLinear", net.op("QuantizeLinear", net.image, step, point), step, point)
+    levels = np.arange(-6, 6).reshape(4, 3, 1, 1)
+    weight = net.op("DequantizeLinear", net.const(levels, np.int8), step, point)
+    bias = net.op("DequantizeLinear", net.const([4, 8, -4, 0], np.int32), step)
+    net.op("Conv", image, weight, bias, name="output0", kernel_shape=[1, 1])
+    path, feed = net.save(tmp_path / "old.onnx", {"output0": (4, 32, 32)}, opset=opset), pictures(size=32)
+
+    ranges, float_model, kept = read_qdq(path)
+
+    assert (ranges, kept) == ({"images": pytest.approx(63.5)}, ())
+    expected = np.einsum("oc,bchw->bohw", levels[:, :, 0, 0] / 2, feed["images"])
+    expected += np.array([2, 4, -2, 0]).reshape(1, 4, 1, 1)
+    np.testing.assert_allclose(run(float_model, feed)["output0"], expected, atol=1e-5)

@@ -1,7 +1,5 @@
 """A rewritten model gives for a batch what the original gives for each image; what is unsafe is left alone."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows are followed through what moves them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -35,6 +33,28 @@ def test_concat_split_and_slice_keep_rows_apart(net, tmp_path):
         (3, {(("Sigmoid",), "Conv", 3)}),
         (2, {((), "Conv", 0)}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "ways"),
+    [
+        (lambda places: places, [(1, "Conv"), (2, "Sigmoid"), (3, "Conv")]),
+        (lambda places: places[..., ::-1, :, :, :], [(6, "ScatterND")]),
+        (lambda places: places[..., :7, :], [(6, "ScatterND")]),
+    ],
+    ids=["whole rows", "rows in another order", "rows but for a column"],
+)
+def test_rows_that_are_written_in_place_are_followed_where_they_are_written_as_a_whole(net, tmp_path, change, ways):
+    x = net.conv(net.image, 3, 6)
+    places = np.moveaxis(np.indices((1, 2, 8, 8)), 0, -1)
+    places[..., 1] += 1
+    places = change(places)
+    value = net.op("Sigmoid", net.conv(net.image, 3, 2))
+    value = net.op("Slice", value, net.ints(0), net.ints(places.shape[3]), net.ints(3))
+    net.op("ScatterND", x, net.const(places, np.int64), value, name="out")
+
+    found = _ways(_rows(net, tmp_path, (6, 8, 8), 1))
+    assert [(count, *(one[0][0] if one[0] else one[1] for one in route)) for count, route in found] == ways
 
 
 def test_transpose_and_reshape_carry_the_axis(net, tmp_path):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.publish.convert import ClockSync, detections_message, rfc3339_from_ns
+from edge.publish import convert
+from edge.publish.convert import detections_message, is_clock_synced, rfc3339_from_ns
 from tests.support.wire_messages import MODEL, found, frame_result
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -56,16 +57,19 @@ def test_an_empty_frame_has_no_detections():
     assert message(frame_result(found())).detections == []
 
 
-def test_the_clock_is_synced_or_unknown(tmp_path):
+def test_the_clock_is_synced_or_unknown(tmp_path, monkeypatch):
     now_ns = 0
     marker = tmp_path / "synchronized"
-    is_synced = ClockSync(marker=marker, now_ns=lambda: now_ns)
+    monkeypatch.setattr(convert, "_SYNC_MARKER", marker)
+    monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
 
-    assert is_synced() is None
+    assert is_clock_synced() is None
     marker.touch()
-    assert is_synced() is None, "looked at the file for every frame"
+    assert is_clock_synced() is None, "looked at the file for every frame"
     now_ns = 10_000_000_000
-    assert is_synced() is True
+    assert is_clock_synced() is True
+    monkeypatch.undo()
+    convert._is_synced_at.cache_clear()
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])

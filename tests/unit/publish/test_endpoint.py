@@ -3,6 +3,7 @@ import ssl
 import pytest
 
 from edge.config.credentials import Credential
+from edge.config.load import mqtt_from_options
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
@@ -60,10 +61,10 @@ def test_an_unusable_file_is_named(tmp_path, files, words):
         endpoint(tls=files, base_dir=tmp_path)
 
 
-@pytest.mark.parametrize("prefix", ["", "a//b", "/a", "a/", "a/+", "#", "$SYS/a", "a\0"])
+@pytest.mark.parametrize("prefix", ["", "a//b", "/a", "a/", "a/+", "#", "$SYS/a", "a\0", "a\n"])
 def test_a_prefix_has_to_be_a_topic(prefix):
-    with pytest.raises(ConfigError, match=r"mqtt\.prefix"):
-        topic_root(MqttConfig(host="x", prefix=prefix))
+    with pytest.raises(ConfigError, match="prefix"):
+        mqtt_from_options({"host": "x", "prefix": prefix})
 
 
 def test_the_topic_root_has_prefix_and_site():

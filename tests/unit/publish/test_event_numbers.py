@@ -1,13 +1,12 @@
-"""Events are numbered beside detections: accounts, gap records and the ring keep the two apart."""
+"""Events are numbered beside detections: accounts, gap records keep the two apart."""
 
 from edge.publish.ledger import AccountKey, Ledger
 from edge.publish.messages import GapMessage
 from edge.publish.mqtt.subscriber import message_from_payload
-from edge.publish.outbox.entry import entry_from_message
-from edge.publish.outbox.kept import open_kept
-from edge.publish.outbox.outbox import Outbox
+from edge.publish.outbox.message import entry_from_message
+from edge.publish.outbox.queue import Outbox
 from tests.support.event_messages import event
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import detections
 
 
 def accounts(*messages):
@@ -52,15 +51,3 @@ def test_what_an_outbox_lets_go_is_declared_by_kind():
         ("detections", 1, 2, 2, True),
         ("events", 1, 2, 2, True),
     ]
-
-
-def test_an_event_of_the_last_run_is_found_in_the_ring_with_its_number(tmp_path):
-    kept, _ = open_kept(tmp_path / "ring", 1 << 20, info=birth())
-    kept.store(entry_from_message(event(7)), 1)
-    kept.close()
-
-    again, left = open_kept(tmp_path / "ring", 1 << 20, info=birth())
-    (entry,) = left.entries
-    assert (entry.number.of, entry.number.seq, entry.topic) == ("events", 7, "streams/east/events")
-    assert message_from_payload(entry.encode()) == event(7)
-    again.close()

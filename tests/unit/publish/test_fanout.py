@@ -11,7 +11,7 @@ def broken_output(directory):
     path = directory / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    publisher = JsonlPublisher(str(path), device="gate-01")
+    publisher = JsonlPublisher(str(path))
     os.close(reader)
     return publisher
 
@@ -26,7 +26,7 @@ def test_it_is_broken_when_all_outputs_are(tmp_path):
 
 
 def test_it_is_not_broken_while_one_output_is_not(tmp_path):
-    broken, whole = broken_output(tmp_path), JsonlPublisher(str(tmp_path / "out.jsonl"), device="gate-01")
+    broken, whole = broken_output(tmp_path), JsonlPublisher(str(tmp_path / "out.jsonl"))
     fanout = FanoutPublisher([broken, whole])
     fanout.publish(detections(1))
     wait_until(lambda: broken.is_broken, what="one output is known to be gone")

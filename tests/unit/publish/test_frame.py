@@ -6,8 +6,8 @@ import pytest
 
 from edge.protocols import TopicMessage
 from edge.publish.convert import detections_message
-from edge.publish.frame import FrameMessage, frame_from_packed
-from edge.publish.outbox.entry import entry_from_message
+from edge.publish.frames import FrameMessage, frame_from_packed
+from edge.publish.outbox.message import entry_from_message
 from tests.support.wire_messages import MODEL, detections, found, frame_result
 
 LABELS = ["person", "bicycle", "car"]

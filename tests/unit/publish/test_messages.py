@@ -26,7 +26,9 @@ ALL = [detections(1), GAP, STATE, STREAM_STATE, DEPLOY, birth()]
 def test_detections_have_the_documented_keys_in_order():
     found = json.loads(detections(18_244).encode())
 
-    keys = "schema device stream epoch seq frame pts_us captured_at clock age_ms model size detections replayed"
+    keys = (
+        "schema device stream epoch seq frame pts_us captured_at clock age_ms model size detections recovered replayed"
+    )
     assert list(found) == keys.split()
     assert list(found["clock"]) == ["source", "synced", "uncertainty_ms"]
     assert list(found["age_ms"]) == ["decode", "batch_wait", "infer", "post"]

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.publish.numbering import EPOCH_FILE, Numbering, raise_epoch
-from edge.types import stream_id
+from edge.types import StreamId
+from tests.support.logged import logged
 
 CLOCK_S = 1_800_000_000
 
@@ -35,20 +36,32 @@ def test_the_epoch_is_durable_before_it_is_used(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == [EPOCH_FILE]
 
 
+def test_a_start_that_could_not_keep_its_epoch_is_not_above_those_that_follow(tmp_path, monkeypatch):
+    own, other = tmp_path / "own", tmp_path / "of another user"
+    epochs = [epoch(own)]
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", _no_space)
+        epochs.append(epoch(own, now_s=CLOCK_S + 100))
+    epochs += [epoch(own, now_s=CLOCK_S + 200), epoch(own, now_s=1)]
+    epochs += [epoch(other, now_s=CLOCK_S + 300), epoch(own, now_s=CLOCK_S + 400)]
+
+    assert epochs == sorted(set(epochs))
+
+
 @pytest.mark.parametrize("content", ["", "{", "41", '{"epoch": 41}', '{"format": "edge.epoch/1", "epoch": "41"}'])
 def test_a_damaged_file_is_replaced_by_the_clock(tmp_path, content, caplog):
     (tmp_path / EPOCH_FILE).write_text(content)
 
     assert epoch(tmp_path) == CLOCK_S
     assert epoch(tmp_path) == CLOCK_S + 1
-    assert "epoch file unusable" in caplog.text
+    assert "epoch-unusable" in logged(caplog)
 
 
 def test_a_disk_that_cannot_be_written_stops_nothing(tmp_path, caplog):
     (tmp_path / "file").touch()
 
     assert epoch(tmp_path / "file" / "state") == CLOCK_S
-    assert "epoch not kept" in caplog.text
+    assert "epoch-not-kept" in logged(caplog)
 
 
 def test_a_failed_write_leaves_the_old_epoch_and_gives_a_new_one(tmp_path, monkeypatch):
@@ -72,6 +85,6 @@ def test_each_stream_counts_by_ones(streams):
     numbering = Numbering(1)
     given_out = {name: [] for name in streams}
     for name in streams:
-        given_out[name].append(numbering.next(stream_id(name)))
+        given_out[name].append(numbering.next(StreamId(name)))
 
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in given_out.values())

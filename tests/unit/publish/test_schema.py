@@ -7,9 +7,9 @@ import yaml
 
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.messages import MESSAGE_TYPES, GapMessage, StreamStateMessage
-from edge.publish.schema import documents
 from tests.support.event_messages import counts, crossing, event, occupancy
 from tests.support.wire_messages import birth, detections
+from tools.message_schemas import documents
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -36,6 +36,7 @@ SAMPLES = [
         code="preflight.disk",
         reason="no room",
         at="2026-11-20T10:15:02Z",
+        looked_at="2026-11-20T10:25:02Z",
     ),
     DeployMessage(
         device="gate-01", release="b" * 12, from_=None, result="committed", reason=None, at="2026-11-20T10:15:02Z"
@@ -49,7 +50,7 @@ def schema_of(name):
 
 @pytest.mark.parametrize("name", documents())
 def test_the_committed_document_is_the_generated_one(name):
-    assert (DOCS / name).read_text() == documents()[name], "run: python -m edge.publish.schema docs"
+    assert (DOCS / name).read_text() == documents()[name], "run: python -m tools.message_schemas docs"
 
 
 @pytest.mark.parametrize("name", MESSAGE_TYPES)

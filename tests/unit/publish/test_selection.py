@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.publish.selection import Selection, is_noticeably_different
-from edge.types import stream_id
+from edge.types import StreamId
 from tests.support.wire_messages import found
 
-EAST, WEST = stream_id("east"), stream_id("west")
+EAST, WEST = StreamId("east"), StreamId("west")
 SECOND = 1_000_000_000
 PARKED = found((100, 100, 200, 200))
 

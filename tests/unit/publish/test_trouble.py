@@ -4,8 +4,15 @@ import ssl
 import pytest
 
 from edge.publish.mqtt.endpoint import Endpoint
-from edge.publish.mqtt.trouble import BrokerBackoff, Trouble, trouble_from_error, trouble_from_reason
-from edge.publish.mqtt.version import V5, V311, ProtocolChoice
+from edge.publish.mqtt.trouble import (
+    V5,
+    V311,
+    BrokerBackoff,
+    ProtocolChoice,
+    Trouble,
+    trouble_from_error,
+    trouble_from_reason,
+)
 
 PLAIN = Endpoint(host="broker.example", port=1883, client_id="edge-gate-01")
 TLS = Endpoint(host="broker.example", port=8883, client_id="edge-gate-01", tls=ssl.create_default_context())
@@ -58,7 +65,7 @@ def test_a_refused_login_says_that_the_password_may_be_wrong(reason):
 
 
 def test_without_a_login_a_refusal_asks_for_a_user():
-    assert "the broker wants a user (mqtt.credential)" in str(trouble_from_reason(0x87, "name"))
+    assert "the broker wants a user (mqtt.credential; listen --credential)" in str(trouble_from_reason(0x87, "name"))
 
 
 def test_waits_double_up_to_half_a_minute():
@@ -92,6 +99,17 @@ def test_who_says_nothing_is_asked_again_soon_however_often_that_was(kind):
 
 def test_a_refusal_waits_for_a_person():
     assert BrokerBackoff().delay_s(Trouble.REFUSED, lived_s=0, now_s=0) >= 270
+
+
+@pytest.mark.parametrize("kind", [Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1])
+def test_what_can_be_asked_for_in_another_way_is_at_once_and_else_waits_for_a_person(kind):
+    assert BrokerBackoff().delay_s(kind, lived_s=0, now_s=0, is_adapted=True) == 0
+    assert BrokerBackoff().delay_s(kind, lived_s=0, now_s=0) >= 270
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Trouble if kind.name not in ("VERSION", "NO_RETAIN", "NO_QOS_1")])
+def test_no_other_end_of_a_connection_is_without_a_pause(kind):
+    assert BrokerBackoff(uniform=lambda low, high: low).delay_s(kind, lived_s=0, now_s=0, is_adapted=True) >= 0.5
 
 
 def test_the_second_takeover_within_a_minute_waits_for_a_person():

@@ -1,7 +1,5 @@
 """Which accounts a model has, and what INT8 means in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -38,7 +36,9 @@ def test_a_model_in_half_precision_has_none_in_int8_and_says_why(tmp_path):
     found = accounts_of(half, table=None, batch=None)
 
     assert list(found.by_precision) == [Precision.FP32, Precision.FP16]
-    with pytest.raises(ModelError, match=r"no account in INT8: .*expected a float32 weight, got float16"):
+    with pytest.raises(
+        ModelError, match=r"no account in INT8: .*expected a float32 model, this one computes in float16"
+    ):
         found.of(Precision.INT8)
 
 

@@ -10,8 +10,8 @@ from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors
-from edge.quantize.make_table.images import find_images
-from edge.quantize.make_table.means import Averager, mean_of_all
+from edge.quantize.make_table.observe import Averager, mean_of_all
+from edge.quantize.make_table.subject import find_images
 from tests.support import models
 from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations

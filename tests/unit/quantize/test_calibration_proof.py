@@ -1,5 +1,7 @@
 """When a promise counts as kept, and what is measured beside it."""
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
@@ -11,9 +13,9 @@ from edge.model.inspect import inspect_file
 from edge.quantize.crew import Here
 from edge.quantize.forms import Forms
 from edge.quantize.make_table import MaxDrop
-from edge.quantize.make_table.images import find_images
-from edge.quantize.make_table.promise import Promise
+from edge.quantize.make_table.calibrate import Promise
 from edge.quantize.make_table.proof import Proof, Prover
+from edge.quantize.make_table.subject import find_images
 from tests.support.few_layers import few_layers
 from tests.support.pictures import draw
 from tests.support.tables import calibrated
@@ -41,7 +43,7 @@ def test_the_drop_is_in_points():
 class Claimed:
     """Labels that say the same of every image, whatever is on it."""
 
-    unlabelled, left_out = (), 0
+    path, unlabelled, left_out, classes_by, notes = Path("said"), (), 0, "number", ()
 
     def __init__(self, *boxes):
         self.truth_of_each = GroundTruth.of(boxes, [0] * len(boxes))

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from edge.engine.select import usable_kind
+from edge.engine.kind import usable_kind
 from edge.errors import CalibrationError, DatasetError
 from edge.evaluate.layers import LayerVerdict, worst_layers
 from edge.model.graph import load_graph
@@ -190,7 +190,7 @@ def test_a_table_of_another_model_is_refused(model, tmp_path):
     other = models.yolov8(tmp_path / "other.onnx", batch=1, seed=5)
     options = ComparisonOptions(model=other, table=model.table_with(), images=model.images)
 
-    with pytest.raises(CalibrationError, match="made for model m "):
+    with pytest.raises(CalibrationError, match="model m "):
         compare_model(options, usable_kind())
 
 
@@ -208,7 +208,7 @@ def test_a_model_that_is_quantized_already_is_refused(model):
     path.write_bytes(made.model)
     options = ComparisonOptions(model=path, table=model.table_with(model=None), images=model.images)
 
-    with pytest.raises(CalibrationError, match="carries Q/DQ pairs already"):
+    with pytest.raises(CalibrationError, match="Q/DQ"):
         compare_model(options, usable_kind())
 
 

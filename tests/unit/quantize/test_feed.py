@@ -5,7 +5,8 @@ import pytest
 
 from edge.errors import EndOfStream, SourceError
 from edge.quantize.feed import canvases_of, feed
-from edge.types import ClockSource, Frame, FrameHeader, ImageSize, Letterbox, Preprocess, StreamId
+from edge.types import Frame, ImageSize, Letterbox, Preprocess, StreamId
+from tests.support.values import header
 
 SIZE = ImageSize(width=8, height=8)
 SETTINGS = Preprocess(size=SIZE)
@@ -39,11 +40,7 @@ class Source:
             self.reads_after_end += self.reads > self._count + 1
             raise EndOfStream("s: end")
         self._image[:] = self.reads
-        header = FrameHeader(
-            stream=self.stream, frame=self.reads, pts_ns=0, captured_at_ns=0, clock=ClockSource.FILE,
-            source_size=WHERE.source, read_at_ns=0,
-        )  # fmt: skip
-        return Frame(header=header, letterbox=WHERE, image=self._image)
+        return Frame(header=header("s", self.reads, size=WHERE.source), letterbox=WHERE, image=self._image)
 
 
 class Engine:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edge.calibrate.table_file import read_table, write_table
+from edge.calibrate.table import read_table, write_table
 from edge.engine.kind import QdqForm
 from edge.model.graph import graph_from_bytes
 from edge.model.inspect import inspect_model

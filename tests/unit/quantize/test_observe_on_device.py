@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from edge.calibrate.observations_file import observations_bytes
-from edge.calibrate.thresholds.method import Method
+from edge.calibrate.observations import observations_bytes
+from edge.calibrate.thresholds import Method
 from edge.engine.tensorrt.kind import KIND
 from edge.errors import CalibrationError
 from edge.quantize.make_table import CalibrationOptions, calibrate

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from edge.calibrate.apply import quantized_model
-from edge.calibrate.table import ModelId, TensorRange
-from edge.calibrate.table_file import write_table
+from edge.calibrate.table import ModelId, TensorRange, write_table
 from edge.config.load import load_pipeline
 from edge.engine.kind import QdqForm
 from edge.engine.kinds import choose_kind
@@ -86,7 +85,7 @@ NAN = TensorRange(amax=np.nan, method="x")
     [
         (
             lambda table: {"model": ModelId(name="other", sha256="0" * 64)},
-            "made for model other 0000.*; calibrate this",
+            "model other 0000.*",
         ),
         (lambda table: {"tensors": {**table.tensors, "images": NAN}}, '"images": the scale is not a number.*; calibr'),
     ],
@@ -131,7 +130,7 @@ def test_a_model_that_carries_pairs_runs_in_int8_as_it_is(choose, carrying_pairs
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 def test_a_model_that_carries_pairs_takes_no_table(choose, carrying_pairs, precision):
-    with pytest.raises(ConfigError, match=r"p\.yaml:5: model\.calibration: .*carries Q/DQ pairs already.*table import"):
+    with pytest.raises(ConfigError, match=r"p\.yaml:5: model\.calibration: .*Q/DQ.*table import"):
         choose(onnx=carrying_pairs, precision=precision, calibration="t.json")
 
 

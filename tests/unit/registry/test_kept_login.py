@@ -124,3 +124,16 @@ def test_a_fifo_in_the_place_of_a_file_is_no_wait(home):
 
     with pytest.raises(DeployError, match="got a FIFO"):
         kept_login(HERE)
+
+
+@pytest.mark.parametrize("name", ["DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"])
+def test_a_variable_that_is_set_but_empty_names_no_folder(home, monkeypatch, name):
+    """Neither docker nor podman take it for the folder that a person happens to stand in."""
+    write(home, {"auths": {"registry.example": {"auth": EDGE}}})
+    (home / "here/containers").mkdir(parents=True)
+    for other in ("config.json", "containers/auth.json"):
+        (home / "here" / other).write_text(json.dumps({"auths": {"registry.example": {"auth": OPS}}}))
+    monkeypatch.chdir(home / "here")
+    monkeypatch.setenv(name, "")
+
+    assert kept_login(HERE) == Login("edge", "secret")

@@ -3,7 +3,8 @@
 import pytest
 
 from edge.errors import DeployError
-from edge.registry.login import read_challenge, read_login
+from edge.registry.client import tags_in
+from edge.registry.login import Login, read_challenge, read_login
 from edge.registry.pull_settings import PullSettings, decode_pull_settings, encode_pull_settings
 from edge.registry.reference import Reference, parse_reference
 
@@ -40,6 +41,16 @@ def test_what_names_no_artifact_is_refused_with_what_was_given(text):
     assert "pull.toml:1" in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"tags": "text"}', b'{"tags": {"a": 1}}', b'{"tags": ["a", 5]}', b"{}"]
+)
+def test_what_is_no_list_of_tags_is_named_by_its_place(content):
+    with pytest.raises(DeployError, match=r"^here: ") as failed:
+        tags_in(content, where="here")
+    assert failed.value.code == "registry.answer"
+    assert tags_in(b'{"tags": null}', where="here") == []
+
+
 def test_a_challenge_is_read():
     bearer = read_challenge('Bearer realm="https://auth.example/token",service="r",scope="repository:a/b:pull"')
 
@@ -58,9 +69,49 @@ def test_a_login_is_read_and_never_shown(tmp_path):
     assert (login.user, login.password) == ("edge", "pass:word")
     assert "pass:word" not in repr(login)
     assert login.header == "Basic ZWRnZTpwYXNzOndvcmQ="
+    (tmp_path / "login").write_text("edge:pass:word\nrealm=auth.example:8443\n")
+    assert read_login(tmp_path / "login") == Login("edge", "pass:word", "auth.example:8443")
 
 
-@pytest.mark.parametrize("content", [b"", b"edge", b"edge:", b":secret", b"edge:secret\nmore", b"\xff:\xff", None])
+@pytest.mark.parametrize(
+    ("realm", "url", "is_sent"),
+    [
+        (None, "https://registry.example/token", True),
+        (None, "https://Registry.Example:5001/token", True),  # another port of the same machine
+        (None, "https://auth.example/token", False),
+        (None, "https://registry.example.evil/token", False),
+        ("auth.example", "https://auth.example:443/token", True),
+        ("auth.example", "https://auth.example:8443/token", False),
+        ("auth.example", "https://registry.example/token", False),
+    ],
+)
+def test_a_login_goes_to_the_realm_that_it_was_stored_for(realm, url, is_sent):
+    login = Login("edge", "secret", realm)
+
+    if is_sent:
+        assert login.header_for(url, "registry.example:5000") == login.header
+        return
+    with pytest.raises(DeployError) as refused:
+        login.header_for(url, "registry.example:5000")
+    assert refused.value.code == "registry.login"
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"edge",
+        b"edge:",
+        b":secret",
+        b"edge:secret\nmore",
+        b"edge:secret\nrealm=a/b",
+        b"edge:secret\nrealm=a\nmore",
+        b"edge:se\x00cret",
+        b"\xff:\xff",
+        None,
+    ],
+)
 def test_a_login_that_is_none_is_refused_without_its_content(tmp_path, content):
     if content is not None:
         (tmp_path / "login").write_bytes(content)
@@ -77,6 +128,8 @@ def test_settings_are_written_and_read_alike():
 
     assert decode_pull_settings(encode_pull_settings(settings), origin="x") == settings
     assert str(settings.reference) == "registry.example/farms/gates:stable-canary"
+    alone = PullSettings(repository="a.b/c", authorities="registry-ca")
+    assert decode_pull_settings(encode_pull_settings(alone), origin="x") == alone
     assert decode_pull_settings('# a\n\nrepository = "a.b/c"  # d\n', origin="x") == PullSettings(repository="a.b/c")
 
 
@@ -90,6 +143,7 @@ def test_settings_are_written_and_read_alike():
         ('repository = "a.b/c"\nring = "ALL"', "ring: expected a-z"),
         ('repository = "a.b/c:tag"', "expected no tag"),
         ('repository = "nothing"', "names no artifact"),
+        ('repository = "a.b/c"\nauthorities = "none"', "authorities: expected system or"),
     ],
 )
 def test_settings_that_are_none_are_named_by_line(text, said):

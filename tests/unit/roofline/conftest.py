@@ -1,13 +1,10 @@
 """A machine of round figures, and layers of chosen intensity."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 
 from edge.model.account import LayerAccount, ModelAccount
-from edge.roofline.machines import Machine
-from edge.roofline.table import MachineTable
+from edge.roofline.machines import Machine, MachineTable
 from edge.types import Precision
 
 

@@ -1,7 +1,5 @@
 """Bounds against times worked by hand on a machine of round figures."""
 
-from __future__ import annotations
-
 import pytest
 
 from edge.roofline.bound import Bound, bound_of_model

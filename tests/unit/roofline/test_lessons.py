@@ -1,7 +1,5 @@
 """What is taught on a model's own layer: the steps are those of the formula, the own one is among them."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

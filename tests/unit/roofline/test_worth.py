@@ -1,11 +1,8 @@
 """What INT8 is worth, worked by hand: 8 bytes, 50 float and 100 INT8 operations a nanosecond."""
 
-from __future__ import annotations
-
 import pytest
 
-from edge.roofline.bound import bound_of_model
-from edge.roofline.worth import Gain, worth_of_int8
+from edge.roofline.bound import Gain, bound_of_model, worth_of_int8
 from edge.types import Precision
 
 HALF, INT8 = Precision.FP16, Precision.INT8

@@ -3,7 +3,7 @@
 import pytest
 
 from edge.errors import DeployError
-from edge.runtime.pull.environment import read_environment
+from edge.runtime.pull.entry import read_environment
 
 FILE = r"""
 # a comment

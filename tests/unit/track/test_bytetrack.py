@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.track.bytetrack import ByteTracker
+from edge.track.bytetrack import ByteTracker, Motion
 from tests.support.library_tracker import LibraryTracker
 from tests.support.street import SEEDS, identity_scores
 from tests.support.trackers import FRAME_NS, detections, follow
@@ -21,6 +21,7 @@ def of_all_streets(make, **quality):
     return sum(switches for switches, *_ in scores), sum(share * count for _, share, count in scores) / total
 
 
+@pytest.mark.slow(reason="a street of many minutes")
 def test_objects_of_the_street_keep_their_numbers():
     switches, share = of_all_streets(ByteTracker)  # of 25,000 detections, a tenth missed, boxes 3 % off
 
@@ -29,6 +30,7 @@ def test_objects_of_the_street_keep_their_numbers():
 
 
 @pytest.mark.parametrize("quality", [{}, POOR], ids=["usual", "poor"])
+@pytest.mark.slow(reason="a long street by two trackers")
 def test_numbers_are_exchanged_no_more_often_than_by_the_library(quality):
     if lacking := LibraryTracker.lacking():
         pytest.skip(lacking)
@@ -71,6 +73,51 @@ def test_what_is_seen_in_one_frame_alone_gets_no_number():
     ghosts = [detections((50 + 200 * (i % 3), 50 + 90 * (i % 4), 20, 20)) for i in range(24)]
 
     assert all(one.track_id.tolist() == [0] for one in follow(tracker(), ghosts))
+
+
+UNSURE, SURE = 0.4, 0.9
+BEHIND = [detections((10 * i, 80, 40, 40, UNSURE)) for i in range(1, 6)]  # 10 px to the right in each frame
+FOUND = [detections((60, 80, 40, 40, SURE)), detections((70, 80, 40, 40, UNSURE))]
+
+
+@pytest.mark.parametrize(
+    ("before", "left"),
+    [
+        ([], 40),
+        (BEHIND[4:], 30),
+        (BEHIND[3:], 20),
+        ([*BEHIND[2:4], detections()], 10),
+        (BEHIND, 10),
+        ([detections((50, 180, 40, 40, UNSURE))], 40),
+        ([detections((95, 80, 40, 40, UNSURE))], 40),
+    ],
+    ids=["alone", "one", "two", "missed once", "three frames back at most", "beside", "ahead"],
+)
+def test_an_object_began_where_unsure_detections_lead_back_to(before, left):
+    *_, last = follow(tracker(), [*before, *FOUND])
+
+    assert last.track_id.tolist() == [1]
+    assert [(number, box.tolist()) for number, box in last.began.items()] == [(1, [left, 60, left + 40, 100])]
+
+
+@pytest.mark.parametrize(("missed", "number"), [(0, 1), (1, 1), (2, 0)])
+def test_an_unsure_detection_continues_an_object_that_one_frame_missed(missed, number):
+    frames = [detections((100, 80, 40, 40))] * 4 + [detections()] * missed + [detections((100, 80, 40, 40, UNSURE))]
+
+    assert follow(tracker(), frames)[-1].track_id.tolist() == [number]
+
+
+def test_a_box_that_changed_its_size_keeps_it_while_it_is_not_seen():
+    motion = Motion()
+    motion.add(np.array([[100.0, 100, 20, 50]]))
+    motion.predict(1 / 3)
+    motion.correct(np.array([0]), np.array([[112.0, 100, 10, 50]]))  # the legs are together
+
+    # Its size is 35. Variance 3.5^2 + 10 * 1.75^2 = 42.875 against 1.75^2 = 3.0625 of what is seen: 14 / 15 of the way.
+    assert motion.state[0, 0, 2] == pytest.approx(20 - 10 * 14 / 15)
+    motion.predict(1.0)
+    assert motion.state[0, 0, 2] == pytest.approx(20 - 10 * 14 / 15)
+    assert motion.state[0, 0, 0] > 140
 
 
 def test_boxes_without_area_end_nothing():

@@ -9,9 +9,9 @@ from edge.track.bytetrack import ByteTracker
 from edge.track.events import Direction, EndReason
 from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
-from edge.types import FrameResult, ImageSize
-from tests.support import street
-from tests.support.watching import FRAME_NS, TIMES, header, result, told
+from edge.types import ImageSize
+from tests.support import street, values
+from tests.support.watching import FRAME_NS, header, result, told
 
 WHOLE = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
 PARKED = (400, 200, 500, 260)
@@ -112,20 +112,21 @@ def test_an_interruption_is_told_by_hand_too_and_totals_stay():
 LINES_AT = (0.15, 0.3, 0.5, 0.7, 0.85)
 
 
-def street_counts(seed, **quality):
-    """Return how often each line was crossed each way, by the events."""
+def street_counts(seed, every=1, **quality):
+    """Return how often each line was crossed each way, by the events of every so-manieth frame."""
     rng = np.random.default_rng(seed)
     lines = [Line(id=str(x), start=(x, 1.0), end=(x, 0.0)) for x in LINES_AT]
-    one = follower(zones=(), lines=lines)
+    one = follower(zones=(), lines=lines, lost_s=max(1.0, every / 5))
     events = []
-    for index, truth in enumerate(street.truths(seed)):
+    for index, truth in list(enumerate(street.truths(seed)))[::every]:
         found, _ = street.as_detected(truth, rng, **quality)
         about = header(index + 1, pts_ns=(index + 1) * street.FRAME_NS, size=street.SIZE)
-        events += one.follow(FrameResult(header=about, detections=found, times=TIMES))[1]
+        events += one.follow(values.result(about, found))[1]
     events += one.interrupt(EndReason.STOPPED)
     return Counter((event.line, 1 if event.direction is Direction.FORWARD else -1) for event in events)
 
 
+@pytest.mark.slow(reason="a street of many minutes")
 @pytest.mark.parametrize(
     ("quality", "share"), [({}, 0.03), ({"jitter": 0.06, "missed": 0.25}, 0.06)], ids=["usual", "poor"]
 )
@@ -140,3 +141,38 @@ def test_counts_over_lines_are_those_of_the_street(quality, share):
 
     assert total > 600
     assert wrong <= share * total
+
+
+@pytest.mark.slow(reason="seven streets at four rates")
+@pytest.mark.parametrize(("every", "least"), [(1, 0.99), (3, 0.98), (5, 0.96), (7, 0.92)], ids=lambda one: str(one))
+def test_where_frames_are_rare_most_of_the_street_is_counted(every, least):
+    """15, 5, 3 and 2.1 fps; people stand behind each other here, and two of five detections begin nothing. Lines near
+    the edge are left out: who is fast is seen once on the other side."""
+    right, invented, total = counted_inside(every)
+
+    assert right >= least * total
+    assert invented <= 0.01 * total
+
+
+@pytest.mark.slow(reason="seven streets at two rates")
+@pytest.mark.parametrize(("every", "least"), [(3, 0.97), (6, 0.95)], ids=lambda one: str(one))
+def test_where_a_detector_sees_what_is_not_there_few_crossings_are_invented(every, least):
+    """5 and 2.5 fps. Were unsure boxes to begin objects, it would be 45."""
+    right, invented, total = counted_inside(every, ghosts=6.0)
+
+    assert right >= least * total
+    assert invented <= 0.05 * total
+
+
+def counted_inside(every, **quality):
+    """Return crossings that were counted, invented, and true ones, over the lines that are not near the edge."""
+    right = total = invented = 0
+    for seed in street.SEEDS:
+        counted = street_counts(seed, every, **quality)
+        for x in LINES_AT[1:-1]:
+            truth = Counter((str(x), direction) for _, direction in street.true_crossings(seed, x))
+            here = Counter({key: count for key, count in counted.items() if key[0] == str(x)})
+            right += (truth & here).total()
+            invented += (here - truth).total()
+            total += truth.total()
+    return right, invented, total

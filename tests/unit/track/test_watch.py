@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.track.events import EndReason
+from edge.track.follow import Watch
 from edge.track.geometry import Line, Zone
-from edge.track.watch import Watch
 from tests.support.watching import seen, told, walk
 
 # A loaded machine is slow, we are not.

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from edge.codec import encode
 from edge.delivery.link import Link
 from edge.errors import EXIT_CODE_OF, DeployError
-from edge.wire.codec import encode
 from edge.wire.peer import Peer
 from edge.wire.verbs import VERBS
 from tests.support.scripted_device import ScriptedDevice

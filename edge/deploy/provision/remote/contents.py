@@ -1,4 +1,4 @@
-"""What is in an open folder: read, written, or removed without ever leaving it."""
+"""Reads, writes and removes the contents of an open folder without ever leaving it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from edge.deploy.provision.remote.folders import Folder
-from edge.deploy.provision.remote.tools import Conflict, run
+from edge.deploy.provision.remote.tools import Conflict, Folder, run
 
 __all__ = ["empty", "holds_files", "open_file_in", "put", "read", "remove_tree"]
 
@@ -22,10 +21,9 @@ _MOST_BYTES = 16 * 1024**2
 
 @contextmanager
 def open_file_in(folder: Folder, name: str) -> Iterator[int | None]:
-    """Give a regular file with one name, open for reading; None: it is not there.
+    """Give a regular file, open for reading; None: it is not there.
 
-    Raises:
-        Conflict: if it is a link, has a second name (whose owner could be another), or is no regular file.
+    Conflict: if it is a link, has a second name (whose owner could be another), or is no regular file.
     """
     path = os.path.join(folder.path, name)
     try:
@@ -48,11 +46,7 @@ def open_file_in(folder: Folder, name: str) -> Iterator[int | None]:
 
 
 def read(fd: int) -> bytes:
-    """Return what is in an open file from its beginning.
-
-    Raises:
-        Conflict: if it is larger than anything that provision writes.
-    """
+    """Conflict if it is larger than anything that provision writes."""
     content = bytearray()
     while part := os.pread(fd, 1 << 20, len(content)):
         content += part
@@ -66,8 +60,7 @@ def put(
 ) -> None:
     """Write a file beside its place, let `test` accept it, move it there; durable when this returns.
 
-    Raises:
-        Conflict: if others than root can change names in the folder, or if the test refuses.
+    Conflict: if others than root can change names in the folder, or if the test refuses.
     """
     folder.require_roots()
     partial = f".{name}.partial"
@@ -115,8 +108,7 @@ def remove_tree(folder: Folder, name: str) -> list[str]:
 def empty(folder: Folder) -> list[str]:
     """Remove all that is in a folder; return what stays and why: a folder where something is mounted.
 
-    Raises:
-        Conflict: if others write faster into it than this can remove, for a quarter of an hour.
+    Conflict: if others write faster into it than this can remove, for a quarter of an hour.
     """
     stays: list[str] = []
     deadline = time.monotonic() + _EMPTY_S

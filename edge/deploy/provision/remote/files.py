@@ -12,8 +12,7 @@ import re
 import stat
 
 from edge.deploy.provision.remote.contents import empty, holds_files, open_file_in, put, read
-from edge.deploy.provision.remote.folders import Folder, open_parent
-from edge.deploy.provision.remote.tools import Conflict, Record
+from edge.deploy.provision.remote.tools import Conflict, Folder, Record, open_parent
 
 __all__ = ["Directory", "File", "Lines", "Step"]
 
@@ -27,11 +26,7 @@ class Step:
         self.told: list[str] = []  # what a person has to know of how it was made so
 
     def check(self) -> list[str]:
-        """Return a line for each change that is needed.
-
-        Raises:
-            Conflict: if it cannot be made so without harming what somebody else put there.
-        """
+        """Return a line for each change; Conflict if it cannot be made without harming what somebody else put there."""
         raise NotImplementedError
 
     def apply(self) -> Record:
@@ -39,10 +34,7 @@ class Step:
         raise NotImplementedError
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
-        """Take back what the record says, if `is_real`; return a line that says what.
-
-        `gone` holds the paths that were removed, or would be; those of this step are added.
-        """
+        """Take back what the record says, if `is_real`; return a line about it, add the paths removed to `gone`."""
         raise NotImplementedError
 
     def _ids(self) -> tuple[int, int]:
@@ -70,7 +62,6 @@ class Directory(Step):
     """A folder; `mode` None: it only has to be there. `is_data`: what is in it stays unless purged."""
 
     def check(self) -> list[str]:
-        """Create it, or set its rights."""
         try:
             with open_parent(self.path) as (parent, name), parent.inner(name) as folder:
                 return [] if self.values["mode"] is None else self._check_rights(os.fstat(folder.fd))
@@ -183,7 +174,6 @@ class File(_OwnFile):
     """A whole file that is ours; `test` is a command that must accept it before it is moved into place."""
 
     def check(self) -> list[str]:
-        """Write it, replace our own former version, or set its rights."""
         found = self._look()
         if found is None:
             return [f"write {self.path}"]
@@ -199,7 +189,6 @@ class File(_OwnFile):
         return [f"replace {self.path}"]
 
     def apply(self) -> Record:
-        """Write it beside its place, test it, move it there."""
         self._write(self._content(), test=self.values.get("test"))
         return {"sha256": hashlib.sha256(self._content()).hexdigest()}
 
@@ -231,7 +220,6 @@ class Lines(_OwnFile):
     """
 
     def check(self) -> list[str]:
-        """Add those whose key is not there; where it is to be exact, take the others away."""
         found = self._look()
         lines = [f"add a line to {self.path}: {line}" for line in self._missing(_lines(found))]
         to = self.values.get("moves_to")
@@ -240,7 +228,6 @@ class Lines(_OwnFile):
         return lines if found is None else lines + self._check_rights(found[0])
 
     def apply(self) -> Record:
-        """Add them at the end."""
         found = self._look()
         made = dict(self.record or {"created": found is None, "lines": []})
         missing, surplus = self._missing(_lines(found)), self._surplus(_lines(found))

@@ -3,21 +3,157 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import json
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Sequence
 
-from edge.deploy.provision.remote.brought import Brought
-from edge.deploy.provision.remote.contents import open_file_in, put, read
-from edge.deploy.provision.remote.files import Directory, File, Lines
-from edge.deploy.provision.remote.folders import open_parent
+from edge.deploy.provision.remote.contents import holds_files, open_file_in, put, read
+from edge.deploy.provision.remote.files import Directory, File, Lines, Step
 from edge.deploy.provision.remote.software import Software
-from edge.deploy.provision.remote.system import Accounts, Enabled
-from edge.deploy.provision.remote.tools import Conflict, Record, run
+from edge.deploy.provision.remote.tools import Conflict, Record, has_group, has_user, open_folder, open_parent, run
 
 __all__ = ["main", "make", "unmake"]
+
+
+class Accounts(Step):
+    """Users and groups of a sysusers file that a step before this one has written."""
+
+    def check(self) -> list[str]:
+        lines = [f"create group {name}" for name in self.values["groups"] if not has_group(name)]
+        for name, (home, shell, _) in self.values["users"].items():
+            try:
+                there = pwd.getpwnam(name)
+            except KeyError:
+                lines.append(f"create user {name}")
+                continue
+            if (there.pw_dir, there.pw_shell) != (home, shell):
+                raise Conflict(f"user {name} is there with {there.pw_dir} and {there.pw_shell}, not {home} and {shell}")
+        for user, group in self.values["members"]:
+            if not has_group(group) or user not in grp.getgrnam(group).gr_mem:
+                lines.append(f"add user {user} to group {group}")
+        return lines
+
+    def apply(self) -> Record:
+        made = dict(self.record or {"users": [], "groups": []})
+        users = [name for name in self.values["users"] if not has_user(name)]
+        groups = [name for name in self.values["groups"] if not has_group(name)]
+        run(["systemd-sysusers", self.path])
+        for name in users:
+            if self.values["users"][name][2]:
+                # "!" would lock the account for keys, too, where sshd does not use PAM; no password matches "*".
+                run(["usermod", "--password", "*", name])
+        return {"users": made["users"] + users, "groups": made["groups"] + groups}
+
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
+        """Remove those that were created here, unless data of theirs stays."""
+        record = self.record or {"users": [], "groups": []}
+        if not purge and any(map(_holds_data, self.values["data"])):
+            return f"keep users {', '.join(record['users'])}: their data stays"
+        if is_real:
+            for name in filter(has_user, record["users"]):
+                run(["userdel", name])
+            for name in filter(has_group, record["groups"]):
+                run(["groupdel", name])
+        return f"remove users {', '.join(record['users'])}; groups {', '.join(record['groups'])}"
+
+
+class Enabled(Step):
+    """Units that start at boot."""
+
+    def check(self) -> list[str]:
+        enabled = [f"enable {unit}" for unit in self.values["units"] if not _is("enabled", unit)]
+        return enabled + [f"start {unit}" for unit in self.values["starts"] if not _is("active", unit)]
+
+    def apply(self) -> Record:
+        """Enable them; the service itself is not started."""
+        run(["systemctl", "daemon-reload"])
+        run(["systemctl", "--quiet", "enable", *self.values["units"]])
+        if self.values["starts"]:
+            run(["systemctl", "start", *self.values["starts"]])
+        return {}
+
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
+        units = self.values["units"] + self.values["stops"]
+        if is_real:
+            subprocess.run(["systemctl", "stop", *units], capture_output=True, check=False)
+            subprocess.run(["systemctl", "--quiet", "disable", *self.values["units"]], capture_output=True, check=False)
+            subprocess.run(["systemctl", "reset-failed", *units], capture_output=True, check=False)
+        return f"stop and disable {', '.join(units)}"
+
+
+def _is(state: str, unit: str) -> bool:
+    asked = subprocess.run(["systemctl", f"is-{state}", unit], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() == state
+
+
+def _holds_data(path: str) -> bool:
+    try:
+        with open_folder(path) as folder:
+            return holds_files(folder)
+    except FileNotFoundError:
+        return False
+    except Conflict:
+        return True  # a link or a file in its place is somebody's, too
+
+
+_UNIT = "edge-software.service"
+_WITHIN_S = 600.0
+_MOST = 500
+
+
+class Brought(Step):
+    """Software of releases, over `over`. Root starts the unit and reads what that has said; it runs none of it."""
+
+    def check(self) -> list[str]:
+        is_done = (self.record or {}).get("over") == self.values["over"]
+        return [] if is_done else [f"lay what releases bring over {self.values['over']}"]
+
+    def apply(self) -> Record:
+        """Start the unit and wait for it; one that is at work already would do so over what was there before."""
+        run(["systemctl", "daemon-reload"])
+        try:
+            done = subprocess.run(
+                ["systemctl", "restart", _UNIT], capture_output=True, text=True, check=False, timeout=_WITHIN_S
+            )
+        except subprocess.TimeoutExpired:
+            self.told.append(
+                f"{_UNIT} is still at work after {_WITHIN_S:.0f} s; edge-deploy status says what comes of it"
+            )
+            return {}  # the next provision waits for it again
+        if done.returncode:
+            self.told.append(f"{_UNIT} has failed: {done.stderr.strip()[-_MOST:]}; run provision again")
+            return {}
+        problem = self._problem()
+        if problem is not None:
+            self.told.append(problem)
+        return {"over": self.values["over"]}
+
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
+        """Take nothing back: what lies there is data."""
+        return ""
+
+    def _problem(self) -> str | None:
+        """Return that the release which serves cannot have its software over what is installed now, and why."""
+        try:
+            with open_parent(self.values["current"]) as (folder, name):
+                release = os.path.basename(os.readlink(name, dir_fd=folder.fd))
+            with open_folder(self.path) as folder, open_file_in(folder, "said.json") as fd:
+                problem = None if fd is None else json.loads(read(fd)).get(release)
+        except FileNotFoundError:
+            return None  # nothing serves, or nothing was ever said
+        except (Conflict, OSError, ValueError, AttributeError, RecursionError) as error:
+            return f"what {_UNIT} says cannot be read: {error}"[:_MOST]
+        if problem is None:
+            return None
+        return (
+            f"release {release}, which serves, cannot have its software over what is installed now: "
+            f"{str(problem)[:_MOST]}; push one that can before the service starts again"
+        )
+
 
 RECORD = "/etc/edge-deploy/provisioned.json"
 KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Software, Enabled, Brought)}
@@ -42,7 +178,7 @@ def make(request: Record) -> Record:
         try:
             made = step.apply()
         except (Conflict, OSError) as error:
-            with contextlib.suppress(Conflict, OSError):  # of what was done before; the first failure is what is told
+            with contextlib.suppress(Conflict, OSError):  # of what was done before; the first failure is reported
                 _tell_the_system(changes)
             _lay_over(changes)
             return _failed(f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended")
@@ -100,13 +236,7 @@ def _failed(why: str) -> Record:
 def _answer(
     changes: list[str], *, conflicts: Sequence[str] = (), is_applied: bool = False, told: Sequence[str] = ()
 ) -> Record:
-    return {
-        "changes": changes,
-        "conflicts": list(conflicts),
-        "failed": "",
-        "applied": is_applied,
-        "told": list(told),
-    }
+    return {"changes": changes, "conflicts": list(conflicts), "failed": "", "applied": is_applied, "told": list(told)}
 
 
 def _write_record(notes: Record) -> None:
@@ -132,7 +262,6 @@ def _read_record() -> Record:
 
 
 def main() -> None:
-    """Answer the request on standard input."""
     os.umask(0o022)
     request = json.loads(sys.stdin.buffer.readline())
     try:

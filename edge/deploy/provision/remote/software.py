@@ -11,21 +11,19 @@ import sys
 
 from edge.deploy.provision.remote.contents import open_file_in, put, read, remove_tree
 from edge.deploy.provision.remote.files import Step
-from edge.deploy.provision.remote.folders import Folder, make_folders, open_folder, open_parent
-from edge.deploy.provision.remote.tools import Conflict, Record, run
+from edge.deploy.provision.remote.tools import Conflict, Folder, Record, make_folders, open_folder, open_parent, run
 
 __all__ = ["Software"]
 
-# Whoever starts one of our programs, no variable of theirs and no folder of a user's own says what Python loads; no
+# When a user starts one of our programs, no variable of theirs and no folder of a user's own says what Python loads; no
 # bytecode is written, and a crash in native code leaves its stack. A script has room for one argument.
 _FLAGS = b"-IBXfaulthandler"
 
 
 class Software(Step):
-    """What is in use is never changed: the new version is installed beside it, then the link is switched."""
+    """An installation in use is never changed: the new version is installed beside it, then the link is switched."""
 
     def check(self) -> list[str]:
-        """Install it, switch the link to it."""
         with open_parent(self.path) as (folder, name):
             folder.require_roots()
             lines = [] if _is_complete(folder, name) else [f"install {self.values['title']} in {self.path}"]
@@ -54,7 +52,6 @@ class Software(Step):
         return {"names": [each for each in dict.fromkeys([former, name]) if each]}
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
-        """Remove the link and every version."""
         names = (self.record or {}).get("names", [])
         link = self.values["link"]
         if is_real:

@@ -1,14 +1,136 @@
-"""Which layers of a plan compute in which precision, as TensorRT's inspector tells; 11 changed its JSON."""
+"""Which layers of a plan compute in which precision, as TensorRT's inspector tells; 11 changed its JSON.
+
+And the proof that the table reached the network: each scale was consumed, or is named.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["PlanAccount", "plan_account_of"]
+from edge.engine.tensorrt.binding import TensorRtLibrary
+from edge.engine.tensorrt.build.network import tensor_names
+from edge.engine.tensorrt.device import read_device
+from edge.errors import EngineError
+from edge.model.graph import Graph, graph_from_bytes
+from edge.model.qdq.insert import QdqModel
+
+if TYPE_CHECKING:
+    from edge.engine.tensorrt.binding import ILogger, INetworkDefinition
+
+__all__ = ["Coverage", "PlanAccount", "implicit_coverage", "inspected", "plan_account_of", "qdq_coverage"]
+
+_log = logging.getLogger(__name__)
+_TOLD = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Scales of a table, held against a network.
+
+    Attributes:
+        given: how many scales there are.
+        unused: tensors whose scale nothing in the network consumes.
+        missing: tensors of the network that have none, where the network wants one; they compute in float.
+        float_layers: Sub and Pad in front of Quantize layers, which take centres off in float; TensorRT's importers
+            make slices of Pad, and may fuse neither.
+    """
+
+    given: int
+    unused: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    float_layers: int = 0
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "given": self.given,
+            "consumed": self.given - len(self.unused),
+            "unused": list(self.unused),
+            "missing": list(self.missing),
+            "float_layers_before_quantize": self.float_layers,
+        }
+
+    def require_some(self, name: str) -> None:
+        """Refuse a table of which nothing fits. Raises `EngineError`: then."""
+        if self.given == len(self.unused):
+            told = ", ".join(f'"{one}"' for one in self.unused[:_TOLD]) or "it has none"
+            raise EngineError(
+                f"{name}: TensorRT's network consumes no scale of the table ({told})",
+                hint="the table belongs to another ONNX file: calibrate this one",
+            )
+        if self.unused:
+            _log.info("unused calibration scales model=%s tensors=%s", name, ", ".join(self.unused))
+
+
+def implicit_coverage(network: INetworkDefinition, ranges: Mapping[str, float]) -> Coverage:
+    names = tensor_names(network)
+    unused = tuple(sorted(set(ranges) - names))
+    return Coverage(given=len(ranges), unused=unused, missing=tuple(sorted(names - set(ranges))))
+
+
+def qdq_coverage(
+    library: TensorRtLibrary, network: INetworkDefinition, made: QdqModel, ranges: Mapping[str, float] | None
+) -> Coverage:
+    """Return which of the table's `ranges` the pairs of `made` state; None: the file's pairs are its own.
+
+    Raises `EngineError` if a QuantizeLinear of the file is no layer of the network: what reads it would compute in
+    float, and nothing would say so.
+    """
+    graph = graph_from_bytes(made.model, "the Q/DQ model")
+    wanted = {node.outputs[0] for node in graph.nodes if node.op_type == "QuantizeLinear"}
+    lost = sorted(wanted - set(_quantized(library, network)))
+    if lost:
+        told = ", ".join(f'"{name}"' for name in lost[:_TOLD])
+        raise EngineError(f"the Q/DQ pairs of {len(lost)} tensors did not reach TensorRT's network: {told}")
+    between = len(_float_layers(graph))
+    if ranges is None:
+        return Coverage(given=len(wanted), unused=(), float_layers=between)
+    return Coverage(given=len(ranges), unused=tuple(sorted(set(ranges) - set(made.ranges))), float_layers=between)
+
+
+def _float_layers(graph: Graph) -> set[str]:
+    """Return the outputs of each Sub and Pad from which only more of them lead to a QuantizeLinear."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        producer = graph.producer(node.inputs[0]) if node.op_type == "QuantizeLinear" else None
+        while producer is not None and producer.op_type in ("Sub", "Pad"):
+            found.add(producer.outputs[0])
+            producer = graph.producer(producer.inputs[0])
+    return found
+
+
+def _quantized(library: TensorRtLibrary, network: INetworkDefinition) -> Iterator[str]:
+    for number in range(network.num_layers):
+        layer = network.get_layer(number)
+        if layer.type == library.trt.LayerType.QUANTIZE:
+            yield layer.get_output(0).name
+
+
+def inspected(library: TensorRtLibrary, logger: ILogger, content: bytes, dla_core: int | None) -> PlanAccount | None:
+    """Return which layers of `content`, what TensorRT serialized, compute in which precision; None where unknown.
+
+    A runtime without a driver crashes when it is used, so the driver is asked first.
+    """
+    try:
+        read_device()
+    except EngineError as error:
+        _log.info("engine inspection failed reason=%s", error.problem)
+        return None
+    trt = library.trt
+    runtime = trt.Runtime(logger)
+    if dla_core is not None:
+        runtime.DLA_core = dla_core  # else core 0 is used, whatever the plan was built for
+    engine = runtime.deserialize_cuda_engine(content)
+    if engine is None:
+        return None  # which the gate, that loads it next, tells with its reason
+    inspector = engine.create_engine_inspector()
+    return plan_account_of(str(inspector.get_engine_information(trt.LayerInformationFormat.JSON)))
+
 
 _FLOAT32, _FLOAT16, _INT8 = "fp32", "fp16", "int8"
 # "Format/Datatype" of an output: "Channel major FP32 format ...", "Thirty-two wide channel vectorized row major Int8
@@ -37,7 +159,6 @@ class PlanAccount:
         return f"layers {', '.join(known) or 'unknown'}; {self.reformats} reformats"
 
     def as_json(self) -> dict[str, object]:
-        """Return plain values."""
         return {
             "line": self.line,
             "by_precision": dict(self.by_precision),
@@ -47,7 +168,7 @@ class PlanAccount:
 
 
 def plan_account_of(text: str) -> PlanAccount | None:
-    """Return the account in the inspector's JSON; None where it holds no layers."""
+    """None where the inspector's JSON holds no layers."""
     try:
         layers = json.loads(text)["Layers"]
     except (ValueError, KeyError, TypeError, RecursionError):

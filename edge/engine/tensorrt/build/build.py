@@ -3,37 +3,115 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from edge.engine.kind import EngineRequest, ModelForms, Plan
-from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
-from edge.engine.tensorrt.build.account import PlanAccount
-from edge.engine.tensorrt.build.config import make_config
-from edge.engine.tensorrt.build.coverage import Coverage, implicit_coverage, qdq_coverage
-from edge.engine.tensorrt.build.dla import dla_notes, require_dla, use_dla
-from edge.engine.tensorrt.build.inspector import inspected
-from edge.engine.tensorrt.build.keep_float import keep_float
-from edge.engine.tensorrt.build.network import infos_of, parsed_network
-from edge.engine.tensorrt.build.progress import Phases, make_monitor
-from edge.engine.tensorrt.build.scales import CALIBRATOR, CacheAnswer, give_cache, set_ranges
-from edge.engine.tensorrt.build.serialize import serialized
-from edge.engine.tensorrt.build.shapes import set_shapes
-from edge.engine.tensorrt.build.source import Source, source_of
-from edge.engine.tensorrt.build.timing_cache import TimingCache
+import msgspec
+
+from edge.engine.kind import EngineRequest, Int8Form, ModelForms, Plan
+from edge.engine.tensorrt.binding import Abilities, TensorRtLibrary, make_logger
+from edge.engine.tensorrt.build.account import Coverage, implicit_coverage, inspected, qdq_coverage
+from edge.engine.tensorrt.build.config import (
+    Phases,
+    TimingCache,
+    dla_notes,
+    make_config,
+    make_monitor,
+    require_dla,
+    use_dla,
+)
+from edge.engine.tensorrt.build.network import (
+    CALIBRATOR,
+    CacheAnswer,
+    give_cache,
+    infos_of,
+    keep_float,
+    parsed_network,
+    set_ranges,
+    set_shapes,
+)
 from edge.engine.tensorrt.device import TensorrtDevice
-from edge.engine.tensorrt.log import MessageLog
+from edge.engine.tensorrt.log import MessageLog, is_out_of_memory
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import PlanHeader, written_plan
-from edge.engine.tensorrt.routes import ChosenRoute, Route, WantedRoute, choose_route
-from edge.errors import EngineError
+from edge.engine.tensorrt.routes import ChosenRoute, Route, WantedRoute, choose_routes
+from edge.errors import CalibrationError, EngineError, ModelError, OutOfMemoryError
+from edge.model.graph import graph_from_bytes
+from edge.model.qdq.faults import SYMMETRIC_HINT, qdq_faults
+from edge.model.qdq.insert import QdqModel
+from edge.reading import available_bytes
 from edge.types import ModelSpec, Precision
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.binding import Builder, IBuilderConfig, ILogger, INetworkDefinition
 
-__all__ = ["build_plan"]
+__all__ = ["Source", "build_failure", "build_plan", "int8_forms", "serialized", "source_of"]
+
+_OUT_OF_MEMORY = "lower engine.workspace_mib or batch.max_frames, stop what else uses the GPU, or add swap"
+
+
+class NothingBuiltError(EngineError):
+    """TensorRT has no implementation of what it was given this way; another may have one."""
+
+
+def build_failure(what: str, log: MessageLog) -> EngineError:
+    if is_out_of_memory(log.warnings()):
+        return OutOfMemoryError(f"{what}: memory ran out while TensorRT built: {log.reason()}", hint=_OUT_OF_MEMORY)
+    hint = "`edge-deploy doctor` names known-bad combinations"
+    if log.skipped_tactics:
+        hint = f"it left out {log.skipped_tactics} tactics for lack of memory: {_OUT_OF_MEMORY}"
+    return NothingBuiltError(f"{what}: TensorRT built nothing: {log.reason()}", hint=hint)
+
+
+def serialized(
+    builder: Builder, network: INetworkDefinition, config: IBuilderConfig, log: MessageLog, name: str
+) -> bytes:
+    """Raises `EngineError` with TensorRT's reasons, if it builds nothing."""
+    built = builder.build_serialized_network(network, config)
+    if built is None:
+        raise build_failure(name, log)
+    return bytes(built)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The parsed model and its scales: in a Q/DQ model, else beside the file, by tensor (largest absolute value)."""
+
+    content: bytes
+    qdq: QdqModel | None = None
+    ranges: Mapping[str, float] = field(default_factory=dict)
+
+
+def source_of(model: ModelForms, chosen: ChosenRoute, precision: Precision) -> Source:
+    """Return the model as `chosen` wants it.
+
+    Raises:
+        CalibrationError: if there is no table, and the route needs one.
+        ModelError: if the model cannot be converted, or brings pairs that TensorRT does not take.
+    """
+    route = chosen.route
+    if route.is_explicit:
+        made = model.qdq_model(chosen.form)
+        if model.spec.is_quantized:
+            _require_symmetric(made.model, model.spec)
+        return Source(content=made.model, qdq=made)
+    if route.is_implicit:
+        if model.ranges is None:
+            raise CalibrationError(
+                f"precision int8: {model.spec.name} is a float model; INT8 without a calibration table is never run",
+                hint="name a table (edge-deploy calibrate), or use fp16",
+            )
+        return Source(content=model.float_model(), ranges=model.ranges)
+    is_float16 = route is Route.FLOAT_STRONG and precision is Precision.FP16
+    return Source(content=model.float_model(is_float16=is_float16))
+
+
+def _require_symmetric(content: bytes, spec: ModelSpec) -> None:
+    """Name what TensorRT does not take of a model's own pairs: its parsers tell the first node, or say nothing."""
+    if faults := qdq_faults(graph_from_bytes(content, str(spec.path))):
+        raise ModelError(f"{spec.path}: {'; '.join(fault.sentence for fault in faults)}", hint=SYMMETRIC_HINT)
+
 
 _log = logging.getLogger(__name__)
 _Progress = Callable[[str, float], None]
@@ -51,7 +129,6 @@ class _Job:
     chosen: ChosenRoute
     log: MessageLog
     logger: ILogger
-    builder: Builder
 
     @property
     def spec(self) -> ModelSpec:
@@ -70,57 +147,97 @@ def build_plan(
     """Return a plan of `model` for `device`.
 
     Args:
-        library: that builds.
         device: for which; TensorRT measures on it, and only TensorRT for RTX builds for one that is not here.
         model: in whatever form the route wants it.
-        request: what is asked for.
-        log: takes what TensorRT says; None: nobody reads it but this.
-        on_progress: is told a phase and how much of it is done, 0 to 1; what it raises ends the build.
+        log: takes what TensorRT says; None: only this reads it.
+        on_progress: takes a phase and the done share of it, 0 to 1; an exception from it ends the build.
 
     Raises:
-        EngineError: if TensorRT cannot read or build it, or the machine lacks what is asked for.
+        EngineError: if TensorRT cannot read or build it any way, or the machine lacks what is asked for.
         CalibrationError: if there is no table, and INT8 is asked for.
     """
-    job = _job(library, device, model, request, log or MessageLog())
-    _log.info("tensorrt route=%s reason=%s", job.chosen.route.value, job.chosen.why)
-    _require_dla(job)
-    on_progress("model", 0.0)
-    source = source_of(model, job.chosen, request.precision)
-    on_progress("model", 1.0)
-    return _built(job, source, on_progress)
+    first, *others = _ways(library, model, request)
+
+    def built(way: ChosenRoute) -> Plan:
+        return _built_by(_job(library, device, model, request, way, log or MessageLog()), on_progress)
+
+    try:
+        return built(first)
+    except NothingBuiltError as error:
+        if not others:
+            raise
+        problem, hint = error.problem, error.hint
+    _log.warning("TensorRT build failed, trying another way route=%s reason=%s", first.route.value, problem)
+    lacking = f"{first.route.value} cannot be built here: {problem}"
+    try:
+        return built(replace(others[0], why=f"{others[0].why}; {lacking}"))
+    except EngineError as error:
+        raise EngineError(f"{lacking}; {others[0].route.value}: {error.problem}", hint=hint) from error
 
 
-def _job(
-    library: TensorRtLibrary, device: TensorrtDevice, model: ModelForms, request: EngineRequest, log: MessageLog
-) -> _Job:
+def _ways(library: TensorRtLibrary, model: ModelForms, request: EngineRequest) -> tuple[ChosenRoute, ...]:
     options = request.options
     assert isinstance(options, Options)
-    wanted = WantedRoute(
+    return choose_routes(_wanted(model, request, options), library.abilities)
+
+
+def _wanted(model: ModelForms, request: EngineRequest, options: Options) -> WantedRoute:
+    return WantedRoute(
         precision=request.precision,
         forced=None if options.route == "auto" else Route(options.route),
         has_own_qdq=model.spec.is_quantized,
         is_for_dla=options.dla_core is not None,
         beyond_ranges=model.beyond_ranges,
+        without_centres=model.has_centres and options.centres is False,
     )
-    logger = make_logger(library, log)
+
+
+def int8_forms(abilities: Abilities, model: ModelForms, request: EngineRequest) -> tuple[Int8Form, ...]:
+    """Return what `edge.engine.kind.RacingKind` says, of a library: Q/DQ pairs with and without centres, then scales.
+
+    Raises `EngineError` if the library has no way to INT8.
+    """
+    options = request.options
+    assert isinstance(options, Options)
+    ways = choose_routes(_wanted(model, request, options), abilities)
+    forms = []
+    for route in (way.route for way in ways):
+        both = route.is_explicit and model.has_centres and options.centres is None
+        for centres in (True, False) if both else (options.centres,):
+            name = f"{route.value} without centres" if centres is False and model.has_centres else route.value
+            forms.append((name, msgspec.structs.replace(options, route=route.value, centres=centres)))
+    if len(forms) == 1:
+        return (Int8Form(name=forms[0][0], request=request),)
+    return tuple(Int8Form(name=name, request=replace(request, options=chosen)) for name, chosen in forms)
+
+
+def _job(
+    library: TensorRtLibrary,
+    device: TensorrtDevice,
+    model: ModelForms,
+    request: EngineRequest,
+    chosen: ChosenRoute,
+    log: MessageLog,
+) -> _Job:
+    logger, options = make_logger(library, log), request.options
+    assert isinstance(options, Options)
     return _Job(
         library=library,
         device=device,
         model=model,
         request=request,
         options=options,
-        chosen=choose_route(wanted, library.abilities),
+        chosen=chosen,
         log=log,
         logger=logger,
-        builder=library.trt.Builder(logger),
     )
 
 
-def _require_dla(job: _Job) -> None:
+def _require_dla(job: _Job, builder: Builder) -> None:
     if job.options.dla_core is not None:
         require_dla(
             job.library,
-            job.builder,
+            builder,
             job.options.dla_core,
             precision=job.request.precision,
             route=job.chosen.route,
@@ -128,30 +245,51 @@ def _require_dla(job: _Job) -> None:
         )
 
 
-def _built(job: _Job, source: Source, on_progress: _Progress) -> Plan:
-    core, route = job.options.dla_core, job.chosen.route
+def _built_by(job: _Job, on_progress: _Progress) -> Plan:
+    _log.info("tensorrt route=%s reason=%s", job.chosen.route.value, job.chosen.why)
+    header, content, report = _compiled(job, on_progress)
+    # Only now that builder and network are gone: beside them the engine would lie in memory twice.
+    account = inspected(job.library, job.logger, content, job.options.dla_core)
+    if account is not None:
+        report["account"] = account.as_json()
+    if skipped := job.log.skipped_tactics:
+        report["skipped_tactics"] = skipped
+        _log.warning("tactics skipped for lack of memory model=%s count=%d", job.spec.name, skipped)
+    return Plan(data=written_plan(header, content), report=report)
+
+
+def _compiled(job: _Job, on_progress: _Progress) -> tuple[PlanHeader, bytes, dict[str, object]]:
+    core, route, free_bytes = job.options.dla_core, job.chosen.route, available_bytes()
+    builder = job.library.trt.Builder(job.logger)
+    _require_dla(job, builder)
+    on_progress("model", 0.0)
+    source = source_of(job.model, job.chosen, job.request.precision)
+    on_progress("model", 1.0)
     network = parsed_network(
         job.library,
-        job.builder,
+        builder,
         job.logger,
         source.content,
         name=job.spec.name,
         is_strongly_typed=route.is_strongly_typed,
     )
     config = make_config(
-        job.library, job.builder, job.device, job.options, route=route, precision=job.request.precision
+        job.library,
+        builder,
+        job.device,
+        job.options,
+        route=route,
+        precision=job.request.precision,
+        free_bytes=free_bytes,
     )
     if core is not None:
         use_dla(job.library, config, core)
-    batch = set_shapes(
-        job.builder, config, network, job.spec, max_batch=job.request.max_batch, is_fixed=core is not None
-    )
+    batch = set_shapes(builder, config, network, job.spec, max_batch=job.request.max_batch, is_fixed=core is not None)
     coverage, answer = _give_scales(job, config, network, source)
     notes = () if core is None else tuple(dla_notes(network, coverage))
     header = _header(job, network, batch)
-    content = _serialized(job, network, config, answer, on_progress)
-    account = inspected(job.library, job.logger, content, core)
-    return Plan(data=written_plan(header, content), report=_report(job, source, coverage, notes, account))
+    content = _serialized(job, builder, network, config, answer, on_progress)
+    return header, content, _report(job, source, coverage, notes)
 
 
 def _give_scales(
@@ -166,7 +304,7 @@ def _give_scales(
     coverage = implicit_coverage(network, source.ranges)
     coverage.require_some(name)
     for left in keep_float(library, config, network, model.keep_float):
-        _log.warning('not kept in float, no layer has its name: model=%s name="%s"', name, left)
+        _log.warning('layer to keep in float not found model=%s name="%s"', name, left)
     if job.chosen.route is Route.IMPLICIT_RANGES:
         set_ranges(network, source.ranges, name)
         return coverage, None
@@ -174,7 +312,12 @@ def _give_scales(
 
 
 def _serialized(
-    job: _Job, network: INetworkDefinition, config: IBuilderConfig, answer: CacheAnswer | None, on_progress: _Progress
+    job: _Job,
+    builder: Builder,
+    network: INetworkDefinition,
+    config: IBuilderConfig,
+    answer: CacheAnswer | None,
+    on_progress: _Progress,
 ) -> bytes:
     phases = Phases(on_progress)
     monitor = make_monitor(job.library, phases)
@@ -182,10 +325,10 @@ def _serialized(
         config.progress_monitor = monitor
     else:
         on_progress("build", 0.0)
-    cache = TimingCache(job.request.cache_folder, job.library, job.device)
+    cache = TimingCache(job.request.cache_folder, job.library, job.device, is_beside=job.request.is_beside)
     cache.give_to(config)
     try:
-        content = serialized(job.builder, network, config, job.log, job.spec.name)
+        content = serialized(builder, network, config, job.log, job.spec.name)
     except EngineError:
         if phases.failure is not None:
             raise phases.failure from None
@@ -216,9 +359,7 @@ def _header(job: _Job, network: INetworkDefinition, batch: int | None) -> PlanHe
     )
 
 
-def _report(
-    job: _Job, source: Source, coverage: Coverage | None, notes: tuple[str, ...], account: PlanAccount | None
-) -> dict[str, object]:
+def _report(job: _Job, source: Source, coverage: Coverage | None, notes: tuple[str, ...]) -> dict[str, object]:
     parts: dict[str, object] = {
         "route": job.chosen.route.value,
         "why": job.chosen.why,
@@ -229,8 +370,8 @@ def _report(
         parts["int8_mac_share"] = round(source.qdq.mac_share_int8, 5)
     if coverage is not None:
         parts["scales"] = coverage.as_json()
+    if job.request.is_beside:
+        parts["timed_beside_a_service"] = True
     if job.options.dla_core is not None:
         parts["dla"] = {"core": job.options.dla_core, "on_the_gpu": list(notes)}
-    if account is not None:
-        parts["account"] = account.as_json()
     return parts

@@ -1,20 +1,176 @@
-"""The network that TensorRT's parser makes of an ONNX file, and its tensors."""
+"""The network that TensorRT's parser makes of an ONNX file, its shapes, its scales, and its layers in float."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.plan import PlanTensor
 from edge.errors import EngineError, ModelError
 from edge.model.graph import Graph, graph_from_bytes
+from edge.types import ModelSpec
 
 if TYPE_CHECKING:
-    from edge.engine.tensorrt.binding import Builder, ILogger, INetworkDefinition, ITensor, OnnxParser, ParserError
+    from edge.engine.tensorrt.binding import (
+        Builder,
+        IBuilderConfig,
+        ILayer,
+        ILogger,
+        INetworkDefinition,
+        ITensor,
+        OnnxParser,
+        ParserError,
+    )
 
-__all__ = ["infos_of", "network_tensors", "parsed_network", "tensor_names"]
+__all__ = [
+    "CacheAnswer",
+    "give_cache",
+    "infos_of",
+    "keep_float",
+    "network_tensors",
+    "parsed_network",
+    "set_ranges",
+    "set_shapes",
+    "tensor_names",
+]
+
+
+def set_shapes(
+    builder: Builder,
+    config: IBuilderConfig,
+    network: INetworkDefinition,
+    spec: ModelSpec,
+    *,
+    max_batch: int,
+    is_fixed: bool = False,
+) -> int | None:
+    """State the shapes of the network's input, and return the batch that every inference has; None: 1 to `max_batch`.
+
+    Args:
+        config: of the build; gets an optimisation profile where the input is dynamic.
+        network: with one input.
+        max_batch: most rows at once; a model of a fixed batch takes its own instead.
+        is_fixed: make a dynamic batch `max_batch`, always, as a DLA core wants it.
+
+    Raises:
+        EngineError: if the input is not what `spec` says.
+    """
+    tensor, size = network.get_input(0), spec.preprocess.size
+    if tensor.name != spec.input_name or network.num_inputs != 1:
+        raise EngineError(f'{spec.name}: expected the one input "{spec.input_name}", TensorRT found "{tensor.name}"')
+    shape = tuple(tensor.shape)
+    batch = shape[0] if shape[0] > 0 else None
+    rest = (3, size.height, size.width)
+    if len(shape) != 4 or any(found not in (-1, wanted) for found, wanted in zip(shape[1:], rest, strict=True)):
+        raise EngineError(
+            f'{spec.name}: "{tensor.name}" is (B, {rest[0]}, {rest[1]}, {rest[2]}), TensorRT found {shape}'
+        )
+    if is_fixed and batch is None:
+        batch = max_batch
+        tensor.shape = (batch, *rest)
+    elif -1 in shape:
+        least, most = (batch or 1, *rest), (batch or max_batch, *rest)
+        profile = builder.create_optimization_profile()
+        profile.set_shape(tensor.name, least, most, most)
+        config.add_optimization_profile(profile)
+    return batch
+
+
+CALIBRATOR = "EntropyCalibration2"  # the one whose scales a DLA core takes, too
+
+
+class CacheAnswer:
+    """Requests to the calibrator that only hands over a cache; it has to outlive the build."""
+
+    def __init__(self, calibrator: Any) -> None:
+        self.calibrator = calibrator
+
+    def require_taken(self, name: str) -> None:
+        """Refuse a build for which TensorRT wanted to calibrate itself: its scales are then not the table's.
+
+        Raises `EngineError`: then, or if it never asked for the cache.
+        """
+        if self.calibrator.batches_asked_for:
+            raise EngineError(
+                f"{name}: TensorRT did not take the calibration cache, and asked for images instead",
+                hint="use engine.route: implicit-ranges, or qdq-weak",
+            )
+        if not self.calibrator.reads:
+            raise EngineError(
+                f"{name}: TensorRT did not ask for the calibration cache", hint="use engine.route: qdq-weak"
+            )
+
+
+def give_cache(library: TensorRtLibrary, config: IBuilderConfig, cache: bytes) -> CacheAnswer:
+    """`cache` has the header of this library."""
+    config.int8_calibrator = calibrator = _calibrator(library, cache)
+    return CacheAnswer(calibrator)
+
+
+def _calibrator(library: TensorRtLibrary, cache: bytes) -> Any:
+    base: Any = library.trt.IInt8EntropyCalibrator2
+
+    class _Calibrator(base):  # type: ignore[misc]  # its base is known when the library is
+        """Hands over the cache; has no images, and remembers having been asked for some."""
+
+        def __init__(self) -> None:
+            base.__init__(self)
+            self.reads = 0
+            self.batches_asked_for = 0
+
+        def get_batch_size(self) -> int:
+            return 1
+
+        def get_batch(self, names: list[str]) -> None:
+            self.batches_asked_for += 1
+
+        def read_calibration_cache(self) -> bytes:
+            self.reads += 1
+            return cache
+
+        def write_calibration_cache(self, content: Any) -> None:
+            """Keep nothing: the table is where scales come from."""
+
+    return _Calibrator()
+
+
+def set_ranges(network: INetworkDefinition, ranges: Mapping[str, float], name: str) -> None:
+    """Set the range of each tensor that the table knows, `ranges` being the largest absolute values.
+
+    Raises `EngineError` naming the tensor whose range TensorRT refuses.
+    """
+    for tensor in network_tensors(network):
+        if tensor.name in ranges and not tensor.set_dynamic_range(-ranges[tensor.name], ranges[tensor.name]):
+            raise EngineError(f'{name}: TensorRT refuses the range {ranges[tensor.name]:g} of "{tensor.name}"')
+
+
+def keep_float(
+    library: TensorRtLibrary, config: IBuilderConfig, network: INetworkDefinition, names: Collection[str]
+) -> tuple[str, ...]:
+    """Bind layers to float16 that `names` names, and those that read a tensor of such a name; return names of none.
+
+    The parser gives a node's name to the layer that computes it; a node without one is called by its first output.
+    """
+    trt, wanted, found = library.trt, set(names), set[str]()
+    for number in range(network.num_layers):
+        layer = network.get_layer(number)
+        mine = wanted.intersection((layer.name, *_tensors(layer)))
+        if mine:
+            layer.precision = trt.float16
+            found |= mine
+    if names:
+        config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    return tuple(sorted(wanted - found))
+
+
+def _tensors(layer: ILayer) -> Iterator[str]:
+    """Yield what a layer reads and makes; what is left out has no tensor."""
+    tensors = [layer.get_input(index) for index in range(layer.num_inputs)]
+    tensors += [layer.get_output(index) for index in range(layer.num_outputs)]
+    yield from (tensor.name for tensor in tensors if tensor is not None)
+
 
 _DTYPE_OF = {
     "FLOAT": "float32",
@@ -27,16 +183,13 @@ _DTYPE_OF = {
     "BF16": "bfloat16",
 }
 _ERRORS_TOLD = 3
+_SUPPRESSION = "NonMaxSuppression"
 
 
 def parsed_network(
     library: TensorRtLibrary, builder: Builder, logger: ILogger, content: bytes, *, name: str, is_strongly_typed: bool
 ) -> INetworkDefinition:
-    """Return the network of the ONNX file `content`; `name` names it in errors.
-
-    Raises:
-        EngineError: naming each node that TensorRT's parser refuses.
-    """
+    """Raises `EngineError` naming each node that TensorRT's parser refuses."""
     network = builder.create_network(_flags(library, is_strongly_typed=is_strongly_typed))
     parser: OnnxParser = library.trt.OnnxParser(network, logger)
     if not parser.parse(content):
@@ -45,13 +198,13 @@ def parsed_network(
         rest = f"; {len(problems) - _ERRORS_TOLD} more" if len(problems) > _ERRORS_TOLD else ""
         raise EngineError(
             f"{name}: {library.name} {library.version} cannot read it: {told or 'its parser gave no reason'}{rest}",
-            hint="export it for a newer opset, or use kind: auto with another engine",
+            hint=_hint(content),
         )
     return network
 
 
 def network_tensors(network: INetworkDefinition) -> Iterator[ITensor]:
-    """Yield inputs, and outputs of layers; what a layer has in place of an output that nobody reads is left out."""
+    """Yield inputs, and outputs of layers; what a layer has in place of an unread output is left out."""
     for index in range(network.num_inputs):
         yield network.get_input(index)
     for number in range(network.num_layers):
@@ -63,7 +216,6 @@ def network_tensors(network: INetworkDefinition) -> Iterator[ITensor]:
 
 
 def tensor_names(network: INetworkDefinition) -> frozenset[str]:
-    """Return the names of `network_tensors`."""
     return frozenset(tensor.name for tensor in network_tensors(network))
 
 
@@ -86,6 +238,14 @@ def _flags(library: TensorRtLibrary, *, is_strongly_typed: bool) -> int:
     if is_strongly_typed and not abilities.is_always_strongly_typed:
         flags |= 1 << int(kinds.STRONGLY_TYPED)
     return flags
+
+
+def _hint(content: bytes) -> str:
+    graph = _graph(content)
+    others = "name another engine in engine.kind: edge-runtime doctor tells which run here"
+    if graph is not None and any("NMS" in node.op_type or node.op_type == _SUPPRESSION for node in graph.nodes):
+        return f"export it without suppression inside (without nms=True, --end2end), it is done here; or {others}"
+    return others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,5 @@
 """What is known of the kind before ONNX Runtime is loaded. Standard library only."""
 
-from __future__ import annotations
-
 import importlib.util
 from importlib import metadata
 

@@ -1,7 +1,5 @@
 """ONNX Runtime as a kind: a plan is a word and the model."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 import time

@@ -21,6 +21,19 @@ def outcome(target, *, is_done=True):
     return Outcome(target=target.name, release="r", result="rolled-back", exit_code=8, code="trial.frames.none")
 
 
+def noted(path, begun, *outcomes, is_resumed=False):
+    """Write a rollout's journal: the targets that it begins with, and what came of some."""
+    with Journal(path) as journal:
+        journal.begin(begun, is_resumed=is_resumed)
+        for one in outcomes:
+            journal.note(next(target for target in begun if target.name == one.target), one)
+
+
+def done_of(path, *targets):
+    with Journal(path) as journal:
+        return [journal.is_done(target) for target in targets]
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "state" / "rollouts" / "r-main.jsonl"
@@ -41,9 +54,7 @@ def test_what_was_done_is_known_again(path):
 
 def test_each_line_is_json_with_its_time(path):
     (one,) = targets(1)
-    with Journal(path) as journal:
-        journal.begin([one], is_resumed=False)
-        journal.note(one, outcome(one, is_done=False))
+    noted(path, [one], outcome(one, is_done=False))
 
     begin, result = [json.loads(line) for line in path.read_text().split("\n") if line]
     assert begin["event"] == "begin"
@@ -60,19 +71,12 @@ def test_each_line_is_json_with_its_time(path):
 @pytest.mark.parametrize("torn_bytes", [1, 2, 20, 60])
 def test_a_torn_last_line_costs_its_target_alone(path, torn_bytes):
     one, two, three = targets(3)
-    with Journal(path) as journal:
-        journal.begin([one, two, three], is_resumed=False)
-        journal.note(one, outcome(one))
-        journal.note(two, outcome(two))
+    noted(path, [one, two, three], outcome(one), outcome(two))
     os.truncate(path, path.stat().st_size - 1 - torn_bytes)
+    assert done_of(path, one, two) == [True, False]
 
-    with Journal(path) as journal:
-        assert [journal.is_done(target) for target in (one, two)] == [True, False]
-        journal.begin([two, three], is_resumed=True)
-        journal.note(three, outcome(three))
-
-    with Journal(path) as journal:
-        assert [journal.is_done(target) for target in (one, two, three)] == [True, False, True]
+    noted(path, [two, three], outcome(three), is_resumed=True)
+    assert done_of(path, one, two, three) == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -80,32 +84,23 @@ def test_a_torn_last_line_costs_its_target_alone(path, torn_bytes):
 )
 def test_a_line_that_means_nothing_is_passed_over(path, line):
     (one,) = targets(1)
-    with Journal(path) as journal:
-        journal.begin([one], is_resumed=False)
-        journal.note(one, outcome(one))
+    noted(path, [one], outcome(one))
     with path.open("ab") as file:
         file.write(line)
 
-    with Journal(path) as journal:
-        assert journal.is_done(one)
+    assert done_of(path, one) == [True]
 
 
 def test_what_failed_after_it_was_done_is_to_be_done(path):
     (one,) = targets(1)
-    with Journal(path) as journal:
-        journal.begin([one], is_resumed=False)
-        journal.note(one, outcome(one))
-        journal.note(one, outcome(one, is_done=False))
+    noted(path, [one], outcome(one), outcome(one, is_done=False))
 
-    with Journal(path) as journal:
-        assert not journal.is_done(one)
+    assert done_of(path, one) == [False]
 
 
 def test_a_new_rollout_begins_anew(path):
     (one,) = targets(1)
-    with Journal(path) as journal:
-        journal.begin([one], is_resumed=False)
-        journal.note(one, outcome(one))
+    noted(path, [one], outcome(one))
 
     with Journal(path) as journal:
         journal.begin([one], is_resumed=False)
@@ -114,11 +109,9 @@ def test_a_new_rollout_begins_anew(path):
 
 def test_a_name_that_means_another_host_now_is_not_done(path):
     (one,) = targets(1)
-    with Journal(path) as journal:
-        journal.begin([one], is_resumed=False)
-        journal.note(one, outcome(one))
+    noted(path, [one], outcome(one))
 
-        assert not journal.is_done(replace(one, host="elsewhere"))
+    assert done_of(path, replace(one, host="elsewhere")) == [False]
 
 
 def test_a_second_rollout_of_the_release_is_refused_and_told_of_the_first(path):
@@ -192,14 +185,8 @@ def test_names_that_would_leave_the_folder_are_refused(name):
 
 def test_a_rollout_that_begins_after_a_torn_line_begins_anew_all_the_same(path):
     one, two = targets(2)
-    with Journal(path) as journal:
-        journal.begin([one, two], is_resumed=False)
-        journal.note(one, outcome(one))
-        journal.note(two, outcome(two))
+    noted(path, [one, two], outcome(one), outcome(two))
     os.truncate(path, path.stat().st_size - 5)
+    noted(path, [one, two])
 
-    with Journal(path) as journal:
-        journal.begin([one, two], is_resumed=False)
-
-    with Journal(path) as journal:
-        assert not journal.is_done(one)
+    assert done_of(path, one) == [False]

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from edge.deploy.new.new_files import NewFile, write_new_files
+from edge.deploy.new.new import NewFile, write_new_files
 from edge.errors import ConfigError
 
 

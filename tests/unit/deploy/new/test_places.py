@@ -5,7 +5,8 @@ import pytest
 from edge.config.credentials import Credential
 from edge.deploy.new.places import places_of, slug
 from edge.errors import ConfigError
-from edge.types import stream_id
+from edge.media.address import parse_address
+from edge.types import StreamId
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_ids_can_be_read_and_are_unique_and_valid(tmp_path, typed, expected):
 
     assert found == (expected or found)
     assert len(set(found)) == len(typed)
-    assert [stream_id(one) for one in found] == found
+    assert [StreamId(one) for one in found] == found
 
 
 def test_a_login_is_taken_out_of_the_address(tmp_path):
@@ -43,14 +44,40 @@ def test_a_login_is_taken_out_of_the_address(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("typed", "uri", "login"),
+    [
+        (
+            "http://10.0.0.7/snap.cgi?usr=admin&pwd=p%40ss%26s3cret&chn=1",
+            "http://10.0.0.7/snap.cgi?usr={user}&pwd={password}&chn=1",
+            ("admin", "p@ss&s3cret"),
+        ),
+        ("http://10.0.0.7/x?token=s3cret", "http://10.0.0.7/x?token={password}", ("", "s3cret")),
+        (
+            "http://a:s3cret@10.0.0.7/x?user={user}&pwd={password}",
+            "http://10.0.0.7/x?user={user}&pwd={password}",
+            ("a", "s3cret"),
+        ),
+    ],
+)
+def test_a_login_in_the_query_becomes_a_credential_and_leaves_places_for_it(tmp_path, typed, uri, login):
+    (place,) = places_of([typed], folder=tmp_path)
+
+    assert place.uri == uri
+    assert place.login == Credential(user=login[0], password=login[1])
+    assert "s3cret" not in place.uri + place.address.shown
+    back = parse_address(place.uri, base_dir=tmp_path, credential=login)
+    assert back.location == typed.replace("a:s3cret@", "").replace("{user}", "a").replace("{password}", "s3cret")
+
+
+@pytest.mark.parametrize(
     "typed",
     [
         "rtsp://admin:12/s3cret@10.0.0.7/main",
         "rtsp://admin:12?s3cret@10.0.0.7/main",
         "rtsp://admin:pa#s3cret@10.0.0.7/main",
         "rtsp://10.0.0.7/user=admin_password=s3cret_channel=1.sdp",
-        "http://10.0.0.7/flv?user=admin&password=s3cret",
-        "http://10.0.0.7/x?token=s3cret",
+        "http://10.0.0.7/flv?password=s3cret&token=s3cret",
+        "rtsp://10.0.0.7/password=s3cret/main?user=admin&password=12",
         "rtsp://admin:s3cret@:99999/main",
         "rtmp://admin:s3cret@10.0.0.7/main",
     ],
@@ -66,7 +93,7 @@ def test_a_secret_that_cannot_be_taken_out_is_refused_and_not_told(tmp_path, typ
 def test_a_folder_is_its_clips_and_paths_start_at_the_pipeline(tmp_path):
     folder = tmp_path / "clips"
     folder.mkdir()
-    for name in ("b.mp4", "a b.MKV", "notes.txt"):
+    for name in ("b.mp4", "a b.MKV", "notes.txt", "._b.mp4"):
         (folder / name).touch()
 
     found = places_of([folder], folder=tmp_path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge.calibrate.histogram import RangeTally
-from edge.engine.cuda.binding import import_pycuda
+from edge.engine.cuda.binding import cuda_driver
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.kernels import AMAX_WORD, NOT_FINITE_WORD, TALLY_WORDS, ZEROS_WORD, CellLayout, Kernels
 from edge.engine.cuda.memory import DeviceBuffer, HostArray
@@ -30,13 +30,13 @@ def kernels(gpu):
 
 def on_device(values):
     buffer = DeviceBuffer(values.nbytes)
-    import_pycuda().memcpy_htod(buffer.address, np.ascontiguousarray(values))
+    cuda_driver().memcpy_htod(buffer.address, np.ascontiguousarray(values))
     return buffer
 
 
 def on_host(buffer, shape, dtype):
     values = np.empty(shape, dtype)
-    import_pycuda().memcpy_dtoh(values, buffer.address)
+    cuda_driver().memcpy_dtoh(values, buffer.address)
     buffer.close()
     return values
 
@@ -60,7 +60,7 @@ def test_normalize_equals_the_formula(kernels, preprocess, dtype):
     size = preprocess.size
     canvas = np.random.default_rng(1).integers(0, 256, (3, size.height, size.width, 3), np.uint8)
     source, target = on_device(canvas), DeviceBuffer(canvas.size * np.dtype(dtype).itemsize)
-    stream = import_pycuda().Stream()
+    stream = cuda_driver().Stream()
 
     kernels.normalize(stream, source.address, target.address, rows=3, preprocess=preprocess, dtype=dtype)
 
@@ -80,7 +80,7 @@ def test_normalize_writes_nothing_behind_its_rows(kernels):
     plane = 17 * 15
     source = on_device(np.zeros((1, 15, 17, 3), np.uint8))
     target = on_device(np.full((2, 3 * plane), 7, np.float32))
-    stream = import_pycuda().Stream()
+    stream = cuda_driver().Stream()
 
     kernels.normalize(stream, source.address, target.address, rows=1, preprocess=preprocess, dtype="float32")
 
@@ -109,7 +109,7 @@ def best_scores(layout, output):
 def run_candidates(kernels, layout, output, *, capacity, threshold):
     rows = len(output)
     cells, columns = output.shape[:0:-1] if layout is CellLayout.PLANES else output.shape[1:]
-    cuda, stream = import_pycuda(), import_pycuda().Stream()
+    cuda, stream = cuda_driver(), cuda_driver().Stream()
     source, counter = on_device(output), on_device(np.zeros(1, np.uint32))
     keys = HostArray((capacity + 1,), np.uint32, is_mapped=True)
     values = HostArray((capacity + 1, columns), np.float32, is_mapped=True)
@@ -171,7 +171,7 @@ def test_candidates_beyond_their_places_are_counted_and_written_nowhere(kernels,
 def test_largest_is_the_largest_magnitude_of_each_row(kernels, count, dtype):
     values = np.random.default_rng(3).normal(0, 5, (3, count)).astype(dtype)
     source, found = on_device(values), on_device(np.zeros(3, np.float32))
-    stream = import_pycuda().Stream()
+    stream = cuda_driver().Stream()
 
     kernels.largest(stream, source.address, rows=3, count=count, dtype=dtype, found=found.address)
 
@@ -182,7 +182,7 @@ def test_largest_is_the_largest_magnitude_of_each_row(kernels, count, dtype):
 
 def test_what_is_not_a_number_is_the_largest(kernels):
     source, found = on_device(np.array([[1, np.nan, np.inf]], np.float32)), on_device(np.zeros(1, np.float32))
-    stream = import_pycuda().Stream()
+    stream = cuda_driver().Stream()
 
     kernels.largest(stream, source.address, rows=1, count=3, dtype=np.float32, found=found.address)
 
@@ -193,7 +193,7 @@ def test_what_is_not_a_number_is_the_largest(kernels):
 
 def tallied(kernels, arrays):
     """Count the arrays on the device, one after the other, into one tally; return it as the host takes it over."""
-    stream, tally = import_pycuda().Stream(), on_device(np.zeros(TALLY_WORDS, np.uint32))
+    stream, tally = cuda_driver().Stream(), on_device(np.zeros(TALLY_WORDS, np.uint32))
     for values in arrays:
         source = on_device(values)
         kernels.tally(stream, source.address, count=values.size, dtype=values.dtype, tally=tally.address)
@@ -267,7 +267,7 @@ def test_what_is_not_finite_is_counted_apart_from_the_rest(kernels, dtype):
 
 
 def test_a_tally_writes_nothing_behind_its_words(kernels):
-    stream, values = import_pycuda().Stream(), on_device(np.arange(9000, dtype=np.float32))
+    stream, values = cuda_driver().Stream(), on_device(np.arange(9000, dtype=np.float32))
     tally = on_device(np.concatenate([np.zeros(TALLY_WORDS, np.uint32), np.full(64, 7, np.uint32)]))
 
     kernels.tally(stream, values.address, count=9000, dtype=np.float32, tally=tally.address)
@@ -283,7 +283,7 @@ def test_means_are_those_of_each_channel_of_each_row(kernels, shape, dtype):
     values = np.random.default_rng(5).normal(3, 40, shape).astype(dtype)
     rows, channels, plane = shape
     source, found = on_device(values), on_device(np.full(rows * channels + 8, 7.0))
-    stream = import_pycuda().Stream()
+    stream = cuda_driver().Stream()
 
     kernels.means(stream, source.address, rows=rows, channels=channels, plane=plane, dtype=dtype, found=found.address)
 
@@ -299,7 +299,7 @@ def test_a_mean_of_large_and_small_values_loses_none_of_them(kernels):
     """As sums in float32 would: half of the values are a ten-millionth of the others."""
     values = np.where(np.arange(400_000) % 2, 1e7, 1.0).astype(np.float32).reshape(1, 1, -1)
     source, found = on_device(values), on_device(np.zeros(1))
-    stream = import_pycuda().Stream()
+    stream = cuda_driver().Stream()
 
     kernels.means(stream, source.address, rows=1, channels=1, plane=400_000, dtype=np.float32, found=found.address)
 

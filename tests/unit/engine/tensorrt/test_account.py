@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from edge.device.engine_record import EngineInputs, EngineRecord
 from edge.engine.tensorrt.build.account import plan_account_of
+from tests.support.values import engine_record
 
 
 def layer(name, kind, datatype, tactic="", key="Format/Datatype"):
@@ -59,20 +59,10 @@ def test_layers_that_lack_a_field_are_counted_all_the_same(field):
 
 
 def test_status_shows_the_account():
-    inputs = EngineInputs(
-        onnx_sha256="a",
-        calibration_sha256=None,
-        kind="tensorrt",
-        precision="int8",
-        max_batch=1,
-        input_size=(640, 640),
-        preprocess_sha256="b",
-    )
     report = {
         "route": "qdq-weak",
         "why": "asked for",
         "account": plan_account_of(json.dumps({"Layers": EIGHT})).as_json(),
     }
-    record = EngineRecord(inputs=inputs, plan_sha256="c", plan_bytes=1, seconds=1.0, precision="int8", report=report)
     expected = "tensorrt int8, qdq-weak: asked for (layers 1 int8, 1 fp16, 1 fp32; 1 reformats)"
-    assert record.line == expected
+    assert engine_record(report=report).line == expected

@@ -4,21 +4,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.calibrate.table_file import read_table, write_table
 from edge.engine.kind import EngineRequest, QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
-from edge.engine.tensorrt.build.build import build_plan
+from edge.engine.tensorrt.build.build import build_failure, build_plan
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import split_plan
-from edge.errors import CalibrationError, EngineError
+from edge.errors import CalibrationError, EngineError, OutOfMemoryError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support import fake_tensorrt, models
-from tests.support.tables import table_of
+from tests.support.cuda_driver import stand_in
 
 ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
 DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
@@ -38,14 +37,6 @@ class Recorded(Forms):
         return super().qdq_model(form)
 
 
-@pytest.fixture(scope="module")
-def calibrated(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    path = models.yolov8(folder / "model.onnx")
-    write_table(folder / "table.json", table_of(path))
-    return inspect_model(path), read_table(folder / "table.json")
-
-
 @pytest.fixture
 def forms(calibrated):
     return Recorded(*calibrated)
@@ -60,10 +51,15 @@ def build(
     log=None,
     on_progress=lambda *told: None,
     cache=None,
+    is_beside=False,
     **options,
 ):
     request = EngineRequest(
-        precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache
+        precision=Precision(precision),
+        max_batch=max_batch,
+        options=Options(**options),
+        cache_folder=cache,
+        is_beside=is_beside,
     )
     return build_plan(import_tensorrt(), device, forms, request, log=log, on_progress=on_progress)
 
@@ -148,6 +144,59 @@ def test_a_route_that_the_library_lacks_is_refused_with_those_that_it_has(forms)
         build(forms, route="implicit-cache")
 
 
+def no_pairs(network, config):
+    """As TensorRT 8.6 of a depthwise convolution between Q/DQ pairs, and 10.0 to 10.6 of TopK heads."""
+    if any(layer.type.name == "QUANTIZE" for layer in network._layers):
+        return "Could not find any implementation for node Conv_3"
+    return None
+
+
+@pytest.mark.parametrize(("version", "route"), [("8.6.1", "implicit-cache"), ("10.3.0", "implicit-cache")])
+def test_what_cannot_be_built_with_pairs_is_built_by_scales_and_says_so(forms, version, route):
+    with fake_tensorrt.used(version, build=no_pairs):
+        plan = build(forms)
+
+    assert split_plan(plan.data)[0].route == plan.report["route"] == route
+    assert "qdq-weak cannot be built here" in plan.report["why"]
+    assert "Could not find any implementation for node Conv_3" in plan.report["why"]
+
+
+@pytest.mark.parametrize(
+    ("version", "precision", "options", "ways"),
+    [
+        ("10.3.0", "int8", {}, 2),
+        ("10.3.0", "int8", {"route": "qdq-weak"}, 1),
+        ("10.3.0", "fp16", {}, 1),
+        ("11.4.0.106", "int8", {}, 1),  # strongly typed only
+        ("rtx-1.7.1.116", "int8", {}, 1),
+    ],
+)
+def test_the_other_way_is_tried_where_there_is_one_and_none_was_asked_for(forms, version, precision, options, ways):
+    tried = []
+
+    def nothing(network, config):
+        tried.append(network)
+        return f"no implementation, try {len(tried)}"
+
+    with fake_tensorrt.used(version, build=nothing), pytest.raises(EngineError, match="no implementation, try 1"):
+        build(forms, precision, device=ORIN if "rtx" not in version else DESKTOP, **options)
+
+    assert len(tried) == ways
+
+
+def test_where_memory_ran_out_the_other_way_is_not_tried(forms):
+    tried = []
+
+    def hungry(network, config):
+        tried.append(network)
+        return "Cuda Runtime (out of memory)"
+
+    with fake_tensorrt.used(build=hungry), pytest.raises(OutOfMemoryError, match="memory ran out"):
+        build(forms)
+
+    assert len(tried) == 1
+
+
 def test_int8_without_a_table_is_refused(calibrated):
     with fake_tensorrt.used(), pytest.raises(CalibrationError, match="without a calibration table"):
         build(Forms(calibrated[0]), route="implicit-cache")
@@ -204,25 +253,75 @@ def test_a_builder_that_returns_none_is_told_with_what_its_logger_said(forms, me
         build(forms, "fp16")
 
 
-def test_memory_fits_a_board(forms, monkeypatch):
-    limits = {}
+@pytest.fixture
+def pools(monkeypatch):
+    """What each build gives to a pool of memory, by name."""
+    given = []
+    limit = fake_tensorrt.builder.IBuilderConfig.set_memory_pool_limit
+
+    def kept(self, pool, size):
+        given[-1][pool.name] = size
+        limit(self, pool, size)
+
+    monkeypatch.setattr(fake_tensorrt.builder.IBuilderConfig, "set_memory_pool_limit", kept)
+    return given
+
+
+@pytest.mark.parametrize(
+    ("device", "free_mib", "options", "expected"),
+    [
+        (ORIN, 5000, {}, {"WORKSPACE": 512, "TACTIC_DRAM": 4744}),
+        (ORIN, 7900, {}, {"WORKSPACE": 512, "TACTIC_DRAM": 6144}),  # TensorRT's own limit
+        (ORIN, 100, {}, {"WORKSPACE": 512, "TACTIC_DRAM": 1}),
+        (ORIN, None, {}, {"WORKSPACE": 512}),
+        (ORIN, 5000, {"tactic_memory_mib": 1024}, {"WORKSPACE": 512, "TACTIC_DRAM": 1024}),
+        (DESKTOP, 5000, {"workspace_mib": 256}, {"WORKSPACE": 256}),
+    ],
+)
+def test_tactics_get_what_is_available_when_the_build_begins(
+    forms, monkeypatch, pools, device, free_mib, options, expected
+):
+    def free_bytes():
+        assert not fake.builders  # the builder's own code counts, too
+        return None if free_mib is None else free_mib << 20
+
+    monkeypatch.setattr("edge.engine.tensorrt.build.build.available_bytes", free_bytes)
+    pools.append({})
     with fake_tensorrt.used() as fake:
-        kind = fake.module.IBuilderConfig
-        limit = kind.set_memory_pool_limit
-        monkeypatch.setattr(
-            kind,
-            "set_memory_pool_limit",
-            lambda self, pool, size: (limits.update({pool.name: size}), limit(self, pool, size)),
-        )
+        build(forms, "fp16", device=device, **options)
+    assert {name: size >> 20 for name, size in pools[0].items()} == expected
+
+
+@pytest.mark.parametrize(("free_mib", "skipped"), [(7000, 0), (3000, 1), (2000, 2)])
+def test_tactics_that_memory_is_too_small_for_are_counted_and_told_once(forms, monkeypatch, caplog, free_mib, skipped):
+    monkeypatch.setattr("edge.engine.tensorrt.build.build.available_bytes", lambda: free_mib << 20)
+    with fake_tensorrt.used(tactics_mib=(100, 900, 2500)):
+        told = report(forms, "fp16")
+    assert told.get("skipped_tactics", 0) == skipped
+    warned = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == (skipped > 0)
+
+
+def test_a_build_that_memory_left_no_tactic_for_says_so(forms, monkeypatch):
+    monkeypatch.setattr("edge.engine.tensorrt.build.build.available_bytes", lambda: 2 << 30)
+    with fake_tensorrt.used(tactics_mib=(900, 2500)), pytest.raises(EngineError, match="any implementation") as raised:
         build(forms, "fp16")
-        on_board = dict(limits)
-        limits.clear()
-        build(forms, "fp16", device=DESKTOP, workspace_mib=256)
-        on_desktop = dict(limits)
-        build(forms, "fp16", device=DESKTOP, tactic_memory_mib=1024)
-    assert on_board == {"WORKSPACE": 512 << 20, "TACTIC_DRAM": 2 << 30}
-    assert on_desktop == {"WORKSPACE": 256 << 20}
-    assert limits["TACTIC_DRAM"] == 1 << 30
+    assert "2 tactics for lack of memory" in raised.value.hint
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_a_plan_is_looked_into_when_its_builder_is_gone(forms, version):
+    with stand_in(), fake_tensorrt.used(version) as fake:
+        told = report(forms, device=DESKTOP)
+    assert told["account"]["by_precision"]
+    assert fake.builders_beside_an_engine == 0
+
+
+def test_a_tactic_is_timed_as_often_as_trtexec_does(forms, monkeypatch):
+    seen = []
+    with fake_tensorrt.used(build=lambda network, config: seen.append(config.avg_timing_iterations)):
+        build(forms, "fp16")
+    assert seen == [8]
 
 
 def test_progress_is_told_where_the_library_tells_it(forms):
@@ -256,6 +355,30 @@ def test_the_timing_cache_is_kept_per_version_and_device(forms, tmp_path):
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert len(kept) == 4
     assert kept[0] == "tensorrt-10.3.0-Orin-sm8.7.timing"
+
+
+def test_timings_made_beside_a_service_are_not_what_a_build_alone_starts_from(forms, tmp_path):
+    alone, beside = (tmp_path / f"tensorrt-10.3.0-Orin-sm8.7{end}" for end in (".timing", ".beside.timing"))
+    started_from = []
+
+    def look(network, config):
+        started_from.append(bytes(config._cache._content))
+
+    with fake_tensorrt.used(build=look) as fake:
+        tag = fake.timing_tag
+        assert report(forms, "fp16", cache=tmp_path, is_beside=True)["timed_beside_a_service"]
+        beside.write_bytes(tag + b"beside")
+        build(forms, "fp16", cache=tmp_path, is_beside=True)
+        assert not alone.exists()
+        beside.write_bytes(tag + b"beside")
+
+        assert "timed_beside_a_service" not in report(forms, "fp16", cache=tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [alone.name]
+        alone.write_bytes(tag + b"alone")
+        build(forms, "fp16", cache=tmp_path, is_beside=True)
+
+    assert started_from == [b"", tag + b"beside", b"", tag + b"alone"]
+    assert alone.read_bytes() == tag + b"alone"
 
 
 def test_a_damaged_timing_cache_is_begun_anew(forms, tmp_path):
@@ -416,3 +539,18 @@ def test_a_warning_that_nobody_has_looked_at_is_told_once_and_a_harmless_one_is_
     loud = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert loud == ["tensorrt: Weights were clamped"]
     assert log.reason() == "Weights were clamped"
+
+
+@pytest.mark.parametrize("severity", [3, 4])
+def test_an_error_is_not_lost_in_what_a_build_says_of_its_tactics(severity, caplog):
+    log = MessageLog()
+    log.add(1, "[allocator.cpp] Cuda Runtime (out of memory)")
+    for tactic in range(5001):
+        log.add(severity, f"Tactic: {tactic:#x} Time: 0.04")
+        log.add(2, f"Skipping tactic {tactic}")
+
+    failed = build_failure("m", log)
+
+    assert isinstance(failed, OutOfMemoryError)
+    assert "out of memory" in log.reason()
+    assert len(log.warnings()) < 2000

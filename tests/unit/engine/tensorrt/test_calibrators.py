@@ -48,11 +48,6 @@ class HostMemory:
         self.is_open = False
 
 
-@pytest.fixture(scope="module")
-def spec(tmp_path_factory):
-    return inspect_model(models.yolov8(tmp_path_factory.mktemp("model") / "model.onnx"))
-
-
 def pictures(count, rows=2, seed=5):
     random = np.random.default_rng(seed)
     return [random.integers(0, 256, (rows, 96, 96, 3), np.uint8) for _ in range(count)]

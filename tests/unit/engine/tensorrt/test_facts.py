@@ -15,7 +15,6 @@ ORIN = ThisMachine(
     l4t="36.4.3",
     nodes=("/dev/nvhost-gpu",),
     libraries={"tensorrt": "10.3.0"},
-    has_pycuda=True,
 )
 
 
@@ -44,8 +43,6 @@ def test_an_orin_with_jetpack_runs_it():
             changed(libraries={}, system_copies=(SystemCopy(version="8.5.2.2", python="3.8"),)),
             "is for Python 3.8, this is 3.10",
         ),
-        (changed(has_pycuda=False), "edge-deploy provision"),
-        (changed(has_pycuda=False, board=None, l4t=None), "pip install pycuda"),
     ],
 )
 def test_what_is_missing_is_told_with_what_to_do(machine, told):
@@ -90,6 +87,28 @@ def test_the_version_is_read_without_loading_the_library(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert read_machine(tmp_path).libraries["tensorrt"] == "10.3.0"
     assert facts_of_kind("tensorrt").versions()["tensorrt"] == "10.3.0"
+
+
+MIB = 1 << 20
+CONTEXT_MIB = 300
+
+
+# "[MemUsageChange] Init builder kernel library" of published logs, and the workspace where the GPU has the same memory.
+@pytest.mark.parametrize(
+    ("where", "init_mib", "workspace_mib"),
+    [
+        ("8.6.2, AGX Orin, NVIDIA/TensorRT 3640", 1153, 512),
+        ("10.13, AGX Thor R38.4, OE4T/meta-tegra 2120", 1227, 512),
+        ("8.6.1, RTX A5000, NVIDIA/TensorRT 3359", 1444, 0),
+        ("10.0.1, a desktop", 1762, 0),
+    ],
+)
+def test_memory_that_published_builds_took_is_asked_for_before_one_begins(where, init_mib, workspace_mib):
+    model_bytes, pixels = 10 * MIB, 8 * 640 * 640
+    model = FACTS.build_memory_bytes(model_bytes, pixels) - FACTS.build_memory_bytes(0, 0)
+
+    assert FACTS.build_memory_bytes(model_bytes, pixels) >= (init_mib + CONTEXT_MIB + workspace_mib) * MIB + model
+    assert model >= 8 * model_bytes
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvhost-gpu"), reason="there is a GPU")

@@ -10,15 +10,14 @@ import pytest
 from edge.config.load import load_pipeline
 from edge.engine.kind import CalibratingKind, EngineRequest, load_kind
 from edge.engine.section import choose_engine
-from edge.engine.tensorrt.build import inspector
+from edge.engine.tensorrt.build import account
 from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import split_plan, written_plan
 from edge.errors import EngineError, MissingDependencyError
-from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import Precision
-from tests.support import fake_tensorrt, models
+from tests.support import fake_tensorrt
 from tests.support.tensorrt import ROOT
 
 ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
@@ -28,13 +27,8 @@ REQUEST = EngineRequest(precision=Precision.FP16, max_batch=2, options=Options()
 @pytest.fixture
 def kind(monkeypatch):
     monkeypatch.setattr("edge.engine.tensorrt.kind.read_device", lambda: ORIN)
-    monkeypatch.setattr(inspector, "read_device", lambda: ORIN)
+    monkeypatch.setattr(account, "read_device", lambda: ORIN)
     return load_kind("tensorrt")
-
-
-@pytest.fixture(scope="module")
-def spec(tmp_path_factory):
-    return inspect_model(models.yolov8(tmp_path_factory.mktemp("model") / "model.onnx"))
 
 
 def test_it_calibrates(kind):

@@ -6,7 +6,7 @@ import pytest
 
 from edge.engine.tensorrt import examine
 from edge.engine.tensorrt.device import TensorrtDevice
-from edge.engine.tensorrt.known_bad import KNOWN_BAD, known_bad_on, version_numbers
+from edge.engine.tensorrt.examine import KNOWN_BAD, known_bad_on, version_numbers
 from edge.engine.tensorrt.machine import SystemCopy, ThisMachine
 from edge.runtime import doctor
 from tests.support import fake_tensorrt
@@ -18,7 +18,6 @@ ORIN = ThisMachine(
     l4t="36.4.3",
     nodes=("/dev/nvhost-gpu",),
     libraries={"tensorrt": "10.3.0"},
-    has_pycuda=True,
     is_venv=True,
 )
 DESKTOP = ThisMachine(
@@ -27,7 +26,6 @@ DESKTOP = ThisMachine(
     gpus=("RTX 3060",),
     nodes=("/dev/nvidia0",),
     libraries={"tensorrt": "11.4.0.106"},
-    has_pycuda=True,
 )
 
 

@@ -3,19 +3,13 @@
 import pytest
 
 from edge.engine.tensorrt.binding import import_tensorrt
-from edge.engine.tensorrt.build.marked import build_marked
 from edge.engine.tensorrt.device import TensorrtDevice
+from edge.engine.tensorrt.inside import build_marked
 from edge.errors import EngineError
 from edge.model.graph import load_graph
-from edge.model.inspect import inspect_model
-from tests.support import fake_tensorrt, models
+from tests.support import fake_tensorrt
 
 DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
-
-
-@pytest.fixture(scope="module")
-def spec(tmp_path_factory):
-    return inspect_model(models.yolov8(tmp_path_factory.mktemp("model") / "model.onnx"))
 
 
 def marked(spec, names):

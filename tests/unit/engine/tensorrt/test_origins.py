@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.engine.tensorrt.origins import Origins, nodes_of_layer
+from edge.engine.tensorrt.profiling import Origins, nodes_of_layer
 
 # As TensorRT for RTX 1.7 wrote them into plans of the demo's model, in INT8 and for nodes without names.
 CONVOLUTION = (

@@ -7,13 +7,11 @@ import sys
 
 import pytest
 
-from edge.engine.cuda.binding import import_pycuda
 from edge.engine.kinds import AUTO, choose_kind, facts_of_kind
 from edge.engine.tensorrt import facts, probe
 from edge.engine.tensorrt.binding import LIBRARIES, import_tensorrt
 from edge.engine.tensorrt.machine import ThisMachine, read_machine
 from edge.errors import MissingDependencyError
-from tests.support.cuda_driver import stand_in
 from tests.support.cuda_driver.build import driver_library, pycuda_folder
 from tests.support.tensorrt import ROOT
 
@@ -23,7 +21,6 @@ ORIN = ThisMachine(
     board="NVIDIA Jetson Orin Nano",
     nodes=("/dev/nvhost-gpu",),
     libraries={"tensorrt": "10.3.0"},
-    has_pycuda=True,
 )
 
 
@@ -79,12 +76,11 @@ def test_a_driver_that_gives_no_gpu_is_passed_over(machine, tmp_path, monkeypatc
 
 
 def test_folders_that_an_uninstalled_package_left_are_no_library(tmp_path, monkeypatch):
-    for name in (*LIBRARIES, "pycuda"):
+    for name in LIBRARIES:
         (tmp_path / name / "__pycache__").mkdir(parents=True)
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    found = read_machine(tmp_path)
-    assert (dict(found.libraries), found.has_pycuda) == ({}, False)
+    assert dict(read_machine(tmp_path).libraries) == {}
     import_tensorrt.cache_clear()
     with pytest.raises(MissingDependencyError, match="TensorRT is not importable"):
         import_tensorrt()
@@ -99,14 +95,3 @@ def test_a_library_that_cannot_be_imported_is_told_with_its_reason(tmp_path, mon
     import_tensorrt.cache_clear()
     with pytest.raises(MissingDependencyError, match=r"tensorrt cannot be imported: .*(lacking|division)"):
         import_tensorrt()
-
-
-def test_a_pycuda_for_another_numpy_is_told_with_its_reason(tmp_path, monkeypatch):
-    with stand_in():
-        for name in [name for name in sys.modules if name.partition(".")[0] == "pycuda"]:
-            monkeypatch.delitem(sys.modules, name)
-        (tmp_path / "pycuda.py").write_text("raise ValueError('numpy.dtype size changed')")
-        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-        import_pycuda.cache_clear()
-        with pytest.raises(MissingDependencyError, match=r"numpy\.dtype size changed"):
-            import_pycuda()

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from edge.engine.cuda.binding import import_pycuda
+from edge.engine.cuda.binding import cuda_driver
 from edge.engine.cuda.gpu import Gpu
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, Owner
@@ -14,6 +14,7 @@ from edge.engine.tensorrt.tensors import Tensor, _cells
 from edge.types import CandidateRows, HeadFamily, ImageSize
 from edge.vision.heads import Head, decode_output
 from tests.support.cuda_driver import stand_in
+from tests.support.logged import logged
 
 SIZE, STRIDES = ImageSize(width=96, height=64), (8, 16, 32)
 CELLS = sum(SIZE.width // stride * (SIZE.height // stride) for stride in STRIDES)
@@ -49,9 +50,10 @@ def raw_output(family, classes, dtype, seed=1):
 def results_of(gpu, family, output, threshold, owner):
     """Return what the host gets of `output`: all of it, and candidates."""
     tensor = Tensor(name="out", row_shape=output.shape[1:], dtype=output.dtype)
-    cells = _cells(tensor, family)
+    classes = output.shape[1] - 4 if family is HeadFamily.YOLOV8 else output.shape[2] - 5
+    cells = _cells(tensor, family, classes)
     source = owner.keep(DeviceBuffer(output.nbytes))
-    import_pycuda().memcpy_htod(source.address, output)
+    cuda_driver().memcpy_htod(source.address, output)
     kernels = owner.keep(Kernels(gpu))
     picked = CandidateResult(
         owner, kernels, tensor, cells, source, rows=len(output), score_threshold=threshold, name="m"
@@ -74,7 +76,7 @@ def test_detections_of_candidates_are_those_of_the_raw_output(gpu, family, class
     head = Head(family=family, size=SIZE, strides=STRIDES, is_multi_label=is_multi_label)
     with Owner() as owner:
         raw, picked = results_of(gpu, family, output, THRESHOLD, owner)
-        stream = import_pycuda().Stream()
+        stream = cuda_driver().Stream()
         for rows in (ROWS, 1, 2):
             raw.issue(stream, rows)
             picked.issue(stream, rows)
@@ -87,6 +89,21 @@ def test_detections_of_candidates_are_those_of_the_raw_output(gpu, family, class
                 assert_same_detections(decode_output(candidates, head, score_threshold=threshold), expected)
 
 
+@pytest.mark.parametrize(
+    ("family", "shape", "is_picked"),
+    [
+        (HeadFamily.YOLOV8, (4 + 2 + 1, CELLS), False),
+        (HeadFamily.YOLOV8, (4 + 2, CELLS), True),
+        (HeadFamily.YOLOV5, (CELLS, 5 + 2 + 32), False),
+        (HeadFamily.YOLOV5, (CELLS, 5 + 2), True),
+        (HeadFamily.YOLOV10, (300, 6 + 51), True),
+    ],
+)
+def test_cells_are_picked_on_the_gpu_only_where_it_can_tell_scores_from_what_follows_them(family, shape, is_picked):
+    tensor = Tensor(name="out", row_shape=shape, dtype=np.dtype("float32"))
+    assert (_cells(tensor, family, 2) is not None) == is_picked
+
+
 @pytest.mark.parametrize("beyond", [-1, 0, 1])
 def test_as_many_candidates_as_places_are_all_given_and_one_more_gives_the_raw_output(gpu, monkeypatch, caplog, beyond):
     output = np.zeros((1, CELLS, 6), np.float32)
@@ -94,11 +111,11 @@ def test_as_many_candidates_as_places_are_all_given_and_one_more_gives_the_raw_o
     monkeypatch.setattr("edge.engine.tensorrt.results._PLACES_PER_FRAME", 20 - beyond)
     with Owner() as owner, caplog.at_level(logging.WARNING):
         _, picked = results_of(gpu, HeadFamily.YOLOV5, output, THRESHOLD, owner)
-        stream = import_pycuda().Stream()
+        stream = cuda_driver().Stream()
         picked.issue(stream, 1)
         stream.synchronize()
         found = picked.read(1)
     assert isinstance(found, CandidateRows) == (beyond <= 0)
-    assert ("candidates overflow" in caplog.text) == (beyond > 0)
+    assert ("candidates-overflow" in logged(caplog)) == (beyond > 0)
     head = Head(family=HeadFamily.YOLOV5, size=SIZE)
     assert list(decode_output(found, head, score_threshold=THRESHOLD).cell) == list(range(20))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import edge.demo
-from edge.calibrate.observer import Observer
+from edge.calibrate.histogram import Observer
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.kind import KIND
 from edge.model.graph import load_graph

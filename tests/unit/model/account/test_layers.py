@@ -1,9 +1,6 @@
 """Accounts of single layers against sums worked by hand, and what is fused with them."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,17 +8,11 @@ import pytest
 from edge.errors import ModelError
 from edge.model.account import account_of_model
 from edge.model.graph import load_graph
-from edge.types import HeadFamily, ImageSize, ModelSpec, Precision, Preprocess
+from edge.types import Precision
 from tests.support.models import Net
+from tests.support.values import model_spec
 
 SIDE = 16
-
-
-def a_spec(path=Path("net.onnx"), *, side=SIDE, batch=None):
-    return ModelSpec(
-        path=path, name="net", sha256="0" * 64, family=HeadFamily.YOLOV8, input_name="images", output_name="out",
-        preprocess=Preprocess(size=ImageSize(width=side, height=side)), batch=batch, labels=(), strides=(),
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -36,7 +27,7 @@ def account(net, tmp_path):
     def count(last, *, rank=4, batch=1, float_type=Precision.FP16):
         net.op("Transpose", last, name="out", perm=[0, *range(rank - 1, 0, -1)])
         path = net.save(tmp_path / "net.onnx", {"out": ("a", "b", "c")[: rank - 1]})
-        found = account_of_model(load_graph(path), a_spec(), batch=batch, float_type=float_type)
+        found = account_of_model(load_graph(path), model_spec(side=SIDE), batch=batch, float_type=float_type)
         assert found.uncounted == ()
         assert found.layers[-1].op_type == "Transpose"
         return found.layers[:-1]
@@ -152,12 +143,12 @@ def test_pools_and_sizes(net, account):
     assert linear.operations == 8 * 8 * 1024  # four products and four sums for each of its values
 
 
-def test_a_layer_names_the_operators_inside_of_it_as_an_engine_is_asked_for_them(net, account):
+def test_a_layer_has_the_name_of_its_work_and_names_the_operators_inside_of_it(net, account):
     made = net.op("Conv", net.image, net.const(np.ones((8, 3, 1, 1))), name="first")
-    made = net.op("Mul", made, net.op("Sigmoid", made, name="gate"), name="silu")
+    made = net.op("Mul", made, net.op("Sigmoid", made))
     (layer,) = account(made)
 
-    assert layer.nodes == ("first", "gate", "silu")
+    assert layer.name == "first"
     assert layer.fused == ("Conv", "Sigmoid", "Mul")
 
 
@@ -229,7 +220,7 @@ def test_what_the_model_gives_back_is_written_before_it_is_read_on(net, tmp_path
     x = net.op("Conv", net.image, net.const(np.ones((8, 3, 1, 1))), name="early")
     net.op("Relu", x, name="out")
     path = net.save(tmp_path / "net.onnx", {"early": (8, SIDE, SIDE), "out": (8, SIDE, SIDE)})
-    account = account_of_model(load_graph(path), a_spec(), batch=1, float_type=Precision.FP16)
+    account = account_of_model(load_graph(path), model_spec(side=SIDE), batch=1, float_type=Precision.FP16)
 
     assert [layer.fused for layer in account.layers] == [("Conv",), ("Relu",)]
     assert [layer.written_bytes for layer in account.layers] == [4096, 4096]
@@ -300,7 +291,7 @@ def test_sizes_that_the_file_does_not_tell_are_named_and_in_no_figure(net, tmp_p
     net.op("Transpose", found, name="out", perm=[1, 0])
     path = net.save(tmp_path / "net.onnx", {"out": ()})
 
-    account = account_of_model(load_graph(path), a_spec(), batch=1, float_type=Precision.FP16)
+    account = account_of_model(load_graph(path), model_spec(side=SIDE), batch=1, float_type=Precision.FP16)
 
     assert [layer.op_type for layer in account.layers] == ["Conv"]
     assert account.uncounted == ("where", "out")
@@ -310,9 +301,9 @@ def test_a_batch_that_the_model_does_not_take_is_refused(tmp_path):
     graph = load_graph(_fixed(tmp_path))
 
     with pytest.raises(ModelError, match="fixed to 1, got a batch of 8; ask for a batch of 1, or export"):
-        account_of_model(graph, a_spec(batch=1), batch=8, float_type=Precision.FP16)
+        account_of_model(graph, model_spec(side=SIDE, batch=1), batch=8, float_type=Precision.FP16)
     with pytest.raises(ModelError, match="at least 1 frame, got 0"):
-        account_of_model(graph, a_spec(), batch=0, float_type=Precision.FP16)
+        account_of_model(graph, model_spec(side=SIDE), batch=0, float_type=Precision.FP16)
 
 
 def _fixed(folder):
@@ -324,7 +315,7 @@ def _fixed(folder):
 def test_sums_and_json(net, tmp_path):
     net.op("Relu", net.conv(net.image, 3, 8, kernel=3), name="out")
     path = net.save(tmp_path / "net.onnx", {"out": (8, SIDE, SIDE)})
-    account = account_of_model(load_graph(path), a_spec(), batch=2, float_type=Precision.FP16)
+    account = account_of_model(load_graph(path), model_spec(side=SIDE), batch=2, float_type=Precision.FP16)
 
     assert (account.operations, account.parameters, account.weight_bytes) == (2 * 110592, 224, 448)
     assert account.moved_bytes == 448 + 2 * (768 + 4096)

@@ -1,7 +1,5 @@
 """Accounts of Q/DQ models: pairs are folded, what moves values moves bytes, what is kept in float counts as such."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """How the intensity of a convolution follows from its shape, whatever the shape; and a fully connected layer's."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,6 +1,7 @@
 import json
 
-from edge.publish.discovery.announced import ANNOUNCED_FILE, removed_streams
+from edge.publish.discovery import ANNOUNCED_FILE, removed_streams
+from tests.support.logged import logged
 
 
 def test_a_first_start_has_removed_nothing(tmp_path):
@@ -28,13 +29,13 @@ def test_a_damaged_file_is_begun_anew(tmp_path, caplog):
     for content in ("", "[]", '{"format": "edge.announced/1"}', '{"format": "edge.announced/1", "streams": [1]}'):
         (tmp_path / ANNOUNCED_FILE).write_text(content)
         assert removed_streams(tmp_path, ["east"]) == ()
-        assert "unusable" in caplog.text
+        assert "streams-file-unusable" in logged(caplog)
         assert removed_streams(tmp_path, []) == ("east",)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, caplog):
     assert removed_streams(tmp_path / "absent", ["east"]) == ()
-    assert "not remembered" in caplog.text
+    assert "streams-not-remembered" in logged(caplog)
 
 
 def test_without_a_folder_nothing_is_remembered():

@@ -6,10 +6,11 @@ import jinja2
 import msgspec
 import pytest
 
-from edge.config.schema import MqttConfig, StreamConfig
-from edge.publish.discovery.home_assistant import KEPT_FILE, announcements
+from edge.config.schema import MqttConfig, PublishConfig, StreamConfig
+from edge.publish.discovery import KEPT_FILE, announcements
 from edge.publish.messages import LineCounts
 from tests.support.event_messages import occupancy
+from tests.support.logged import logged
 from tests.support.wire_messages import birth
 
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
@@ -23,10 +24,11 @@ def stream(name="east", *, zones=("yard",), lines=("gate",), classes=None):
     return msgspec.convert({"id": name, "uri": "rtsp://a", "classes": classes, "tracking": tracking}, StreamConfig)
 
 
-def announced(folder, *streams, on=True):
+def announced(folder, *streams, on=True, **publish):
     config = MqttConfig(host="broker", site="north", home_assistant=on)
     return {
-        one.topic: one.payload for one in announcements(config, birth(), streams, has_counts=True, state_dir=folder)
+        one.topic: one.payload
+        for one in announcements(config, birth(), streams, publish=PublishConfig(**publish), state_dir=folder)
     }
 
 
@@ -41,8 +43,17 @@ def test_all_are_retained_json_with_names_of_their_own(tmp_path):
     assert all(topic.startswith("homeassistant/") and topic.endswith("/config") for topic in found)
     assert len({entity["unique_id"] for entity in entities}) == len(entities)
     assert all(
-        one.is_retained for one in announcements(MqttConfig(host="b"), birth(), [], has_counts=True, state_dir=tmp_path)
+        one.is_retained
+        for one in announcements(MqttConfig(host="b"), birth(), [], publish=PublishConfig(), state_dir=tmp_path)
     )
+
+
+def test_a_camera_shows_the_picture_where_pictures_are_published_and_only_there(tmp_path):
+    topic = "homeassistant/camera/edge_north_gate-01/east_picture/config"
+
+    assert json.loads(announced(tmp_path, stream(), pictures_s=10)[topic])["topic"].endswith("/streams/east/picture")
+    assert announced(tmp_path, stream())[topic] == b""  # and goes where they no longer are
+    assert topic not in announced(tmp_path / "other", stream())
 
 
 def test_labels_that_look_alike_are_two_entities(tmp_path):
@@ -94,7 +105,7 @@ def test_a_damaged_list_is_told_and_written_anew(tmp_path, caplog, content):
     found = announced(tmp_path, stream())
 
     assert removed(found) == set()
-    assert "entities that went may stay" in caplog.text
+    assert "home-assistant-unusable" in logged(caplog)
     assert json.loads((tmp_path / KEPT_FILE).read_text())["topics"] == list(found)
 
 
@@ -102,4 +113,4 @@ def test_a_state_folder_that_cannot_be_written_is_told(tmp_path, caplog):
     (tmp_path / "file").write_text("")
 
     assert announced(tmp_path / "file", stream())
-    assert "not kept" in caplog.text
+    assert "home-assistant-not-kept" in logged(caplog)

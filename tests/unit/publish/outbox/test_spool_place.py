@@ -7,43 +7,17 @@ import sqlite3
 
 import pytest
 
-from edge.publish.outbox.disk import Disk
-from edge.publish.outbox.file import DiskError
-from tests.support.spool_life import Life
+from edge.publish.outbox.files import PlaceUnusableError
+from edge.publish.outbox.places import Places
+from edge.publish.outbox.store import Store
+from tests.support.logged import logged
+from tests.support.spool_life import FULL, Absent, Life, try_in_vain, works
 from tests.support.wait import wait_until
 
 
-@pytest.fixture
-def life(tmp_path):
-    return Life(tmp_path)
-
-
-class Absent:
-    """Takes the folder of a disk away, and gives it back."""
-
-    def __init__(self, life):
-        self.life, self.elsewhere = life, life.disk.with_name("elsewhere")
-        life.disk.rename(self.elsewhere)
-
-    def mend(self):
-        self.elsewhere.rename(self.life.disk)
-        works(self.life)
-
-
-def works(life):
-    """Let the disk be tried again now, and not some seconds later, until it takes messages."""
-
-    def tries():
-        life.keeper._retry_s = -1e9
-        life.keeper.tick()
-        return life.keeper.trouble.now is None
-
-    wait_until(tries, what="the disk works")
-
-
-@pytest.mark.parametrize("has_ring", [True, False])
-def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_path, has_ring, caplog):
-    life = Life(tmp_path, has_ring=has_ring)
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_path, has_run, caplog):
+    life = Life(tmp_path, has_run=has_run)
     life.begin().frames(900)
     life.events(5)
     life.settle()
@@ -51,7 +25,7 @@ def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_pat
     disk = Absent(life)
     life.begin()
     assert life.keeper.counts()["spool_works"] == 0
-    assert "messages are in memory only" in life.keeper.trouble.alarm
+    assert life.keeper.trouble.alarm
     life.frames(50, settled=False)
     life.events(2)
     life.keeper.tick()
@@ -70,6 +44,27 @@ def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_pat
     assert not life.gaps()
 
 
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_what_lies_on_a_disk_that_does_not_come_is_declared_and_still_comes_later(life, end):
+    life.begin().frames(200)
+    life.settle()
+    getattr(life, end)()
+    disk = Absent(life)
+    life.begin()
+    try_in_vain(life)
+    life.deliver()
+
+    found = life.prove()
+    assert set(found.open_from.values()) == {1}
+    told = [(gap["stream"], gap["of"], gap["epoch"]) for gap in life.gaps() if gap["reason"] == "spool-corrupt"]
+    assert len(told) == len(set(told)) > 0, "each account once, however often the disk was tried"
+    gaps = len(life.gaps())
+    disk.mend()
+    life.deliver()
+    life.prove()
+    assert len(life.gaps()) == gaps
+
+
 def test_events_do_not_wait_for_a_disk_that_is_not_there(life):
     Absent(life)
     life.begin().events(3)
@@ -77,7 +72,7 @@ def test_events_do_not_wait_for_a_disk_that_is_not_there(life):
     assert [life.outbox.take().number.seq for _ in range(3)] == [1, 2, 3]
 
 
-def test_what_was_delivered_from_the_ring_meanwhile_is_not_sent_again_from_the_disk(life):
+def test_what_was_delivered_from_run_meanwhile_is_not_sent_again_from_the_disk(life):
     life.begin().frames(50)
     life.events(3)
     life.settle()
@@ -89,7 +84,24 @@ def test_what_was_delivered_from_the_ring_meanwhile_is_not_sent_again_from_the_d
     life.deliver()
 
     assert life.prove().received["east", 41].keys() == set(range(1, 51))
-    assert not life.gaps()
+    assert {gap["reason"] for gap in life.gaps()} == {"crash"}
+
+
+def test_what_lies_in_both_places_and_was_delivered_from_run_meanwhile_is_not_sent_again(life):
+    life.begin().frames(40, settled=False)
+    life.keeper.tick()
+    life.tick()
+    assert life.keeper.places.run.tickets() == life.keeper.places.disk.tickets() != {}
+    life.kill()
+    disk = Absent(life)
+    life.begin().deliver()
+    disk.mend()
+    life.settle()
+    life.deliver()
+    assert life.keeper.places.disk.tickets() == {}
+    assert {gap["reason"] for gap in life.gaps()} == {"crash"}
+    life.balances()
+    life.prove()
 
 
 def test_what_memory_could_not_hold_meanwhile_is_declared_and_still_comes_from_the_disk(life):
@@ -137,12 +149,11 @@ def test_a_power_cut_after_the_disk_came_is_declared(life):
 def test_gap_records_on_a_disk_that_the_last_start_never_had_are_not_lost(life):
     """The ring knows all of them only where its start had the disk."""
     life.begin().frames(900)
-    life.keeper._bounds = type(life.bounds)(max_bytes=64 << 20, max_age_s=0.0, free_bytes=0)
+    life.keeper.bounds._bounds = type(life.bounds)(max_bytes=64 << 20, max_age_s=0.0, free_bytes=0)
     life.keeper._looked_s = -1e9
     wait_until(lambda: life.keeper.tick() or life.balances()["numbered_in_gaps"] > 500, what="the old ones are let go")
     life.stop()
-    for path in life.run.iterdir():  # a boot
-        path.unlink()
+    life.boot()
     disk = Absent(life)
     life.begin().frames(10, settled=False)
     life.kill()
@@ -155,8 +166,7 @@ def test_gap_records_on_a_disk_that_the_last_start_never_had_are_not_lost(life):
 def test_a_disk_that_never_comes_ends_in_peace(life, caplog):
     Absent(life)
     life.begin().frames(5, settled=False)
-    life.keeper._retry_s = -1e9
-    life.keeper.tick()
+    life.look()
     life.stop()
     assert "Traceback" not in caplog.text
 
@@ -166,13 +176,11 @@ def test_a_disk_that_counts_beyond_this_start_is_left_to_the_next(life):
     life.outbox._next_ticket = 1 << 60
     life.frames(10)
     life.stop()
-    for path in life.run.iterdir():
-        path.unlink()
+    life.boot()
     disk = Absent(life)
     life.begin().frames(5, settled=False)
     disk.elsewhere.rename(life.disk)
-    life.keeper._retry_s = -1e9
-    life.keeper.tick()
+    life.look()
     assert "the next one takes it over" in life.keeper.trouble.now
     life.deliver()
     life.kill()
@@ -249,8 +257,7 @@ def test_f38_what_lies_beside_the_file_and_is_none_is_not_followed_either(life, 
     life.stop()
     make(life.path.with_name(f"spool.db{suffix}"))
     before = content_beside(life)
-    for path in life.run.iterdir():
-        path.unlink()
+    life.boot()
     life.begin().frames(5)
     life.deliver()
 
@@ -286,25 +293,29 @@ def replace_log(life):
     make_folder(life.path.with_name("spool.db-wal"))
 
 
-@pytest.mark.parametrize("has_ring", [True, False])
-@pytest.mark.parametrize("take", [take_file, take_log, take_all, replace_log, *map(replaced_by, THINGS)])
-def test_f38_a_file_that_is_taken_away_from_a_running_service_is_put_back_whole(tmp_path, take, has_ring, caplog):
-    life = Life(tmp_path, has_ring=has_ring)
+@pytest.mark.parametrize("has_run", [True, False])
+@pytest.mark.parametrize("take", [take_file, take_all, *map(replaced_by, THINGS)])
+def test_f38_a_file_that_is_taken_away_is_begun_anew_and_what_was_only_there_is_declared(
+    tmp_path, take, has_run, caplog
+):
+    life = Life(tmp_path, has_run=has_run, max_bytes=600_000)
     life.begin().frames(900)
     life.events(5)
     life.settle()
+    in_memory = {entry.number.seq for entry in life.outbox._backlog if not entry.is_event}
     take(life)
     before = content_beside(life)
-    life.keeper._looked_s = -1e9
-    life.keeper.tick()
-    assert "spool was taken away" in caplog.text
+    life.look()
+    assert "spool-taken-away" in logged(caplog)
+    assert life.keeper.trouble.now is None, "there is a new one"
     life.frames(300)
-    life.cut() if not has_ring else life.kill()
+    life.cut() if not has_run else life.kill()
     life.begin().deliver()
 
     found = life.prove()
-    assert found.received["east", 41].keys() == set(range(1, 1201))
+    assert found.received["east", 41].keys() >= in_memory | set(range(901, 1201))
     assert found.received["east events", 41].keys() == set(range(1, 6))
+    assert ("spool-corrupt", 41) in {(gap["reason"], gap["epoch"]) for gap in life.gaps()}
     assert content_beside(life) == before
 
 
@@ -313,13 +324,13 @@ def test_f38_a_folder_that_is_gone_is_said_and_no_message_is_left_to_it(life):
     elsewhere = life.disk.with_name("elsewhere")
     life.disk.rename(elsewhere)
     for _ in range(3):
-        life.keeper._looked_s = life.keeper._retry_s = -1e9
-        life.keeper.tick()
+        life.look()
         assert life.keeper.counts()["spool_works"] == 0
-        assert "its file is not in its place any more" in life.keeper.trouble.alarm
-    life.frames(3000, settled=False)
+        assert "messages are in memory only" in life.keeper.trouble.alarm
+    for _ in range(30):
+        life.frames(100, settled=False)
+        life.keeper.tick()
     life.events(2)
-    assert life.outbox.counts()["spool_waiting"] == 0
     life.disk.mkdir()
     works(life)
     life.frames(10)
@@ -331,41 +342,43 @@ def test_f38_a_folder_that_is_gone_is_said_and_no_message_is_left_to_it(life):
 
 def test_a_file_that_another_process_has_is_not_taken_from_it(life):
     """As of two services that begin at once: the one whose file was replaced leaves the other's alone."""
-    life.begin().frames(100)
+    life.begin().frames(60)
     life.path.unlink()
-    other = Disk.open(life.path)
+    other = Store()
+    other.open(life.path, is_durable=True)
     try:
         inode = life.path.stat().st_ino
-        life.keeper._looked_s = -1e9
-        life.keeper.tick()
+        life.look()
         assert "is locked" in life.keeper.trouble.alarm
         assert life.path.stat().st_ino == inode
     finally:
         other.close()
     works(life)
-    assert life.path.stat().st_ino != inode
+    life.settle()
     life.kill()
     life.begin().deliver()
-    assert life.numbers() == list(range(1, 101))
+    assert life.numbers() == list(range(1, 61)), "all of them were in memory, too"
 
 
 def test_a_new_file_that_cannot_be_made_after_the_old_one_is_gone_is_made_later(life, monkeypatch):
     life.begin().frames(50)
     life.deliver()
-    wait_until(lambda: life.keeper.tick() or life.keeper._spool.is_disk_settled(), what="nothing is needed of it")
-    life.keeper._stumble("database or disk is full")
+    wait_until(lambda: life.tick() or life.keeper._is_disk_empty(), what="nothing is needed of it")
+    life.keeper._stumble(FULL)
     life.keeper._retry_s = -1e9
     with monkeypatch.context() as patched:
 
-        def fails(path):
-            raise DiskError("database or disk is full")
+        def fails(places):
+            raise PlaceUnusableError(FULL)
 
-        patched.setattr("edge.publish.outbox.standing.Disk.open", fails)
+        patched.setattr(Places, "open_disk", fails)
+        life.keeper.places.join = lambda: fails(None)
         life.keeper.tick()
         life.keeper.tick()
+    life.keeper.places.join = life.keeper.places.open_disk
     works(life)
     life.frames(20)
     life.kill()
     life.begin().deliver()
     assert life.numbers() == list(range(1, 71))
-    assert not life.gaps()
+    assert {gap["reason"] for gap in life.gaps()} <= {"crash"}

@@ -1,8 +1,9 @@
-"""F-37: what a power cut can leave of the spool, after each call that a real start makes of the kernel.
+"""F-37: what a power cut or a kill can leave of the store, after each call that a real start makes of the kernel.
 
 A start is recorded that spools through an outage, sends some, lets go what is too much, and sends the rest. After each
 of its calls the power is cut; of every state of the disk that is tried, a next start has to deliver or to declare each
-number.
+number. Another start has a folder in /run as well: a kill leaves all that was written, a power cut only the disk. What
+lies between two calls of a move is a state of its own.
 """
 
 import json
@@ -10,13 +11,14 @@ import os
 import random
 import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from edge.publish.outbox.entry import entry_from_message
-from edge.publish.outbox.opening import SpoolPlace, open_outbox
+from edge.publish.outbox.message import entry_from_message
+from edge.publish.outbox.recovery import SpoolPlace, open_outbox
 from tests.support.cut_disk import CutDisk, record
 from tests.support.kernel_steps import why_not
 from tests.support.promise import Reading
@@ -25,6 +27,8 @@ from tests.support.wire_messages import birth, detections
 
 ROOT = Path(__file__).parents[4]
 STATES = 60 if os.environ.get("EDGE_LONG_TESTS") else 2
+EVERY = 1 if os.environ.get("EDGE_LONG_TESTS") else 7
+RUN = "outbox.db"
 ACCOUNTS = {"detections": ("east", EPOCH), "events": ("east events", EPOCH)}
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"no process can be traced: {why_not()}")
@@ -60,27 +64,28 @@ def folder():
         yield Path(name)
 
 
-def next_start(folder, state):
+def next_start(folder, state, *, run_path=None):
     """Return what the next start delivers of a state of the disk, and closes well."""
     shutil.rmtree(folder)
     folder.mkdir()
     for name, content in state.items():
         (folder / name).write_bytes(content)
     info = msgspec.structs.replace(birth(), epoch=EPOCH + 1)
-    opened = open_outbox(info, max_bytes=60_000, live_s=0.0, spool=SpoolPlace(folder / "spool.db", BOUNDS))
-    opened.outbox.put(entry_from_message(detections(1, epoch=EPOCH + 1)))
+    spool = SpoolPlace(folder / "spool.db", BOUNDS)
+    outbox, keeper = open_outbox(info, max_bytes=60_000, live_s=0.0, run_path=run_path, spool=spool)
+    outbox.put(entry_from_message(detections(1, epoch=EPOCH + 1)))
     received, idle = [], 0
     while idle < 3:
-        entry = opened.outbox.take()
+        entry = outbox.take()
         if entry is None:
-            opened.keeper.tick()
-            idle += not opened.outbox.has_more()
+            keeper.tick()
+            idle += not outbox.has_more()
             continue
         idle = 0
         received.append((f"edge/{entry.topic}", entry.encode()))
-        opened.outbox.acknowledge(entry)
-    assert opened.outbox.counts()["waiting"] == 0
-    opened.keeper.close()
+        outbox.acknowledge(entry)
+    assert outbox.counts()["waiting"] == 0
+    keeper.close()
     return received
 
 
@@ -127,6 +132,7 @@ def cuts(calls, *, most, skip=lambda call: False):
             yield number, state, said
 
 
+@pytest.mark.slow(reason="enumerates power cuts")
 def test_f37_every_power_cut_loses_no_event_and_declares_every_frame(calls, folder):
     kinds = {call.kind for call in calls}
     assert {"create", "write", "sync", "sync_dir", "say"} <= kinds
@@ -165,3 +171,57 @@ def test_what_a_cut_took_is_declared_once(calls, folder):
     state = {path.name: path.read_bytes() for path in folder.iterdir()}
     again = next_start(folder, state)
     assert not [topic for topic, _ in again if topic.endswith("/gaps")]
+
+
+@pytest.fixture(scope="module")
+def calls_of_both(tmp_path_factory):
+    place = tmp_path_factory.mktemp("recorded") / "disk"
+    place.mkdir()
+    return record(["-m", "tests.support.spooling_process", str(place), RUN], place, cwd=ROOT)
+
+
+def cuts_and_kills(calls):
+    """Yield each state, its kind, and what had been said by then; kills after each call around a move."""
+    disk, said, dice = CutDisk(), Said(), random.Random(60)
+    for number, call in enumerate(calls):
+        if call.kind == "say":
+            for line in call.content.splitlines():
+                said.hear(line)
+            continue
+        disk.apply(call)
+        is_move = call.path.startswith("spool.db")
+        if is_move or number % EVERY == 0:
+            yield number, "kill", disk.killed(), said
+        if is_move and number % EVERY == 0:
+            (state,) = disk.states(dice, 1)
+            yield number, "power cut", {name: one for name, one in state.items() if RUN not in name}, said
+
+
+@pytest.mark.slow(reason="enumerates kills and power cuts")
+def test_f37_kills_and_power_cuts_of_both_places_lose_no_event_and_declare_every_frame(calls_of_both, folder):
+    seen, tried = set(), Counter()
+    for number, kind, state, said in cuts_and_kills(calls_of_both):
+        key = hash(tuple(sorted(state.items()))), str(said.put), len(said.taken), len(said.acked)
+        if key in seen:
+            continue
+        seen.add(key)
+        tried[kind] += 1
+        broken = judge(next_start(folder, state, run_path=folder / RUN), said)
+        call = calls_of_both[number]
+        assert not broken, f"{kind} after call {number} ({call.kind} {call.path}): {broken}"
+    print(f"{len(calls_of_both)} calls, {dict(tried)}")
+    assert tried["kill"] > 200
+    assert tried["power cut"] > 20
+
+
+@pytest.mark.slow(reason="enumerates kills")
+def test_the_enumeration_sees_a_move_that_deletes_first(calls_of_both, folder):
+    """That the test can fail: a disk that has not got the rows which /run has given away."""
+    found = []
+    for _, kind, state, said in cuts_and_kills(calls_of_both):
+        if kind == "kill" and said.written["detections"]:
+            without = {name: one for name, one in state.items() if "spool.db" not in name}
+            found += judge(next_start(folder, without, run_path=folder / RUN), said)
+        if found:
+            break
+    assert found

@@ -4,79 +4,41 @@ import json
 
 import pytest
 
-from edge.publish.outbox.disk import Disk
-from edge.publish.outbox.file import DiskError
-from tests.support.spool_life import Life
-
-FULL = "database or disk is full"
-
-
-@pytest.fixture
-def life(tmp_path):
-    return Life(tmp_path)
+from edge.publish.outbox.files import PlaceUnusableError
+from edge.publish.outbox.places import said_in
+from edge.publish.outbox.store import Place, Store
+from tests.support.spool_life import FULL, Absent, full
 
 
-def elsewhere(life):
-    return life.disk.with_name("elsewhere")
-
-
-def look_now(life):
-    """Let the disk be tried, and its file be looked for, now and not some seconds later."""
-    life.keeper._retry_s = life.keeper._looked_s = -1e9
-    life.keeper.tick()
-
-
-def is_full(*_, **__):
-    raise DiskError(FULL)
-
-
-def of_the_first(life):
-    """What came of the first start: numbers of frames, and of each gap record its beginning and if it is exact."""
-    messages = [(topic, json.loads(payload)) for topic, payload in life.received]
-    ours = [(topic, one) for topic, one in messages if one["epoch"] == 41]
-    frames = {one["seq"] for topic, one in ours if topic.endswith("/replay")}
-    return frames, [(one["from"], one["exact"]) for topic, one in ours if topic.endswith("/gaps")]
-
-
-def test_what_came_from_the_ring_and_is_given_up_may_still_be_on_the_disk_so_its_record_is_not_exact(life):
-    life.begin().frames(50)
+def test_a_message_that_a_gap_record_names_is_not_sent_from_the_disk(life, monkeypatch):
+    """It was given up while the disk took nothing, not even that it goes, and then the process was killed."""
+    life.begin().frames(20)
+    monkeypatch.setattr(Place, "commit", full("spool.db"))
+    entry = life.outbox.take()
+    life.outbox.park(entry, "refused")
+    life.tick()
     life.kill()
-    life.disk.rename(elsewhere(life))
-    life.begin().frames(3000, settled=False)
-    life.deliver()
-    assert of_the_first(life) == (set(), [(1, False)])
-    life.kill()
-    elsewhere(life).rename(life.disk)
+    monkeypatch.undo()
     life.begin().deliver()
-    assert of_the_first(life)[0] == set(range(1, 51))
 
-
-def test_what_the_ring_declares_may_still_be_on_the_disk_so_its_record_is_not_exact(life):
-    life.begin().frames(100)
-    life.disk.rename(elsewhere(life))
-    look_now(life)
-    life.frames(3000, settled=False)
-    life.kill()
-    life.begin().deliver()
-    frames, gaps = of_the_first(life)
-    assert min(frames) > 100
-    assert gaps == [(1, False)]
-    life.kill()
-    elsewhere(life).rename(life.disk)
-    life.begin().deliver()
-    assert of_the_first(life)[0] == frames | set(range(1, 101))
+    found = life.prove()
+    assert found.exactly["east", 41] == {1}
+    assert found.received["east", 41].keys() == set(range(2, 21))
+    life.balances()
 
 
 def test_a_full_disk_is_not_begun_anew_over_a_file_that_another_process_has(life):
     life.begin().frames(50)
     life.deliver()
-    assert life.keeper._spool.is_disk_settled()
+    life.tick()
+    assert life.keeper._is_disk_empty()
     life.keeper._stumble(FULL)
     life.path.unlink()
-    other = Disk.open(life.path)
+    other = Store()
+    other.open(life.path, is_durable=True)
     try:
         inode = life.path.stat().st_ino
-        look_now(life)
+        life.look()
         assert life.path.stat().st_ino == inode
         assert "is locked" in life.keeper.trouble.now
     finally:
@@ -85,25 +47,23 @@ def test_a_full_disk_is_not_begun_anew_over_a_file_that_another_process_has(life
 
 def test_a_disk_that_takes_nothing_as_a_start_begins_is_told_at_once(life, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(Disk, "commit", is_full)
+        patched.setattr(Place, "commit", full("spool.db"))
         life.begin()
         assert life.keeper.trouble.now == FULL
         assert life.keeper.counts()["spool_works"] == 0
-    look_now(life)
+    life.look()
     assert life.keeper.trouble.now is None
-    assert [(start.epoch, start.is_ended) for start in life.keeper._disk.starts()] == [(41, False)]
+    assert {epoch: said.is_ended for epoch, said in said_in(life.keeper.places.disk).items()} == {41: False}
 
 
 def test_events_that_wait_for_a_disk_whose_file_is_gone_are_sent_without_it(life, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(Disk, "commit", is_full)
-        life.begin()
+    life.begin()
     told = []
     monkeypatch.setattr(life.keeper, "_on_more", lambda: told.append("more"))
     life.events(2)
     assert life.outbox.take() is None
-    life.disk.rename(elsewhere(life))
-    look_now(life)
+    Absent(life)
+    life.look()
     assert told == ["more"]
     life.events(1)
     assert [life.outbox.take().number.seq for _ in range(3)] == [1, 2, 3]
@@ -111,13 +71,15 @@ def test_events_that_wait_for_a_disk_whose_file_is_gone_are_sent_without_it(life
 
 def fails_once(monkeypatch):
     """Let the next transaction fail, and no other."""
-    commit = Disk.commit
+    commit = Place.commit
 
-    def failing(*_, **__):
-        monkeypatch.setattr(Disk, "commit", commit)
-        raise DiskError(FULL)
+    def failing(place, **parts):
+        if place.path is not None and place.path.name == "spool.db":
+            monkeypatch.setattr(Place, "commit", commit)
+            raise PlaceUnusableError(FULL, place)
+        commit(place, **parts)
 
-    monkeypatch.setattr(Disk, "commit", failing)
+    monkeypatch.setattr(Place, "commit", failing)
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -126,19 +88,19 @@ def test_losses_that_the_disk_does_not_take_as_a_start_begins_are_told_and_writt
     life.frames(5, settled=False)
     life.cut()
     if is_late:
-        life.disk.rename(elsewhere(life))
+        disk = Absent(life)
         life.begin()
-        elsewhere(life).rename(life.disk)
+        disk.elsewhere.rename(life.disk)
         fails_once(monkeypatch)
-        look_now(life)
+        life.look()
     else:
         fails_once(monkeypatch)
         life.begin()
-    assert life.keeper.trouble.now == FULL
-    assert "messages are in memory only, which a power cut takes: " in life.keeper.trouble.alarm
-    look_now(life)
+    assert life.keeper.trouble.told is not None
+    assert life.keeper.trouble.alarm
+    life.look()
     assert life.keeper.trouble.now is None
-    declared = [json.loads(gap) for gap in life.keeper._disk.gaps()]
+    declared = [json.loads(gap) for _, gap in life.keeper.places.disk.gaps()]
     assert [(gap["epoch"], gap["of"], gap["from"]) for gap in declared] == [
         (41, "detections", 21),
         (41, "events", 1),
@@ -147,3 +109,16 @@ def test_losses_that_the_disk_does_not_take_as_a_start_begins_are_told_and_writt
     life.begin().deliver()
     declared = {(gap["epoch"], gap["of"], gap["from"]) for gap in life.gaps()}
     assert {(41, "detections", 21), (41, "events", 1)} <= declared
+
+
+def test_a_start_that_ended_well_in_run_alone_has_lost_nothing(life, monkeypatch):
+    """Its disk was full at the end; all it had not delivered is in /run."""
+    life.begin().frames(20)
+    life.frames(5, settled=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", full("spool.db"))
+        life.stop()
+    life.begin().deliver()
+
+    assert life.prove().received["east", 41].keys() == set(range(1, 26))
+    assert not life.gaps()

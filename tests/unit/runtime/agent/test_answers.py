@@ -9,13 +9,12 @@ import pytest
 
 from edge.device.device import Device
 from edge.device.durable import Durable
-from edge.device.files import RealFiles
+from edge.device.files import Files
 from edge.device.lock import PushLock
 from edge.runtime.agent import serve as serving
-from edge.transport.frames import Message, encode_frame, read_frame
+from edge.transport.channel import Message, encode_frame, read_frame
 from edge.transport.pipe import PipeChannel
-from edge.wire.ending import Nothing
-from edge.wire.peer import PROTOCOL
+from edge.wire.peer import PROTOCOL, Nothing
 from edge.wire.release import ReleaseAnswer
 from tests.support.faulty_files import FaultyFiles
 from tests.support.units import FakeUnits
@@ -124,6 +123,7 @@ def test_a_fault_of_ours_is_answered_and_written_down_and_told_to_people_with_it
     found = answers(device, Message("gc", {}), Message("ping", {}))
 
     assert codes(found) == ["device.internal", "ok"]
+    assert "our fault" in found[0].values["problem"]
     assert told(device) == [("gc", "device.internal")]
     shown = capsys.readouterr().err
     assert "Traceback" in shown
@@ -150,7 +150,7 @@ def test_a_client_that_ends_during_its_request_is_written_down(device, monkeypat
 
 
 def test_a_refusal_that_the_disk_does_not_take_says_so_beside_its_own_code(root):
-    full = FaultyFiles(RealFiles(), at=0, number=errno.ENOSPC, lasts=True, which={"append"})
+    full = FaultyFiles(Files(), at=0, number=errno.ENOSPC, lasts=True, which={"append"})
 
     (answer,) = answers(Device(root.layout, Durable(full)), Message("gc", {}))
 

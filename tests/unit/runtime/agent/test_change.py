@@ -3,19 +3,18 @@
 import pytest
 
 from edge.bundle.manifest import Role
-from edge.device.bad import read_bad
 from edge.device.device import Device
-from edge.device.state import Phase
+from edge.device.state import Phase, read_bad
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
-from edge.errors import DeployError
-from edge.runtime.agent.change import confirm, gc, rollback
+from edge.runtime.agent.release import confirm, gc, rollback
 from edge.runtime.software import install
 from edge.runtime.software.install import keep_software
 from edge.runtime.trial.soundness import problem_of_release
-from edge.wire.ending import Nothing
+from edge.wire.peer import Nothing
 from edge.wire.release import ConfirmRequest, RollbackRequest
 from tests.support.agent_session import AgentSession, hanging_up
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.raised import code_of, error_of
 from tests.support.wheels import software_files, tiny
 
 RESTARTED = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT)]
@@ -29,16 +28,6 @@ def device(tmp_path):
 @pytest.fixture
 def session(device):
     return AgentSession(device).hold()
-
-
-def error_of(function, *arguments):
-    with pytest.raises(DeployError) as caught:
-        function(*arguments)
-    return caught.value
-
-
-def code_of(function, *arguments):
-    return error_of(function, *arguments).code
 
 
 def test_a_release_that_awaits_a_person_is_confirmed_also_without_its_name(device, session):

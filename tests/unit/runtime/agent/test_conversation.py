@@ -9,9 +9,8 @@ import pytest
 from edge.errors import DeployError
 from edge.runtime.agent import conversation
 from edge.runtime.agent.conversation import ConnectionEnded, Conversation, Request
-from edge.transport.frames import Blob, Message
-from edge.wire.ending import Nothing
-from edge.wire.peer import PROTOCOL
+from edge.transport.channel import Blob, Message
+from edge.wire.peer import PROTOCOL, Nothing
 from tests.support.agent_session import hang_up, piped
 
 LONG_S = 30.0  # for what never comes

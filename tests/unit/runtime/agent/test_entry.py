@@ -5,20 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edge.runtime.agent.entry import main
-from edge.transport.frames import Message, encode_frame
+from edge.runtime.agent.serve import main
+from edge.transport.channel import Message, encode_frame
 from tests.support.second_user import ids, needs_root
 
 REPOSITORY = Path(__file__).parents[4]
 AGENT = """
 import os, sys
-from edge.runtime.agent.entry import main
+from edge.runtime.agent.serve import main
 print("status", main(["--root", sys.argv[1]], units=object()), "uid", os.geteuid(), file=sys.stderr)
 """
 CARELESS = """
 import os
-from edge.runtime.agent.entry import own_stdio
-from edge.transport.frames import Message
+from edge.runtime.agent.serve import own_stdio
+from edge.transport.channel import Message
 channel = own_stdio()
 print("prose", flush=True)
 channel.send(Message("read", {"by others": os.read(0, 100).decode()}))

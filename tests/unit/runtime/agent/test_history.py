@@ -2,8 +2,7 @@
 
 import pytest
 
-from edge.device.bad import BadRelease, Verdict, mark_bad
-from edge.device.state import Phase, State
+from edge.device.state import BadRelease, Phase, State, Verdict, mark_bad
 from edge.errors import DeployError
 from edge.runtime.agent.history import check_not_bad, check_trusted_state
 

@@ -9,11 +9,12 @@ import time
 import pytest
 
 from edge.errors import DeployError
-from edge.http.sockets import bind_socket_file, short_name
-from edge.runtime.agent import look as looking
-from edge.runtime.agent.look import look
-from edge.wire.look import MOST_BYTES, LookRequest
+from edge.http.server import bind_socket_file, short_name
+from edge.runtime.agent import serve as looking
+from edge.runtime.agent.serve import look
+from edge.wire.release import MOST_BYTES, LookRequest
 from tests.support.device_root import DeviceRoot
+from tests.support.raised import code_of, error_of
 
 SOON_S = 20.0
 
@@ -144,13 +145,9 @@ def test_one_that_says_a_little_again_and_again_is_given_up(session, monkeypatch
 
 
 def test_one_that_is_not_there_says_what_to_do(session):
-    with pytest.raises(DeployError) as error:
-        look(session, LookRequest(stream=""))
-    assert "edge-deploy status" in error.value.hint
+    assert "edge-deploy status" in error_of(look, session, LookRequest(stream="")).hint
 
 
 @pytest.mark.parametrize("stream", ["../metrics", "a b", "a\r\nHost: x", "ä"])
 def test_a_stream_is_asked_for_by_its_id_alone(session, stream):
-    with pytest.raises(DeployError) as error:
-        look(session, LookRequest(stream=stream))
-    assert error.value.code == "request.value"
+    assert code_of(look, session, LookRequest(stream=stream)) == "request.value"

@@ -10,8 +10,9 @@ from edge.device.units import TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent import offer
 from edge.runtime.agent.offer import bytes_of, plan, put_manifest
-from edge.wire.offering import OfferRequest
+from edge.wire.release import OfferRequest
 from tests.support.agent_session import AgentSession
+from tests.support.raised import code_of
 
 MIB = 1024 * 1024
 
@@ -29,9 +30,7 @@ def offered(bundle):
 
 
 def refusal(session, bundle):
-    with pytest.raises(DeployError) as caught:
-        put_manifest(session, offered(bundle))
-    return caught.value.code
+    return code_of(put_manifest, session, offered(bundle))
 
 
 def test_what_stands_against_a_release_is_told_by_a_plan_and_refuses_its_offer(root, session):
@@ -68,10 +67,22 @@ def test_a_disk_that_is_full_of_what_nobody_needs_is_cleared_up_for_a_release(ro
 
     monkeypatch.setattr(offer, "gather_facts", on_a_disk_of_100_mib)
     bundle = root.bundle()
-    assert [one.code for one in plan(session, offered(bundle)).refusals] == ["preflight.space"]
+    assert plan(session, offered(bundle)).refusals == ()
+    assert unneeded.exists()
 
     assert put_manifest(session, offered(bundle)).release == bundle.manifest.release
     assert not unneeded.exists()
+
+
+def test_a_disk_that_is_full_of_what_is_needed_is_told_by_a_plan(root, session, monkeypatch):
+    def on_a_disk_of_100_mib(layout):
+        return dataclasses.replace(gather_facts(layout), disk_bytes=100 * MIB, disk_free_bytes=10 * MIB)
+
+    monkeypatch.setattr(offer, "gather_facts", on_a_disk_of_100_mib)
+    bundle = root.bundle()
+
+    assert [one.code for one in plan(session, offered(bundle)).refusals] == ["preflight.space"]
+    assert refusal(session, bundle) == "preflight.space"
 
 
 def test_what_is_no_base64_is_told_by_its_name():

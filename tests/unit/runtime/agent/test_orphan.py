@@ -7,17 +7,17 @@ import pytest
 
 from edge.device.device import Device
 from edge.device.durable import Durable
-from edge.device.files import RealFiles
+from edge.device.facts import this_moment
+from edge.device.files import Files
 from edge.device.lock import PushLock
-from edge.device.moment import this_moment
 from edge.device.switch import arm, switch_to
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
-from edge.errors import DeployError
-from edge.runtime.agent.orphan import lock_or_take_up
-from edge.wire.sending import LockRequest
+from edge.runtime.agent.serve import lock_or_take_up
+from edge.wire.release import LockRequest
 from tests.support.agent_session import AgentSession, hanging_up
 from tests.support.device_releases import attach_engine, serving, stage
 from tests.support.faulty_files import FaultyFiles
+from tests.support.raised import code_of
 
 HOUR_NS = 3600 * 10**9
 RESTARTED_AND_ON_TRIAL = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT), ("start", TRIAL_UNIT)]
@@ -38,9 +38,7 @@ def orphan(root):
 
 def take_up(session):
     """Ask for the lock as a push does; return why it is not given."""
-    with pytest.raises(DeployError) as caught:
-        lock_or_take_up(session, LockRequest(who="mina", why="push"))
-    return caught.value.code
+    return code_of(lock_or_take_up, session, LockRequest(who="mina", why="push"))
 
 
 def age_s(device):
@@ -63,7 +61,7 @@ def test_the_hour_in_which_nobody_looked_does_not_count_against_it(root, orphan)
 
 
 def test_its_time_begins_anew_before_the_switch_moves(root, orphan):
-    full = FaultyFiles(RealFiles(), at=0, number=errno.ENOSPC, which={"symlink"})
+    full = FaultyFiles(Files(), at=0, number=errno.ENOSPC, which={"symlink"})
     session = AgentSession(Device(root.layout, Durable(full)))
 
     assert take_up(session) == "device.disk.space"

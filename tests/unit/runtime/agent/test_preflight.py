@@ -5,13 +5,23 @@ import dataclasses
 import pytest
 
 from edge.bundle.manifest import Role
-from edge.device.facts import gather_facts
-from edge.device.settings import read_settings
+from edge.device.facts import gather_facts, read_settings
 from edge.device.software import Installation
 from edge.device.units import SOFTWARE_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.preflight import Need, check_engine, check_preflight, check_software, free_for_release, need_of
-from edge.runtime.software.running import installed
+from edge.runtime.agent import preflight
+from edge.runtime.agent.preflight import (
+    Need,
+    check_engine,
+    check_media,
+    check_preflight,
+    check_secrets,
+    check_software,
+    free_for_release,
+    need_of,
+)
+from edge.runtime.software.binding import installed
+from tests.support.raised import error_of
 from tests.support.wheels import key_of, software_files, tiny
 
 MIB = 1024 * 1024
@@ -132,3 +142,60 @@ def test_what_can_run_a_release_that_brings_its_software_only_its_build_can_tell
     check_engine(bundle.manifest)
     with pytest.raises(DeployError, match="quantum"):
         check_engine(root.bundle_of(PARTS, "gates", sequence=1, engine={"kind": "quantum"}).manifest)
+
+
+def give_secrets(root, *names, setting="LoadCredential"):
+    folder = root.root / "etc/systemd/system/edge-runtime.service.d"
+    folder.mkdir(exist_ok=True)
+    rows = "".join(f"{setting}={name}:/etc/edge-deploy/credentials/{name}\n" for name in names)
+    (folder / "30-credentials.conf").write_text(f"[Service]\n{rows}")
+
+
+def asking_for(root, **needs):
+    return dataclasses.replace(root.bundle().manifest, **needs)
+
+
+def test_a_secret_that_the_service_would_not_be_given_is_named(root):
+    check_secrets(asking_for(root), root.layout)
+    with pytest.raises(DeployError) as refused:
+        check_secrets(asking_for(root, secrets=("broker", "gate")), root.layout)
+    assert (refused.value.code, refused.value.evidence) == ("preflight.secret", {"absent": ["broker", "gate"]})
+
+    give_secrets(root, "broker")
+    assert error_of(check_secrets, asking_for(root, secrets=("broker", "gate")), root.layout).evidence == {
+        "absent": ["gate"]
+    }
+
+
+@pytest.mark.parametrize("setting", ["LoadCredential", "LoadCredentialEncrypted", "SetCredentialEncrypted"])
+def test_a_secret_counts_however_systemd_gives_it(root, setting):
+    give_secrets(root, "broker", setting=setting)
+    check_secrets(asking_for(root, secrets=("broker",)), root.layout)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "installed", "is_taken"),
+    [
+        ("auto", {"av"}, True),
+        ("auto", {"gi"}, True),
+        ("auto", set(), False),
+        ("software", {"gi"}, True),
+        ("software", {"av"}, False),
+        ("nvmm", {"av"}, False),
+        ("pyav", {"gi"}, False),
+        ("pyav", {"av"}, True),
+        ("a-later-one", set(), True),
+    ],
+)
+def test_a_device_without_what_decodes_the_streams_is_told_before_anything_is_sent(
+    root, monkeypatch, decoder, installed, is_taken
+):
+    monkeypatch.setattr(preflight.gstreamer, "is_installed", lambda: "gi" in installed)
+    monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: name if name in installed else None)
+    manifest = asking_for(root, decoders=(decoder,))
+    if is_taken:
+        check_media(manifest)
+    else:
+        with pytest.raises(DeployError) as refused:
+            check_media(manifest)
+        assert (refused.value.code, refused.value.evidence) == ("preflight.media", {"decoders": [decoder]})

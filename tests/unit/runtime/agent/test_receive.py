@@ -2,11 +2,11 @@
 
 import pytest
 
-from edge.errors import DeployError
-from edge.runtime.agent.receive import blob, have
-from edge.transport.frames import Blob
-from edge.wire.sending import BlobRequest, HaveRequest
+from edge.runtime.agent.serve import blob, have
+from edge.transport.channel import Blob
+from edge.wire.release import BlobRequest, HaveRequest
 from tests.support.agent_session import AgentSession
+from tests.support.raised import code_of
 
 
 @pytest.fixture
@@ -23,12 +23,6 @@ def session(root):
 
 def request(file, *, offset=0, length=10):
     return BlobRequest(sha256=file.sha256, offset=offset, length=length)
-
-
-def code_of(function, *arguments):
-    with pytest.raises(DeployError) as caught:
-        function(*arguments)
-    return caught.value.code
 
 
 def test_each_part_that_is_written_is_acknowledged_and_the_whole_is_in_the_store(session, file):

@@ -5,20 +5,18 @@ import threading
 
 import pytest
 
-from edge.device.bad import BadRelease, Verdict, mark_bad, read_bad
-from edge.device.counters import read_counters
 from edge.device.device import Device
 from edge.device.durable import Durable
-from edge.device.files import RealFiles
-from edge.device.state import Phase
+from edge.device.files import Files
+from edge.device.state import BadRelease, Phase, Verdict, mark_bad, read_bad, read_counters
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
-from edge.errors import DeployError
 from edge.runtime.agent.conversation import ConnectionEnded
 from edge.runtime.agent.release import build, stage, start_trial, switch
 from edge.runtime.build.request import ask
 from edge.wire.release import BuildRequest, StageRequest, SwitchRequest
 from tests.support.agent_session import AgentSession, hanging_up, receive
 from tests.support.faulty_files import FaultyFiles
+from tests.support.raised import code_of
 from tests.support.wait import wait_until
 from tests.support.workshop import leave_answer, leave_engine, request_of
 
@@ -64,19 +62,13 @@ def built(session):
     return release
 
 
-def refused(function, session, request):
-    with pytest.raises(DeployError) as caught:
-        function(session, request)
-    return caught.value.code
-
-
 def test_a_blob_that_was_damaged_is_taken_out_of_the_store_so_that_it_is_sent_again(session, bundle):
     damaged = bundle.manifest.files[0]
     blob = session.device.layout.blob(damaged.sha256)
     blob.chmod(0o600)
     blob.write_bytes(b"\0" * damaged.length_bytes)
 
-    assert refused(stage, session, StageRequest(release=bundle.manifest.release)) == "transfer.damaged"
+    assert code_of(stage, session, StageRequest(release=bundle.manifest.release)) == "transfer.damaged"
     assert not session.device.store.has(damaged.sha256)
     assert session.device.releases.names() == []
 
@@ -84,14 +76,14 @@ def test_a_blob_that_was_damaged_is_taken_out_of_the_store_so_that_it_is_sent_ag
 def test_a_release_of_which_a_blob_is_not_here_is_not_made(session, bundle):
     session.device.layout.blob(bundle.manifest.files[0].sha256).unlink()
 
-    assert refused(stage, session, StageRequest(release=bundle.manifest.release)) == "transfer.absent"
+    assert code_of(stage, session, StageRequest(release=bundle.manifest.release)) == "transfer.absent"
     assert session.device.releases.names() == []
 
 
 def test_from_the_staging_on_no_older_release_is_taken(session):
     staged(session)
 
-    counted = read_counters(session.device.layout, RealFiles())
+    counted = read_counters(session.device.layout, Files())
     assert (counted.sequences, counted.newest_created_at) == ({"stable": 7}, "2026-11-20T12:00:00Z")
 
 
@@ -119,12 +111,12 @@ def test_what_an_earlier_push_has_had_built_and_did_not_wait_for_is_not_built_ag
 def test_a_builder_that_dies_does_not_leave_the_result_of_the_build_before(session):
     release = staged(session)
     problem = {"code": "smoke.recall", "problem": "recall 0.4 of at least 0.9"}
-    builds(session, lambda: leave_answer(session.device.layout, request_of(session.device), ok=False, **problem))
-    assert refused(build, session, BuildRequest(release=release)) == "smoke.recall"
+    builds(session, lambda: leave_answer(session.device.layout, request_of(session.device), problem=problem))
+    assert code_of(build, session, BuildRequest(release=release)) == "smoke.recall"
 
     builds(session, lambda: None)
 
-    assert refused(build, session, BuildRequest(release=release)) == "build.died"
+    assert code_of(build, session, BuildRequest(release=release)) == "build.died"
 
 
 def once(first, then):
@@ -138,7 +130,9 @@ def test_a_build_that_the_way_back_asked_for_meanwhile_is_not_taken_for_this_one
 
     def way_back():
         ask(session.device, "0" * 12)
-        leave_answer(session.device.layout, request_of(session.device), ok=False, code="build.failed", problem="why")
+        leave_answer(
+            session.device.layout, request_of(session.device), problem={"code": "build.failed", "problem": "why"}
+        )
 
     builds(session, once(way_back, lambda: leave_engine(session.device, plan=b"a plan")))
 
@@ -152,11 +146,11 @@ def test_software_that_nobody_has_tried_to_install_is_waited_for_once_more(sessi
     problem = {"code": "build.software", "problem": "it is not here", "evidence": evidence}
 
     def fails():
-        leave_answer(session.device.layout, request_of(session.device), ok=False, **problem)
+        leave_answer(session.device.layout, request_of(session.device), problem=problem)
 
     builds(session, fails)
 
-    assert refused(build, session, BuildRequest(release=release)) == "build.software"
+    assert code_of(build, session, BuildRequest(release=release)) == "build.software"
     assert session.fakes.calls.count(("start", BUILD_UNIT)) == starts
 
 
@@ -164,11 +158,11 @@ def test_a_disk_on_which_no_build_can_be_asked_for_has_no_result_of_an_earlier_o
     release = built(session)
     result = session.device.layout.build_result
     assert result.exists()
-    full = FaultyFiles(RealFiles(), at=0, number=errno.ENOSPC, which={"write"})
+    full = FaultyFiles(Files(), at=0, number=errno.ENOSPC, which={"write"})
     session.device = Device(root.layout, Durable(full))
     session.device.layout.engine(session.device.releases.engine_key(release)).rename(root.directory / "away")
 
-    assert refused(build, session, BuildRequest(release=release)) == "device.disk.space"
+    assert code_of(build, session, BuildRequest(release=release)) == "device.disk.space"
     assert not result.exists()
 
 

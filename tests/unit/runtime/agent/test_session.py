@@ -3,15 +3,15 @@
 import pytest
 
 from edge.device.audit import Kind
+from edge.device.facts import this_moment
 from edge.device.lock import PushLock
-from edge.device.moment import this_moment
 from edge.device.switch import arm
-from edge.errors import DeployError
 from edge.runtime.agent.session import lock
-from edge.wire.sending import LockRequest
+from edge.wire.release import LockRequest
 from edge.wire.verbs import GC, STAGE
 from tests.support.agent_session import AgentSession
 from tests.support.device_releases import attach_engine, stage
+from tests.support.raised import code_of
 
 REQUEST = LockRequest(who="mina", why="a test")
 
@@ -23,12 +23,6 @@ def session(root):
 
 def holder(session):
     return PushLock(session.device.layout).holder()
-
-
-def code_of(function, *arguments):
-    with pytest.raises(DeployError) as caught:
-        function(*arguments)
-    return caught.value.code
 
 
 def told(session):
@@ -62,6 +56,8 @@ def test_a_release_that_was_offered_counts_only_with_the_lock(root, session):
     release = session.put(root.bundle())
 
     assert code_of(session.offered, STAGE, release) == "request.order"
+    assert code_of(session.hold().offered, STAGE, release) == "request.order", "it was looked at before"
+    session.put(root.bundle())
     assert session.hold().offered(STAGE, release).manifest.release == release
 
 

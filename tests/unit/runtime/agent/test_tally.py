@@ -3,7 +3,7 @@
 import pytest
 
 from edge.device.audit import Kind
-from edge.runtime.agent.tally import Tally, Told
+from edge.runtime.agent.session import Tally, Told
 
 
 @pytest.fixture

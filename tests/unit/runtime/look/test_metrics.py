@@ -1,18 +1,20 @@
 """One moment as figures: read with Prometheus' own parser, each value worked out by hand."""
 
+import time
+from datetime import datetime, timezone
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from edge.device.sensors import Sensors, ThermalZone
 from edge.http.prometheus import Exposition
 from edge.media.camera import StreamStatus
+from edge.publish.device_messages import PullMessage
 from edge.publish.message import ModelInfo
 from edge.publish.messages import InfoMessage
 from edge.runtime.look.metrics import metrics_of
-from edge.runtime.look.moment import Rates, Snapshot
-from edge.runtime.look.status import status_json
-from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, StreamReport
-from edge.runtime.pipeline.report import RunReport, RunTimes
+from edge.runtime.look.status import Rates, Snapshot, status_json
+from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunReport, RunTimes, StreamReport
 from edge.types import DropReason, Precision, StreamId, StreamState
 
 A, B = StreamId("a"), StreamId("b")
@@ -32,6 +34,10 @@ MQTT = {
     "connected": 1,
     "connections": 2,
 }
+
+LOOK = PullMessage(
+    device="gate-01", ring="canary", result="refused", code="verify.ring.expired", looked_at="2026-11-20T10:15:02Z"
+)
 
 
 def report(**changes):
@@ -86,7 +92,9 @@ def moment(**changes):
         throttled_by=("gpu-throttle-alert",),
         mode="2 MAXN",
     )
-    return Snapshot(info=info, report=report(), at_s=0.0, sensors=sensors, **{"is_on_trial": True, **changes})
+    return Snapshot(
+        info=info, report=report(), at_s=0.0, sensors=sensors, **{"is_on_trial": True, "look": LOOK, **changes}
+    )
 
 
 @pytest.fixture
@@ -151,6 +159,9 @@ def test_the_machine_and_what_runs_are_told(figures):
     assert of(figures, "edge_stream_up", stream="a") == 1
     assert of(figures, "edge_stream_up", stream="b") == 0
     assert of(figures, "edge_release_info", release="3f9a1c07b2de", model='a "model"\n', precision="int8") == 1
+    assert of(figures, "edge_pull_info", ring="canary", result="refused", code="verify.ring.expired") == 1
+    said_s = datetime(2026, 11, 20, 10, 15, 2, tzinfo=timezone.utc).timestamp()
+    assert of(figures, "edge_pull_looked_age_seconds") == pytest.approx(max(0.0, time.time() - said_s), abs=60)
     assert of(figures, "edge_memory_available_bytes") > 1 << 20
     assert of(figures, "process_resident_memory_bytes") > 1 << 20
 

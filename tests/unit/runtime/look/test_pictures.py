@@ -4,9 +4,10 @@ import cv2
 import numpy as np
 import pytest
 
-from edge.runtime.look.pictures import Pictures
+from edge.runtime.look.pictures import PicturePublisher, Pictures
 from edge.runtime.pipeline.batcher import Batch, Row
-from edge.types import ClockSource, Detections, FrameHeader, FrameResult, ImageSize, Letterbox, StageTimes, StreamId
+from edge.types import ImageSize, Letterbox, StreamId
+from tests.support import values
 
 EAST, WEST = StreamId("east"), StreamId("west")
 SOURCE = ImageSize(width=1280, height=720)
@@ -20,16 +21,7 @@ LETTERBOX = Letterbox(
 
 
 def row(stream, frame=1):
-    header = FrameHeader(
-        stream=stream,
-        frame=frame,
-        pts_ns=0,
-        captured_at_ns=0,
-        clock=ClockSource.FILE,
-        source_size=SOURCE,
-        read_at_ns=0,
-    )
-    return Row(header=header, letterbox=LETTERBOX)
+    return Row(header=values.header(stream, frame, size=SOURCE), letterbox=LETTERBOX)
 
 
 def batch(*streams):
@@ -37,13 +29,7 @@ def batch(*streams):
 
 
 def result(stream, *xyxy):
-    boxes = np.array(xyxy, np.float32).reshape(-1, 4)
-    found = Detections(xyxy=boxes, score=np.full(len(boxes), 0.9, np.float32), class_id=np.zeros(len(boxes), np.int32))
-    return FrameResult(
-        header=row(stream).header,
-        detections=found,
-        times=StageTimes(decode_ns=0, batch_wait_ns=0, infer_ns=0, post_ns=0),
-    )
+    return values.result(row(stream).header, values.detections(xyxy))
 
 
 class Clock:
@@ -113,3 +99,49 @@ def test_an_old_picture_is_none_and_is_let_go(pictures, clock):
     assert pictures.ask(EAST) is None
     pictures.forget()
     assert pictures._pictures == {}
+
+
+class Sent:
+    def __init__(self):
+        self.messages = []
+
+    def publish(self, message):
+        self.messages.append(message)
+
+
+def seen(pictures, clock, *streams):
+    """One turn of the inference loop, which shows a frame of each of these streams."""
+    clock.now_s += 1
+    one = batch(*streams)
+    for index in pictures.wants(one):
+        pictures.see(one.rows[index], np.full((96, 96, 3), index, np.uint8), result(one.rows[index].header.stream))
+    clock.now_s += 0.5
+
+
+def test_pictures_of_streams_are_published_so_often_and_a_stream_without_frames_has_none():
+    clock, sent = Clock(), Sent()
+    pictures = Pictures(labels=["person"], clock_s=clock)
+    publishing = PicturePublisher(pictures, sent, streams=lambda: [EAST, WEST], every_s=9, clock_s=clock)
+
+    for _ in range(20):  # 30 seconds
+        publishing.tick()
+        seen(pictures, clock, EAST)
+
+    assert {one.topic for one in sent.messages} == {"streams/east/picture"}
+    assert len(sent.messages) in (3, 4)
+    assert all(one.is_retained and one.expiry_s == 90 for one in sent.messages)
+    assert cv2.imdecode(np.frombuffer(sent.messages[0].encode(), np.uint8), cv2.IMREAD_COLOR) is not None
+
+
+def test_a_picture_that_cannot_be_made_small_is_smaller_and_bounded():
+    noise = np.random.default_rng(1).integers(0, 256, (1280, 1280, 3), np.uint8)
+    fitted = ImageSize(width=1280, height=1280)
+    whole = Letterbox(source=fitted, fitted=fitted, canvas=fitted, pad_left=0, pad_top=0)
+    pictures = Pictures(labels=["person"])
+    pictures.ask(EAST)
+    pictures.see(Row(header=row(EAST).header, letterbox=whole), noise, result(EAST))
+
+    jpeg = pictures.ask(EAST)
+
+    assert 20_000 < len(jpeg) <= 120_000
+    assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape[:2] in ((640, 640), (320, 320))

@@ -11,9 +11,8 @@ from edge.runtime.look import server as looking
 from edge.runtime.look.heat import HeatWatch
 from edge.runtime.look.pictures import Pictures
 from edge.runtime.look.server import Shown, StatusServer
-from edge.runtime.pipeline.counters import FrameCounters, RecentTimes
-from edge.runtime.pipeline.report import RunReport, RunTimes
-from edge.runtime.serve.stream_states import StreamStates
+from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunReport, RunTimes
+from edge.runtime.serve.streams import StreamStates
 from edge.types import Precision, StreamId, StreamState
 from tests.support.http_client import ask
 from tests.support.wait import wait_until

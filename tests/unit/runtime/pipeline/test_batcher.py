@@ -9,9 +9,11 @@ import pytest
 
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.shares import Terms
-from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
+from edge.types import DropReason, Frame, ImageSize, Preprocess, StreamId
 from edge.vision.letterbox import fit
+from tests.support import values
 from tests.support.simulation import Camera, Simulation
+from tests.support.wait import wait_until
 
 SIZE = ImageSize(width=8, height=8)
 PREPROCESS = Preprocess(size=SIZE)
@@ -28,15 +30,7 @@ class Clock:
 def frame(stream, number, *, value=None, source=(8, 4), read_at_ns=1_000_000_000):
     letterbox = fit(ImageSize(width=source[0], height=source[1]), PREPROCESS)
     shape = (letterbox.fitted.height, letterbox.fitted.width, 3)
-    header = FrameHeader(
-        stream=StreamId(stream),
-        frame=number,
-        pts_ns=0,
-        captured_at_ns=0,
-        clock=ClockSource.FILE,
-        source_size=letterbox.source,
-        read_at_ns=read_at_ns,
-    )
+    header = values.header(stream, number, size=letterbox.source, read_at_ns=read_at_ns)
     return Frame(header=header, letterbox=letterbox, image=np.full(shape, value or number, np.uint8))
 
 
@@ -238,18 +232,38 @@ def infer(batcher):
     return [(row.header.stream, row.header.frame) for row in batch.rows]
 
 
-def test_a_stream_that_was_given_less_takes_the_row_of_one_that_was_given_more(make, drops):
+def test_a_stream_that_begins_takes_no_row_from_one_that_was_given_more(make, drops):
     batcher = make(rows=1, clock=Clock())
-    put(batcher, frame("a", 1), is_live=True)
-    assert infer(batcher) == [("a", 1)]
-    put(batcher, frame("a", 2), is_live=True)
+    for number in (1, 2, 3):
+        put(batcher, frame("a", number), is_live=True)
+        assert infer(batcher) == [("a", number)]
+    put(batcher, frame("a", 4), is_live=True)
 
+    assert not batcher.ask(StreamId("b"), is_live=True).is_over
+
+    assert infer(batcher) == [("a", 4)]
+    assert drops == []
+
+
+def test_a_stream_that_missed_its_turn_takes_one_row_from_a_stream_that_was_given_more(make, drops):
+    batcher = make(rows=1, clock=Clock())
     put(batcher, frame("b", 1), is_live=True)
-
-    assert drops == [("a", DropReason.YIELDED)]
     put(batcher, frame("b", 2), is_live=True)
     assert infer(batcher) == [("b", 2)]
-    assert drops[1:] == [("b", DropReason.SUPERSEDED)]
+    for number in (1, 2):
+        put(batcher, frame("a", number), is_live=True)
+        assert infer(batcher) == [("a", number)]
+    put(batcher, frame("a", 3), is_live=True)
+
+    put(batcher, frame("b", 3), is_live=True)
+
+    assert drops == [("b", DropReason.SUPERSEDED), ("a", DropReason.YIELDED)]
+    assert infer(batcher) == [("b", 3)]
+    put(batcher, frame("a", 4), is_live=True)
+    assert infer(batcher) == [("a", 4)]
+    put(batcher, frame("a", 5), is_live=True)
+    assert not batcher.ask(StreamId("b"), is_live=True).is_over
+    assert drops[2:] == []
 
 
 def test_no_row_is_taken_from_a_file_nor_by_one(make, drops):
@@ -324,7 +338,7 @@ def test_waiting_streams_are_served_in_the_order_in_which_they_came(make):
         )
         thread.start()
         threads.append(thread)
-        wait_until(lambda number=number: len(batcher._waiting) == number - 1)
+        wait_until(lambda number=number: len(batcher._waiting) == number - 1, what="the next one waits")
     order = []
     for _ in range(4):
         batcher.give_back(taken.index)
@@ -386,7 +400,7 @@ def test_close_wakes_those_who_wait_and_leaves_what_is_begun(make):
     results = []
     thread = threading.Thread(target=lambda: results.append(batcher.reserve("a", is_live=False)), daemon=True)
     thread.start()
-    wait_until(lambda: batcher._waiting)
+    wait_until(lambda: batcher._waiting, what="it waits for a row")
 
     batcher.close()
 
@@ -394,13 +408,6 @@ def test_close_wakes_those_who_wait_and_leaves_what_is_begun(make):
     assert results == [None]
     assert len(batcher.take(0).rows) == 1
     assert batcher.is_drained
-
-
-def wait_until(condition, timeout_s=5):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        threading.Event().wait(0.002)
 
 
 @pytest.mark.parametrize("ends_by", ["its last row", "a stream that leaves", "its deadline"])
@@ -411,7 +418,7 @@ def test_whoever_waits_for_a_batch_is_woken_when_it_can_be_taken(make, ends_by):
     taken = []
     thread = threading.Thread(target=lambda: taken.append(batcher.take(300)), daemon=True)
     thread.start()
-    wait_until(lambda: batcher._is_idle)
+    wait_until(lambda: batcher._is_idle, what="the engine is idle")
     now_ns = time.monotonic_ns()
 
     put(batcher, frame("a", 1, read_at_ns=now_ns), is_live=True)
@@ -422,3 +429,25 @@ def test_whoever_waits_for_a_batch_is_woken_when_it_can_be_taken(make, ends_by):
     thread.join(30)
 
     assert [row.header.stream for row in taken[0].rows] == (["a", "b"] if ends_by == "its last row" else ["a"])
+
+
+def test_pixels_of_four_bytes_are_pasted_by_their_colours(make):
+    batcher = make()
+    letterbox = fit(ImageSize(width=6, height=8), PREPROCESS)  # borders at both sides: rows of the canvas go on
+    rgba = np.random.default_rng(3).integers(0, 256, (8, 6 + 2, 4), np.uint8)  # rows of the buffer are padded
+    image = rgba[:, :6, :3]
+    one = dataclasses.replace(frame("a", 1), letterbox=letterbox, image=image)
+
+    put(batcher, one)
+
+    row = batcher.arrays[0][0]
+    assert (row[:, 1:7] == image).all()
+    assert (row[:, [0, 7]] == 114).all()
+
+
+def test_pixels_of_four_bytes_of_another_size_give_the_row_up(make):
+    batcher = make()
+    image = np.zeros((2, 2, 4), np.uint8)[..., :3]
+
+    with pytest.raises(ValueError, match="broadcast"):
+        put(batcher, dataclasses.replace(frame("a", 1), image=image))

@@ -63,6 +63,7 @@ def traces(draw):
     return sim, streams, terms
 
 
+@pytest.mark.slow(reason="simulates minutes of load")
 @settings(max_examples=1200, deadline=None, suppress_health_check=LOADED)
 @given(trace=traces())
 def test_every_frame_has_one_fate_and_no_row_is_held(trace):
@@ -132,6 +133,28 @@ def test_on_an_idle_machine_no_stream_loses_a_frame_whatever_the_others_do(strea
         assert len(told.inferred) >= told.decoded - 3  # in the batch that is open at the end
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=LOADED)
+@given(
+    streams=named(
+        cameras(fps=st.sampled_from([1, 5, 10, 15, 30]), start_s=st.just(0) | st.floats(0, 1.5), jitter=st.just(0)),
+        most=16,
+    ),
+    rows=st.integers(1, 4),
+    load=st.floats(0.05, 0.6),
+)
+def test_streams_that_begin_or_are_slow_cost_the_others_no_frame_where_all_fit(streams, rows, load):
+    fastest_s = 1 / max(camera.fps for camera in streams.values())
+    rounds = math.ceil(len(streams) / rows) + 1  # until the last of those that come at once has had its turn
+    batch_s = fastest_s * load / rounds
+    sim = Simulation(
+        streams, rows=rows, end_s=2.5, fixed_s=batch_s, per_row_s=0, max_wait_s=0.3 * fastest_s, copy_s=0.00002
+    ).run()
+
+    for name, told in sim.told.items():
+        assert not told.dropped, (name, streams[name])
+
+
+@pytest.mark.promised(reason="no camera harms another")
 @settings(max_examples=250, deadline=None, suppress_health_check=LOADED)
 @given(
     streams=named(cameras(jitter=st.just(0)), most=8),
@@ -169,13 +192,8 @@ def fair_shares(demands, priorities, *, total, most):
     return shares
 
 
-def test_the_fair_shares_of_a_worked_example():
-    shares = fair_shares({"a": 8, "b": 60, "c": 60}, {"a": 1, "b": 1, "c": 2}, total=50, most=100)
-
-    assert shares == pytest.approx({"a": 8, "b": 14, "c": 28})
-
-
 # Both bounds of shares are what was measured, no theorem; so the traces are always the same ones.
+@pytest.mark.slow(reason="simulates minutes of load")
 @pytest.mark.parametrize(("priorities", "bound"), [([1] * 10, 0.85), ([1, 2, 1, 4, 1, 2, 1, 1, 4, 2], 0.7)])
 @settings(max_examples=120, deadline=None, suppress_health_check=LOADED, derandomize=True)
 @given(
@@ -208,6 +226,7 @@ def test_each_stream_gets_its_fair_share(streams, rows, load, fixed_share, prior
         assert len(one.inferred) >= bound * shares[name] - 4, counts(sim)
 
 
+@pytest.mark.slow(reason="simulates minutes of load")
 @settings(max_examples=120, deadline=None, suppress_health_check=LOADED, derandomize=True)
 @given(
     fps=st.sampled_from([10, 15, 30, 60]),

@@ -1,39 +1,27 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
-from edge.runtime.pipeline.counters import FrameCounters, LatencyHistogram, report_stream
+from edge.runtime.pipeline.counters import FrameCounters, LatencyHistogram, StreamCounts, StreamReport, report_stream
+from edge.runtime.pipeline.ladder import StreamLoad
+from edge.runtime.serve.overload import FrameCounts
 from edge.types import (
-    ClockSource,
-    Detections,
     DropReason,
-    FrameHeader,
-    FrameResult,
-    ImageSize,
     SourceCounts,
     StageTimes,
     StreamId,
+    StreamState,
 )
+from tests.support import values
+from tests.unit.runtime.serve.test_watchdog import account
 
 EAST = StreamId("east")
 
 
 def result(detections=1, read_at_ns=0):
-    found = Detections(
-        xyxy=np.zeros((detections, 4), np.float32),
-        score=np.ones(detections, np.float32),
-        class_id=np.zeros(detections, np.int32),
-    )
-    header = FrameHeader(
-        stream=EAST,
-        frame=1,
-        pts_ns=0,
-        captured_at_ns=0,
-        clock=ClockSource.FILE,
-        source_size=ImageSize(width=4, height=4),
-        read_at_ns=read_at_ns,
-    )
     times = StageTimes(decode_ns=1_000_000, batch_wait_ns=2_000_000, infer_ns=10_000_000, post_ns=500_000)
-    return FrameResult(header=header, detections=found, times=times)
+    return values.result(values.header(read_at_ns=read_at_ns), values.detections([[0] * 4] * detections), times)
 
 
 def test_an_account_balances_when_every_frame_has_a_fate():
@@ -41,7 +29,7 @@ def test_an_account_balances_when_every_frame_has_a_fate():
     counters.inferred([result(), result(detections=3)])
     counters.dropped(EAST, DropReason.SUPERSEDED)
 
-    report = report_stream(EAST, SourceCounts(decoded=6, dropped={DropReason.LATE: 2}), counters)
+    report = report_stream(EAST, SourceCounts(decoded=6, dropped={DropReason.LATE: 2}), counters.of_stream(EAST))
 
     assert (report.inferred, report.detections) == (2, 4)
     assert report.dropped == {DropReason.LATE: 2, DropReason.SUPERSEDED: 1}
@@ -52,7 +40,7 @@ def test_a_reason_that_both_count_is_added():
     counters = FrameCounters()
     counters.dropped(EAST, DropReason.STOPPED)
 
-    report = report_stream(EAST, SourceCounts(decoded=3, dropped={DropReason.STOPPED: 2}), counters)
+    report = report_stream(EAST, SourceCounts(decoded=3, dropped={DropReason.STOPPED: 2}), counters.of_stream(EAST))
 
     assert report.dropped == {DropReason.STOPPED: 3}
     assert report.unaccounted == 0
@@ -87,3 +75,25 @@ def test_the_rate_is_between_the_first_and_the_last_frame():
         counters.inferred([result(read_at_ns=second * 1_000_000_000), result(read_at_ns=second * 1_000_000_000 + 1)])
 
     assert counters.of_stream(EAST).fps == pytest.approx(11 / 5)
+
+
+@pytest.mark.parametrize("kind", [SourceCounts, StreamCounts, FrameCounts, StreamLoad, StreamReport])
+def test_no_count_is_below_zero_though_the_sum_comes_out(kind):
+    whole = {name: 2 for name in kind.__slots__ if name not in ("stream", "dropped")}
+    rest = {name: EAST if name == "stream" else {} for name in kind.__slots__ if name in ("stream", "dropped")}
+    kind(**whole, **rest)
+
+    for name in whole:
+        with pytest.raises(ValueError, match=name):
+            kind(**{**whole, name: -1}, **rest)
+    if "dropped" in rest:
+        with pytest.raises(ValueError, match="dropped"):
+            kind(**whole, **{**rest, "dropped": {DropReason.CAPPED: 182, DropReason.STOPPED: -182}})
+
+
+def test_messages_below_zero_do_not_balance_though_the_sum_comes_out():
+    report = account(turns=1, batches=1, streams=[(StreamState.UP, 5, 5, 0)])
+    good = {"accepted": 3, "delivered": 3, "waiting": 0, "dropped": 0}
+
+    assert dataclasses.replace(report, published={"mqtt": good}).is_balanced
+    assert not dataclasses.replace(report, published={"mqtt": good | {"waiting": -1, "dropped": 1}}).is_balanced

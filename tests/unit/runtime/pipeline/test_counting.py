@@ -1,12 +1,12 @@
 """The counts of a stream: one value at any time, told when it changes and no more than once a second."""
 
-import numpy as np
 import pytest
 
 from edge.media.camera import StreamStatus
 from edge.runtime.pipeline.counting import Counting
-from edge.types import Detections, FrameResult, StreamId, StreamState
-from tests.support.watching import TIMES, header
+from edge.types import StreamId, StreamState
+from tests.support import values
+from tests.support.watching import header
 
 EAST = StreamId("east")
 SECOND_NS = 1_000_000_000
@@ -31,13 +31,8 @@ class Stage:
 
     def see(self, *class_ids, after_s=1.0):
         self.now_ns += round(after_s * SECOND_NS)
-        count = len(class_ids)
-        boxes = Detections(
-            xyxy=np.zeros((count, 4), np.float32),
-            score=np.ones(count, np.float32),
-            class_id=np.array(class_ids, np.int32),
-        )
-        self.counting.see([FrameResult(header=header(1), detections=boxes, times=TIMES)])
+        boxes = values.detections([[0] * 4] * len(class_ids), class_id=class_ids)
+        self.counting.see([values.result(header(1), boxes)])
 
     def status(self, state):
         self.counting.change(StreamStatus(stream=EAST, state=state, reason="test", reconnects=0))

@@ -1,19 +1,24 @@
 """The stage between boxes and messages: what is published, in which order, and what a camera that goes away means."""
 
 import itertools
+import json
+import logging
 import threading
 
 import pytest
 
+from edge.config.load import load_pipeline
 from edge.media.camera import StreamStatus
 from edge.publish.events import EventPublisher
 from edge.publish.message import ModelInfo
 from edge.publish.messages import EventMessage, OccupancyMessage
 from edge.runtime.pipeline.following import Following
+from edge.runtime.serve.following import make_followers
 from edge.track.bytetrack import ByteTracker
 from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import StreamId, StreamState
+from tests.support.logged import logged
 from tests.support.watching import result
 
 EAST = StreamId("east")
@@ -178,3 +183,30 @@ def test_a_stream_that_is_followed_anew_gives_no_number_twice(stage):
 
     appeared = [event.track_id for event in stage.kept.of(EventMessage) if event.kind == "appear"]
     assert appeared == [1, 2, 3]
+
+
+def test_frames_that_are_too_few_are_told_once_and_when_they_are_enough_again(stage, caplog):
+    caplog.set_level(logging.INFO)
+    at_one_fps = [result(10 * i, (400, 200, 500, 260)) for i in range(1, 40)]
+    at_ten_fps = parked(400, 120)
+    stage.give(*at_one_fps)
+    assert logged(caplog).count("tracking-sparse stream=east fps=1.0") == 1
+
+    stage.give(*at_ten_fps)
+
+    assert logged(caplog).count("tracking-sparse") == 1
+    assert logged(caplog).count("tracking-dense stream=east fps=10.0") == 1
+
+
+def test_a_stated_rate_that_is_too_low_is_told_before_the_first_frame(tmp_path, caplog):
+    tracking = {"lost_s": 2.5}
+    streams = [{"id": f"at-{fps}", "uri": "rtsp://camera/a", "max_fps": fps, "tracking": tracking} for fps in (1, 5)]
+    (tmp_path / "tiny.onnx").touch()
+    content = {"version": 1, "model": {"onnx": "tiny.onnx"}, "streams": streams, "publish": {"jsonl": "-"}}
+    (tmp_path / "gates.yaml").write_text(json.dumps(content), encoding="utf-8")
+
+    make_followers(load_pipeline(tmp_path / "gates.yaml"), ["car"])
+
+    assert [one for one in caplog.messages if "max_fps is low for tracking" in one] == [
+        "max_fps is low for tracking stream=at-1 max_fps=1 reason=objects are hardly ever seen twice below 2 fps"
+    ]

@@ -1,6 +1,7 @@
-"""What a pull remembers: of software before, and of a disk that somebody has edited."""
+"""What a pull remembers: whole or nothing, of software before and after, and of a disk that somebody has edited."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -23,18 +24,25 @@ def test_what_is_written_is_read(tmp_path):
     write_record(tmp_path / "pull.json", AWAY)
 
     assert read_pull_record(tmp_path / "pull.json") == AWAY
-    assert AWAY.is_judged(REFERENCE, digest="sha256:aa")
+    assert read_pull_record(tmp_path / "nothing") is None
 
 
-@pytest.mark.parametrize(("result", "is_judged", "is_on_trial"), [
-    ("committed", True, False), ("unchanged", True, False), ("rolled-back", True, False),
-    ("on-trial", False, True), ("failed", False, False),
-])  # fmt: skip
-def test_a_record_of_software_before_says_what_it_said(result, is_judged, is_on_trial):
-    record = decode_pull_record(before(result=result))
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1}'])
+def test_a_record_that_is_none_is_as_none(content):
+    assert decode_pull_record(content) is None
 
-    assert record.is_judged(REFERENCE, release="0123456789ab") is is_judged
-    assert record.is_on_trial(REFERENCE, release="0123456789ab") is is_on_trial
+
+def test_a_release_is_known_by_its_artifact_and_in_another_wrapping_too():
+    assert AWAY.is_judged(digest="sha256:aa")
+    assert not AWAY.is_judged(digest="sha256:bb")
+    assert AWAY.is_judged(release="0123456789ab")
+    assert not AWAY.is_judged(release="0" * 12)
+
+
+def test_what_is_kept_is_known_by_its_artifact_alone_for_the_release_may_be_signed_again():
+    kept = replace(AWAY, settled=replace(SETTLED, result="kept"))
+    assert kept.is_judged(digest="sha256:aa")
+    assert not kept.is_judged(release="0123456789ab")
 
 
 @pytest.mark.parametrize("settled", [1, "committed", [], {}, {"release": "x"}, {"digest": None, "who": "me"}])
@@ -42,7 +50,14 @@ def test_a_record_that_somebody_has_edited_is_none(settled):
     assert decode_pull_record(before(result="failed", settled=settled)) is None
 
 
-def test_nothing_is_settled_by_what_came_to_nothing_elsewhere():
+def test_a_record_of_later_software_is_read_as_far_as_it_is_known():
+    assert decode_pull_record(before(result="committed", colour="red")).result == "committed"
+
+
+def test_nothing_is_settled_by_what_came_to_nothing_elsewhere_and_all_stays_settled_here():
+    failed = PullRecord(reference=REFERENCE, result="failed", at="2026-11-24T00:00:00Z")
     elsewhere = PullRecord(reference="other.example/gates:stable-all", result="failed", at="2026-11-24T00:00:00Z")
 
+    assert settled_by(failed, before=AWAY) == SETTLED
     assert settled_by(elsewhere, before=AWAY) is None
+    assert settled_by(failed, before=None) is None

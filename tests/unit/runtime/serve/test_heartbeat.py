@@ -7,33 +7,27 @@ import numpy as np
 import pytest
 
 from edge.device.health import read_health
-from edge.device.notify import Notifier
+from edge.device.units import Notifier
 from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from edge.errors import SourceError
 from edge.media.backoff import CameraBackoff
 from edge.media.camera import Camera
-from edge.model.inspect import inspect_model
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference
-from edge.runtime.serve.heartbeat import Heartbeat, health_path
+from edge.runtime.serve.serve import Heartbeat, health_path
 from edge.runtime.serve.service import PipelineParts, Service
-from edge.runtime.serve.stream_states import StreamStates
+from edge.runtime.serve.streams import StreamStates
 from edge.types import Precision, StreamId
 from edge.vision.detect import Detector
-from edge.vision.heads import Head
-from tests.support import models
+from edge.vision.heads import head_of
+from tests.support.logged import logged
 from tests.support.recorded import Breakage, RecordedSource, Stall
 from tests.support.systemd import NotifySocket
 from tests.support.wait import wait_until
 
 WATCHDOG_S = 0.3
-
-
-@pytest.fixture(scope="module")
-def spec(tmp_path_factory):
-    return inspect_model(models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx"))
 
 
 class WedgedEngine:
@@ -86,21 +80,21 @@ class HangingSource(RecordedSource):
 
 
 class Running:
-    """A service with one stream in a thread, and what it says."""
+    """A service with one stream, and others where they are given, in a thread, and what it says."""
 
-    def __init__(self, spec, folder, make_source, *, release="", hanging_s=20):
+    def __init__(self, spec, folder, make_source, *, release="", hanging_s=20, others=()):
         self.engine = WedgedEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, threads=1)))
-        counters, publisher = FrameCounters(), JsonlPublisher(str(folder / "out.jsonl"), device="test")
-        states = StreamStates([StreamId("east")], publisher, device="test")
+        counters, publisher = FrameCounters(), JsonlPublisher(str(folder / "out.jsonl"))
+        states = StreamStates([StreamId("east"), *(other.stream for other in others)], publisher, device="test")
         self.source = make_source(states.change)
-        head = Head(family=spec.family, size=spec.preprocess.size, strides=spec.strides)
+        head = head_of(spec)
         detector = Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=10)
         self.parts = parts = PipelineParts(
             name="test",
             device="test",
             precision=Precision.FP32,
-            sources=[self.source],
-            inference=Inference(engine=self.engine, detector=detector, class_filter={}, on_results=lambda found: None),
+            sources=[self.source, *others],
+            inference=Inference(engine=self.engine, detector=detector, filters={}, on_results=lambda found: None),
             batcher=Batcher(self.engine.canvases, max_wait_s=0.01, pad_value=114, on_drop=counters.dropped),
             counters=counters,
             publisher=publisher,
@@ -224,6 +218,35 @@ def test_a_thread_that_hangs_in_a_camera_starves_the_watchdog_by_name(spec, tmp_
     assert after <= before + 1  # ten ticks are three times the watchdog's time; one beat may have been on its way
 
 
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside another"])
+def test_a_camera_whose_teardown_hangs_has_the_service_restarted_only_where_it_is_alone(
+    spec, tmp_path, caplog, monkeypatch, is_alone
+):
+    monkeypatch.setattr("edge.media.camera.TEARDOWN_S", 0.05)
+    released = threading.Event()
+
+    class Hanging(RecordedSource):
+        def close(self):
+            assert released.wait(60)
+
+    def broken():
+        return Hanging(StreamId("east"), [Breakage(SourceError("gone"))], preprocess=spec.preprocess, is_live=True)
+
+    picture = np.zeros((40, 64, 3), np.uint8)
+    west = RecordedSource(StreamId("west"), itertools.repeat(picture), preprocess=spec.preprocess, fps=50, is_live=True)
+    others = [] if is_alone else [west]
+    with Running(spec, tmp_path, lambda on_status: camera(broken, on_status), others=others) as running:
+        wait_until(lambda: running.source.is_left_out, what="two that hang")
+        wait_until(lambda: running.ticks > 3, what="a look")
+        before, ticks = running.beats(), running.ticks
+        wait_until(lambda: running.ticks >= ticks + 10, what="the service's own thread goes on ticking")
+        after = running.beats()
+        released.set()
+
+    assert ("names=teardown east" in caplog.text) == is_alone
+    assert (after <= before + 1) == is_alone
+
+
 def test_health_grows_with_what_was_inferred(spec, tmp_path):
     with Running(spec, tmp_path, endless(spec), release="abc") as running:
         wait_until(lambda: running.health.exists(), what="the file is there")
@@ -254,7 +277,7 @@ def test_a_health_file_that_cannot_be_written_stops_nothing(spec, tmp_path, capl
         running.heartbeat._path = tmp_path / "nowhere" / "health.json"
         wait_until(lambda: running.ticks > 3, what="it goes on")
 
-    assert caplog.text.count("health file cannot be written") == 1
+    assert logged(caplog).count("health-not-written") == 1
 
 
 def test_where_the_health_file_goes(tmp_path):

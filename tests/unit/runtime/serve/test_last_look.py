@@ -1,7 +1,5 @@
 """From where a device fetches is told once, again when there is news, and never at the cost of the service."""
 
-import json
-
 import pytest
 
 from edge.device.layout import Layout
@@ -12,26 +10,12 @@ SETTINGS = 'repository = "registry.example/farms/gates"\nchannel = "stable"\nrin
 TAG = "registry.example/farms/gates:stable-canary"
 
 
-class Published:
-    def __init__(self):
-        self.all = []
-
-    def publish(self, message):
-        assert message.is_retained
-        self.all.append(json.loads(message.encode()))
-
-
 @pytest.fixture
 def layout(tmp_path):
     made = Layout(tmp_path)
     made.etc.mkdir(parents=True)
     made.pull_record.parent.mkdir(parents=True)
     return made
-
-
-@pytest.fixture
-def published():
-    return Published()
 
 
 @pytest.fixture
@@ -73,6 +57,17 @@ def test_what_a_look_came_to_is_told_once_however_often_it_looks(layout, last, p
         ("committed", None, None, "2026-11-23T12:00:00Z"),
         ("refused", "preflight.disk", "no room", "2026-11-23T12:20:00Z"),
     ]
+
+
+def test_when_the_registry_said_it_last_is_told_at_each_look_and_since_when_it_is_so_stays(layout, last, published):
+    layout.pull_toml.write_text(SETTINGS)
+    for at in ("2026-11-23T12:00:00Z", "2026-11-23T12:10:00Z"):
+        looked(layout, at=at, looked_at=at)
+        last.tick()
+        last.tick()
+
+    said = [(one["at"], one["looked_at"]) for one in published.all]
+    assert said == [("2026-11-23T12:00:00Z", "2026-11-23T12:00:00Z"), ("2026-11-23T12:00:00Z", "2026-11-23T12:10:00Z")]
 
 
 def test_a_look_at_where_it_fetched_before_is_not_told_of_where_it_fetches_now(layout, last, published):

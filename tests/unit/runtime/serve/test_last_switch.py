@@ -1,31 +1,16 @@
 """How the last switch ended is told once, again when there is a new verdict, and never at the cost of the service."""
 
-import json
-
 import pytest
 
-from edge.device.moment import this_moment
+from edge.device.facts import this_moment
 from edge.device.switch import commit, refuse, roll_back
-from edge.runtime.serve.last_switch import LastSwitchPublisher
+from edge.runtime.serve.last_look import LastSwitchPublisher
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
-
-
-class Published:
-    def __init__(self):
-        self.all = []
-
-    def publish(self, message):
-        self.all.append(json.loads(message.encode()))
 
 
 @pytest.fixture
 def device(tmp_path):
     return make_device(tmp_path / "root")
-
-
-@pytest.fixture
-def published():
-    return Published()
 
 
 @pytest.fixture

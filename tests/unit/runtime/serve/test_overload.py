@@ -6,9 +6,11 @@ import pytest
 
 from edge.media.camera import StreamStatus
 from edge.publish.messages import StreamStateMessage
+from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.overload import Overload
-from edge.runtime.serve.stream_states import StreamStates
+from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, StreamId, StreamState
+from tests.support.logged import logged
 from tests.unit.runtime.serve.test_watchdog import UP, account
 
 
@@ -17,7 +19,10 @@ class Run:
 
     def __init__(self):
         self.told, self.told_of_streams = [], []
-        self._overload = Overload(self.told.append, lambda *one: self.told_of_streams.append(one))
+        self.terms = {}
+        self._overload = Overload(
+            self.told.append, lambda *one: self.told_of_streams.append(one), terms=lambda: self.terms
+        )
         self._second = 0
         self._streams = [[0, 0], [0, 0]]  # inferred, lost
         self.reason = DropReason.SUPERSEDED
@@ -51,7 +56,7 @@ def test_half_a_minute_of_lost_frames_is_told_with_figures(caplog, reason):
     run.seconds(1, inferred=(20, 20), lost=(4, 6))
 
     assert run.told == ["cannot keep up: 40.0 of 50.0 fps are inferred; s1 loses 6.0"]
-    assert "the machine cannot keep up wanted_fps=50.0 inferred_fps=40.0 worst=s1" in caplog.text
+    assert "overloaded wanted_fps=50.0 inferred_fps=40.0 worst=s1" in logged(caplog)
 
 
 @pytest.mark.parametrize("reason", [DropReason.MAX_FPS, DropReason.DAMAGED, DropReason.STOPPED])
@@ -72,7 +77,7 @@ def test_a_stream_is_told_of_by_itself_though_the_machine_as_a_whole_keeps_up(ca
         run.seconds(1, inferred=(60, 1), lost=(0, 2))
     assert run.told_of_streams == [("s1", "overload: 0.20 of 3.0 fps are inferred")]
     assert run.told == []
-    assert "frames of a stream are not inferred stream=s1 wanted_fps=3.00 inferred_fps=0.20" in caplog.text
+    assert "stream-overloaded stream=s1 wanted_fps=3.00 inferred_fps=0.20" in logged(caplog)
 
     run.seconds(30, inferred=(60, 3), lost=(0, 0))
     assert run.told_of_streams[1:] == [("s1", None)]
@@ -155,3 +160,24 @@ def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():
 class Collecting:
     def __init__(self, published):
         self.publish = published.append
+
+
+def test_a_stream_wants_no_more_than_its_own_limit_lets_through():
+    """Of 25 frames per second under a limit of 12, one decoder gave out 5 and saw 20 come too late."""
+    run = Run()
+    run.terms = {StreamId("s1"): Terms(max_fps=12)}
+
+    run.seconds(30, inferred=(20, 5), lost=(0, 20))
+
+    assert len(run.told) == 1
+    assert "25.0 of 32.0 fps" in run.told[0]
+    assert run.told_of_streams == [("s1", "overload: 5.0 of 12.0 fps are inferred")]
+
+
+def test_what_comes_too_late_and_its_limit_would_have_let_go_is_no_overload():
+    run = Run()
+    run.terms = {StreamId("s1"): Terms(max_fps=12)}
+
+    run.seconds(100, inferred=(20, 12), lost=(0, 13))
+
+    assert run.told == run.told_of_streams == []

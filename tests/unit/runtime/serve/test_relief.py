@@ -6,6 +6,7 @@ from edge.media.shedding import EVERYTHING, Orders
 from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.overload import Relief
 from edge.types import DropReason, StreamId
+from tests.support.logged import logged
 from tests.unit.runtime.serve.test_watchdog import UP, account
 
 A, B = StreamId("s0"), StreamId("s1")
@@ -16,7 +17,14 @@ class Run:
 
     def __init__(self, terms=None):
         self.orders, self.told, self.live = Orders(), [], frozenset((A, B))
-        self.relief = Relief(self.orders, live=lambda: self.live, terms=lambda: terms or {}, tell=self.told.append)
+        self.builds = False
+        self.relief = Relief(
+            self.orders,
+            live=lambda: self.live,
+            terms=lambda: terms or {},
+            tell=self.told.append,
+            build_runs=lambda: self.builds,
+        )
         self.second, self.busy_s = 0, 0.0
         self.inferred, self.lost, self.capped, self.skipped = ([0, 0] for _ in range(4))
         self._tick()
@@ -63,7 +71,7 @@ def test_ten_seconds_of_lost_frames_cap_the_rates_and_say_so(caplog):
 
     assert caps(run) == {A: 19.4, B: 19.4}  # 0.97 of what was inferred, in equal shares
     assert run.told == ["frame rates are capped: s0:19.4,s1:19.4"]
-    assert "frame rates are capped wanted_fps=55.0 caps=s0:19.4,s1:19.4" in caplog.text
+    assert "overload-capped wanted_fps=55.0 caps=s0:19.4,s1:19.4 reason=overload" in logged(caplog)
 
 
 def test_priorities_count():
@@ -87,23 +95,45 @@ def test_when_there_is_time_to_spare_all_frames_are_taken_again(caplog):
 
     assert run.told[1:] == [None]
     assert not run.orders.in_force()
-    assert "all frames are taken again wanted_fps=60.0" in caplog.text
+    assert "overload-over wanted_fps=60.0" in logged(caplog)
 
 
-def test_where_caps_do_not_help_and_the_engine_has_time_pictures_are_not_decoded(caplog):
+def test_while_a_build_runs_the_engine_is_left_half_of_its_time(caplog):
     caplog.set_level("INFO")
     run = Run()
-    for inferred in (10, 9, 8):
-        run.seconds(10, inferred=(inferred, inferred), lost=(20, 5), busy=0.3)
+    run.seconds(5, inferred=(30, 10), busy=0.8)  # 50 fps could be inferred
+    run.builds = True
+    run.seconds(5, inferred=(30, 10), busy=0.8)
+    assert caps(run) == {A: 15}  # of 25 in all; the other's 10 are less than half of them
 
-    assert {stream: order.skips for stream, order in run.orders.in_force().items()} == {A: True, B: False}
-    assert run.told[-1].endswith("; pictures that no other refers to are not decoded")
-    assert "pictures that no other refers to are not decoded wanted_fps=" in caplog.text
+    run.seconds(60, inferred=(15, 10), capped=(15, 0), busy=0.6)
+    assert len(run.told) == 1  # it goes on, though nothing is lost
+    run.builds = False
+    run.seconds(15, inferred=(15, 10), capped=(15, 0), busy=0.5)
 
-    run.seconds(15, inferred=(7, 7), skipped=(20, 0), busy=0.3)
+    assert run.told == ["a build runs; frame rates are capped: s0:15.0", None]
+    assert "overload-capped wanted_fps=40.0 caps=s0:15.0 reason=build" in logged(caplog)
+    assert not run.orders.in_force()
 
-    assert not any(order.skips for order in run.orders.in_force().values())
-    assert "all pictures are decoded again" in caplog.text
+
+def test_a_build_beside_an_engine_that_has_time_to_spare_caps_nothing():
+    run = Run()
+    run.builds = True
+
+    run.seconds(20, inferred=(20, 20), busy=0.4)
+
+    assert run.told == []
+    assert not run.orders.in_force()
+
+
+def test_caps_of_an_overload_are_not_raised_by_a_build():
+    """The engine could do more than it gets: decoding is what takes the time."""
+    run = Run()
+    run.seconds(10, inferred=(10, 10), lost=(10, 10), busy=0.2)
+    run.builds = True
+    run.seconds(5, inferred=(9, 9), capped=(11, 11), busy=0.3)  # half of the engine would be 15 for each
+
+    assert caps(run) == {A: 9.7, B: 9.7}
 
 
 def test_files_that_wait_are_let_be():
@@ -122,3 +152,27 @@ def test_a_camera_that_went_meanwhile_is_free_when_it_is_over():
     run.seconds(15, inferred=(19, 0), capped=(11, 0), busy=0.3)
 
     assert run.orders.of(B).now == EVERYTHING
+
+
+def test_caps_go_when_what_the_streams_own_limits_want_would_fit(caplog):
+    """Each sends 25 fps and wants 12; 13 that a cap lets go, and 4 skipped pictures, are none that anyone wants."""
+    caplog.set_level("INFO")
+    run = Run({A: Terms(max_fps=12), B: Terms(max_fps=12)})
+    run.seconds(10, inferred=(8, 8), lost=(4, 4))
+    assert caps(run) == {A: 7.76, B: 7.76}
+
+    run.seconds(15, inferred=(8, 8), capped=(13, 13), skipped=(4, 4), busy=0.5)  # 32 fps would be inferred
+
+    assert not run.orders.in_force()
+    assert run.told[-1] is None
+    assert "overload-over wanted_fps=24.0" in logged(caplog)
+
+
+def test_where_no_cap_would_leave_anything_out_none_is_told_of():
+    """What was wanted fell meanwhile: of 16 fps in the end, 18 were served on the average."""
+    run = Run()
+    run.seconds(5, inferred=(12, 12), lost=(12, 12))
+    run.seconds(5, inferred=(6, 7), lost=(1, 1))
+
+    assert run.told == []
+    assert not run.orders.in_force()

@@ -2,11 +2,10 @@
 
 import pytest
 
-from edge.device.notify import Notifier
+from edge.device.units import Notifier
 from edge.media.camera import StreamStatus
-from edge.runtime.pipeline.counters import RecentTimes, StreamReport
-from edge.runtime.pipeline.report import RunReport, RunTimes
-from edge.runtime.serve.heartbeat import Heartbeat
+from edge.runtime.pipeline.counters import RecentTimes, RunReport, RunTimes, StreamReport
+from edge.runtime.serve.serve import Heartbeat
 from edge.types import DropReason, Precision, StreamId, StreamState
 from tests.support.systemd import NotifySocket
 from tests.support.wait import wait_until

@@ -8,10 +8,8 @@ import pytest
 
 from edge.bundle.manifest import Role
 from edge.device.software import Installation
-from edge.runtime.software import choice, running
-from edge.runtime.software.choice import hand_over, program_for
-from edge.runtime.software.program import HANDED
-from edge.runtime.software.running import INSTALLED
+from edge.runtime.software import binding, choice
+from edge.runtime.software.choice import HANDED, hand_over, program_for
 from tests.support.device_releases import make_device, signer_of, stage
 from tests.support.wheels import key_of, software_files, tiny
 
@@ -27,14 +25,14 @@ class Kept:
         self.layout.software.mkdir(parents=True)
         self.brings = stage(device, {**PARTS, **SOFTWARE})
         self.plain = stage(device, PARTS)
-        self.folder = self.lay(Installation(key=key_of(SOFTWARE), beside=running.installed()))
+        self.folder = self.lay(Installation(key=key_of(SOFTWARE), beside=binding.installed()))
         self.program = str(self.folder / "edge-runtime")
         self.serve(self.brings)
         self.request = self.layout.build_request
         self.request.write_text(json.dumps({"release": self.brings, "id": "1"}))
 
     def lay(self, one):
-        self.device.software.install(one, {"edge/__init__.py": b""}.items(), program=b"")
+        self.device.software.install(one, [("edge/__init__.py", (b"",))], program=b"")
         return self.layout.software / one.name
 
     def serve(self, release):
@@ -105,7 +103,7 @@ def test_a_release_that_a_stranger_has_signed_brings_nothing_to_run(kept):
 
 
 def test_a_release_whose_signature_cannot_be_looked_at_serves_with_its_own(kept):
-    # As its files, which were verified when they came (docs/adr/0018).
+    # As its files, which were verified when they came (docs/adr/0016).
     kept.layout.allowed_signers.unlink()
 
     assert kept.run() == kept.program
@@ -196,7 +194,7 @@ def test_a_process_becomes_that_software_with_its_arguments_and_is_told_so(kept,
     ((path, command, environment),) = started
     assert path == command[0] == choice.sys.executable
     assert command[-5:] == [kept.program, *words]
-    assert environment == {**os.environ, HANDED: kept.folder.name, INSTALLED: "0.1.0"}
+    assert environment == {**os.environ, HANDED: kept.folder.name}
 
 
 def test_a_process_that_is_deaf_to_its_surroundings_becomes_another_that_is(kept, started, monkeypatch):
@@ -232,4 +230,4 @@ NAME = "a" * 64
     ],
 )
 def test_a_process_knows_which_software_it_is_by_where_it_lies(home, name):
-    assert running.running(Path(home)) == name
+    assert binding.running(Path(home)) == name

@@ -15,23 +15,14 @@ from edge.bundle.manifest import Role
 from edge.device.software import Installation
 from edge.errors import DeployError
 from edge.runtime.software import binding, install
-from edge.runtime.software.binding import is_this, problem_of_software, require_software
-from edge.runtime.software.install import keep_software
-from edge.runtime.software.running import installed
-from edge.runtime.software.said import require_to_build
-from edge.runtime.software.start import why_no_start
-from tests.support.device_releases import make_device, signer_of, stage
+from edge.runtime.software.binding import installed, is_this, problem_of_software, require_software, require_to_build
+from edge.runtime.software.install import keep_software, why_no_start
+from tests.support.device_releases import signer_of, stage
 from tests.support.manifests import allowed
+from tests.support.raised import error_of
 from tests.support.wheels import METADATA, key_of, own_with, software_files, tiny, wheel
 
 PARTS = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
-
-
-@pytest.fixture
-def device(tmp_path):
-    made = make_device(tmp_path)
-    made.layout.software.mkdir(parents=True)
-    return made
 
 
 @pytest.fixture
@@ -50,6 +41,12 @@ def bring(device, own=None, *, sequence=1, key=None, **others):
     software = software_files(tiny() if own is None else own, **others)
     name = stage(device, {**PARTS, **software}, sequence=sequence, **({} if key is None else {"key": key}))
     return name, Installation(key=key_of(software), beside=installed())
+
+
+def kept(device):
+    """Do what is to be done; return what is installed then."""
+    keep_software(device)
+    return device.software.names()
 
 
 def said(device):
@@ -99,9 +96,7 @@ def test_all_that_kept_releases_bring_is_here(device):
     _, first = bring(device)
     _, second = bring(device, tiny(b"2"), sequence=2)
 
-    keep_software(device)
-
-    assert sorted(device.software.names()) == sorted([first.name, second.name])
+    assert sorted(kept(device)) == sorted([first.name, second.name])
 
 
 def test_a_release_that_comes_meanwhile_is_done_as_well(device, monkeypatch):
@@ -114,9 +109,7 @@ def test_a_release_that_comes_meanwhile_is_done_as_well(device, monkeypatch):
 
     monkeypatch.setattr(install, "why_no_start", why_no_start)
 
-    keep_software(device)
-
-    assert sorted(device.software.names()) == sorted([first.name, later[0].name])
+    assert sorted(kept(device)) == sorted([first.name, later[0].name])
 
 
 def test_software_over_what_provision_has_installed_since_is_another_and_the_one_before_stays(device, tmp_path):
@@ -144,9 +137,7 @@ def test_software_over_an_installed_one_that_is_gone_goes(device):
     old = device.layout.software / ("c" * 64)
     (device.layout.software / one).rename(old)
 
-    keep_software(device)
-
-    assert device.software.names() == [one]
+    assert kept(device) == [one]
 
 
 def test_python_takes_the_bytecode_that_was_made_for_it(device):
@@ -215,9 +206,7 @@ def test_a_wheel_that_was_changed_on_the_disk_is_not_unpacked(device):
     os.chmod(blob, 0o600)
     blob.write_bytes(blob.read_bytes().replace(b"MARK = 1", b"MARK = 2"))
 
-    keep_software(device)
-
-    assert device.software.names() == []
+    assert kept(device) == []
     assert "is not what was pushed" in said(device)[name]
     with pytest.raises(DeployError) as damaged:
         problem_of_software(device, name)
@@ -234,18 +223,14 @@ def test_a_wheel_that_cannot_be_read_stands_in_the_way_of_no_other(device, what)
     if what == "fifo":
         os.mkfifo(blob)
 
-    keep_software(device)
-
-    assert device.software.names() == [second.name]
+    assert kept(device) == [second.name]
     assert "(device." in said(device)[name]
 
 
 def test_software_that_a_stranger_has_signed_is_not_unpacked(device):
     name, _ = bring(device, key=signer_of(device, "stranger"))
 
-    keep_software(device)
-
-    assert device.software.names() == []
+    assert kept(device) == []
     assert "verify.signature" in said(device)[name]
 
 
@@ -256,9 +241,7 @@ def test_software_of_a_signer_who_counted_once_is_not_taken_and_what_was_taken_t
     late, _ = bring(device, tiny(b"2"), sequence=2)
     device.software.remove(taken.name)
 
-    keep_software(device)
-
-    assert device.software.names() == [taken.name]
+    assert kept(device) == [taken.name]
     assert "verify.signature" in said(device)[late]
 
 
@@ -277,9 +260,7 @@ def test_software_that_is_signed_with_a_key_that_has_run_out_is_not_taken(device
     allowed(device.layout.allowed_signers, signer_of(device), 'valid-before="20260601" namespaces="edge-release"')
     name, _ = bring(device)
 
-    keep_software(device)
-
-    assert device.software.names() == []
+    assert kept(device) == []
     assert "(verify.signature.expired)" in said(device)[name]
 
 
@@ -313,9 +294,7 @@ def test_what_is_no_installation_is_left_alone(device):
     (device.layout.software / ("z" * 64)).mkdir()
     _, one = bring(device)
 
-    keep_software(device)
-
-    assert device.software.names() == [one.name]
+    assert kept(device) == [one.name]
 
 
 @pytest.mark.parametrize(
@@ -416,9 +395,7 @@ def test_a_signature_that_does_not_count_is_said_as_such_to_who_builds(device):
     manifest.chmod(0o600)
     manifest.write_bytes(b"{}")
 
-    with pytest.raises(DeployError) as refused:
-        require_to_build(device, name)
-    assert refused.value.code.startswith("verify.manifest")
+    assert error_of(require_to_build, device, name).code.startswith("verify.manifest")
 
 
 def test_what_is_said_of_software_ends_with_it(device):
@@ -495,9 +472,7 @@ def test_the_disk_that_says_no_to_one_thing_stops_nothing_else(device, monkeypat
     monkeypatch.setattr(type(device.software), "clear", fails)
     monkeypatch.setattr(install, "say", fails)
 
-    keep_software(device)
-
-    assert device.software.names() == [one.name]
+    assert kept(device) == [one.name]
 
 
 @pytest.fixture
@@ -536,3 +511,29 @@ def test_what_is_not_in_it_is_not_found_in_what_is_installed(device, tmp_path):
     (tmp_path / "lib").mkdir()
 
     assert "there is no package edge in it" in why_no_start(tmp_path)
+
+
+def test_libraries_as_long_as_those_of_a_jetson_take_little_memory(device):
+    """Libraries of 40 MB, stored and deflated, as opencv has one, beside a module as long as the longest of numpy."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, how in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
+            entry = zipfile.ZipInfo(f"cv2/{name}.so")
+            entry.compress_type = how
+            with archive.open(entry, "w", force_zip64=True) as file:
+                for _ in range(40):
+                    file.write(bytes(1 << 20))
+        archive.writestr("numpy/longest.py", b"assert_equal(np.add(1, 2), [3, 'four'])\n" * 10_000)
+    name, one = bring(device, **{"opencv-4-py3-none-any.whl": packed.getvalue()})
+    script = (
+        "import sys; from edge.runtime.entry import main; main('software', ['--root', sys.argv[1]]);"
+        "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", script, str(device.layout.root)], capture_output=True, text=True, timeout=120, check=True
+    )
+
+    assert problem_of_software(device, name) is None, told.stderr
+    assert device.software.names() == [one.name]
+    assert int(told.stdout) < 150 * 1024  # KiB

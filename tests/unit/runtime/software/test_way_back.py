@@ -6,27 +6,19 @@ import pytest
 
 from edge.bundle.manifest import Role, decode_manifest
 from edge.device.software import Installation
-from edge.device.units import RUNTIME_UNIT, UnitState
-from edge.runtime.agent.builds import is_built
+from edge.runtime.agent.offer import is_built
 from edge.runtime.build.handover import proof_of
+from edge.runtime.build.request import read_request
 from edge.runtime.software import install
+from edge.runtime.software.binding import installed
 from edge.runtime.software.install import keep_software
-from edge.runtime.software.running import installed
-from edge.runtime.trial.recover import recover_at_boot
-from edge.runtime.trial.rollback import go_back
+from edge.runtime.trial.rollback import go_back, recover_at_boot
 from edge.runtime.trial.soundness import is_sound, problem_of_release, why_better
-from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
-from tests.support.units import FakeUnits
+from tests.support.device_releases import attach_engine, put_on_trial, serving, stage
+from tests.support.units import failed_units
 from tests.support.wheels import key_of, software_files, tiny
 
 OLDER = {"openvino": "before the upgrade"}
-
-
-@pytest.fixture
-def device(tmp_path):
-    made = make_device(tmp_path)
-    made.layout.software.mkdir(parents=True)
-    return made
 
 
 @pytest.fixture(autouse=True)
@@ -47,18 +39,18 @@ def proven(device, sequence, own=None):
     return release, Installation(key=key_of(files), beside=installed()).name
 
 
+def asked_for(device):
+    """Return the release for which an engine is to be built anew."""
+    request = read_request(device.layout.build_request)
+    return None if request is None else request.release
+
+
 def lose_wheels(device, release, *, is_gone=True):
     for path, sha256 in device.releases.blobs(release).items():
         if path.startswith("wheels/"):
             device.layout.blob(sha256).unlink(missing_ok=True)
             if not is_gone:
                 device.layout.blob(sha256).write_bytes(b"flipped")
-
-
-def failed(status=78):
-    units = FakeUnits(RUNTIME_UNIT)
-    units.states[RUNTIME_UNIT] = UnitState(active="failed", sub="failed", result="exit-code", exit_status=status)
-    return units
 
 
 def test_a_release_whose_software_is_whole_can_serve(device):
@@ -75,9 +67,9 @@ def test_software_that_was_lost_is_asked_for_with_the_engine(device, status):
     assert is_sound(device, release)
     assert not is_built(device, release)
 
-    way = go_back(device, failed(status), "unit-failed")
+    way = go_back(device, failed_units(status), "unit-failed")
 
-    assert (way.release, way.is_rebuild) == (release, True)
+    assert (way.release, asked_for(device)) == (release, release)
     keep_software(device)
     assert problem_of_release(device, release) is None
 
@@ -100,7 +92,7 @@ def test_a_release_that_has_lost_wheels_and_software_is_left_for_the_one_before(
     assert problem_of_release(device, release).code == code
     assert not is_built(device, release)
 
-    assert go_back(device, failed(), "unit-failed").release == plain
+    assert go_back(device, failed_units(78), "unit-failed").release == plain
 
 
 def test_a_release_that_was_never_built_is_no_way_back_whatever_else_it_lacks(device):
@@ -119,18 +111,18 @@ def test_an_engine_that_its_own_software_refuses_is_built_anew(device):
         attach_engine(device, release, versions=OLDER)
     assert problem_of_release(device, second) is None
 
-    way = go_back(device, failed(78), "unit-failed")
+    way = go_back(device, failed_units(78), "unit-failed")
 
-    assert (way.release, way.is_rebuild) == (second, True)
+    assert (way.release, asked_for(device)) == (second, second)
 
 
 def test_a_configuration_that_is_refused_takes_one_rebuild_and_leaves_the_rest_to_the_release_before(device):
     plain = serving(device, sequence=1)
     release, _ = proven(device, 2)
 
-    ways = [go_back(device, failed(78), "unit-failed") for _ in range(2)]
+    ways = [go_back(device, failed_units(78), "unit-failed") for _ in range(2)]
 
-    assert [(way.release, way.is_rebuild) for way in ways] == [(release, True), (plain, False)]
+    assert ([way.release for way in ways], asked_for(device)) == ([release, plain], release)
 
 
 def test_software_that_cannot_be_had_here_is_no_way_back(device, monkeypatch):
@@ -141,7 +133,7 @@ def test_software_that_cannot_be_had_here_is_no_way_back(device, monkeypatch):
     keep_software(device)  # as after a provision with another Python
 
     assert not is_sound(device, first)
-    assert go_back(device, failed(1), "unit-failed").release == second
+    assert go_back(device, failed_units(1), "unit-failed").release == second
     assert recover_at_boot(device).release == second
 
 
@@ -170,9 +162,9 @@ def test_on_trial_no_software_is_waited_for_and_the_release_before_serves(device
     attach_engine(device, second)
     put_on_trial(device, second)  # and its software is not there
 
-    way = go_back(device, failed(78), "unit-failed")
+    way = go_back(device, failed_units(78), "unit-failed")
 
-    assert (way.release, way.is_rebuild) == (first, False)
+    assert (way.release, asked_for(device)) == (first, None)
 
 
 def test_what_only_other_software_knows_of_an_engine_is_not_judged_here(device):

@@ -1,43 +1,18 @@
 """What a device decides by itself stands in the audit log, beside what people asked of it."""
 
-from dataclasses import replace
-
-import pytest
-
-from edge.device.moment import this_moment
-from edge.device.units import RUNTIME_UNIT, UnitState
+from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
-from edge.runtime.trial.recover import recover_at_boot
-from edge.runtime.trial.rollback import go_back, go_to
+from edge.runtime.trial.rollback import go_back, go_to, recover_at_boot
 from edge.runtime.trial.trial import REFUSED, run_trial
-from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
-from tests.support.trial_service import BASELINE, LIMITS, Service
-from tests.support.units import FakeUnits
-
-
-@pytest.fixture
-def device(tmp_path):
-    return make_device(tmp_path)
-
-
-@pytest.fixture
-def switched(device):
-    old, new = serving(device, sequence=1), stage(device, sequence=2, health=LIMITS)
-    attach_engine(device, new)
-    put_on_trial(device, new, baseline=BASELINE)
-    return old, new, Service(device, new, started_ns=device.state().started_boottime_ns)
+from tests.support.device_releases import serving
+from tests.support.logged import logged
+from tests.support.units import FakeUnits, failed_units
 
 
 def recorded(device):
     lines = device.audit.lines(100)
     assert {(line["who"], line["from"]) for line in lines} <= {("device", "local")}
     return [(line["what"], line["release"], line["result"]) for line in lines]
-
-
-def failed_units():
-    units = FakeUnits(RUNTIME_UNIT)
-    units.states[RUNTIME_UNIT] = UnitState(active="failed", sub="failed", result="exit-code", exit_status=1)
-    return units
 
 
 def test_a_commit(device, switched):
@@ -92,11 +67,11 @@ def test_a_way_back_without_a_reason_leaves_no_line(device):
     assert recorded(device) == []
 
 
-def test_a_boot_that_finds_all_in_order_leaves_no_line_and_one_that_mends_something_does(device, switched):
+def test_a_boot_that_finds_all_in_order_leaves_no_line_and_one_that_mends_something_does(device, switched, later):
     _, new, _ = switched
-    recover_at_boot(device, moment=replace(this_moment(), boot_id="boot-2"))
+    recover_at_boot(device, moment=later)
     assert recorded(device) == [("recover", new, "the trial begins again after a power cut")]
-    recover_at_boot(device, moment=replace(this_moment(), boot_id="boot-2"))
+    recover_at_boot(device, moment=later)
     assert len(recorded(device)) == 1
 
 
@@ -104,4 +79,4 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_way_back(device, switche
     old, _, _ = switched
     device.layout.audit.mkdir()
     assert go_back(device, failed_units(), "unit-failed").release == old
-    assert "audit log cannot be written" in caplog.text
+    assert "audit-not-written" in logged(caplog)

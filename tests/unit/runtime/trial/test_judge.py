@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from edge.bundle.manifest import HealthLimits
-from edge.device.health import Health, StreamHealth
-from edge.device.units import UnitState
-from edge.runtime.trial.judge import Baseline, Observation, TrialVerdict, baseline_from_state, judge_trial
+from edge.reports import UnitState
+from edge.runtime.trial.trial import Baseline, Observation, TrialVerdict, baseline_from_state, judge_trial
+from tests.support.values import health
 
 RUNNING = UnitState(active="active", sub="running", invocation="run-1")
 STARTING = UnitState(active="activating", sub="start", invocation="run-1")
@@ -21,24 +21,18 @@ def second(
 ):
     """What is seen `number` seconds after the switch of a service that was ready at once and gives `fps`."""
     fps = {"east": 10, "west": 10} if fps is None else fps
-    health = Health(
+    said = health(
         release="new",
         invocation=unit.invocation,
         at_boottime_ns=number * S,
-        is_ready=True,
         batches=number,
         infer_p95_ms=p95,
         age_p95_ms=age,
         mqtt_connected=mqtt,
         mqtt_acknowledged=10 * number + 1 if acknowledged is None else acknowledged,
-        streams={
-            name: StreamHealth(
-                state=(states or {}).get(name, "up"), decoded=int(rate * number), inferred=int(rate * number)
-            )
-            for name, rate in fps.items()
-        },
+        streams={name: ((states or {}).get(name, "up"), int(rate * number)) for name, rate in fps.items()},
     )
-    return Observation(at_ns=number * S, unit=unit, health=health, available_bytes=free)
+    return Observation(at_ns=number * S, unit=unit, health=said, available_bytes=free)
 
 
 def silent(number, *, unit=STARTING, free=2**30):
@@ -121,6 +115,7 @@ CRASHED = UnitState(active="activating", sub="auto-restart", result="exit-code",
             silent(6, unit=UnitState(active="failed", sub="failed", result="exit-code", exit_status=78)),
             "exit status 78",
         ),
+        (silent(6, unit=replace(CRASHED, failure="no camera")), "exit status 1: no camera"),
         (silent(6, unit=CRASHED), "started again: exit-code"),
         (silent(6, unit=replace(CRASHED, result="watchdog")), "started again: watchdog"),
         (silent(6, unit=replace(CRASHED, result="oom-kill")), "started again: oom-kill"),
@@ -128,7 +123,7 @@ CRASHED = UnitState(active="activating", sub="auto-restart", result="exit-code",
         (second(6, unit=replace(RUNNING, restarts=1)), "started again"),
         (second(6, free=100), "100 bytes of memory are left"),
     ],
-    ids=["failed", "crash", "watchdog", "oom", "other-run", "restarts", "memory"],
+    ids=["failed", "crash-with-words", "crash", "watchdog", "oom", "other-run", "restarts", "memory"],
 )
 def test_f21_a_hard_fault_ends_the_trial_at_once(last, says):
     judged = verdict([*run(5), last])

@@ -5,35 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from edge.device.baseline import available_bytes
-from edge.device.moment import this_moment
-from edge.device.state import Phase
+from edge.device.facts import this_moment
+from edge.device.state import Phase, read_bad
 from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm
-from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, UnitState
-from edge.errors import DeployError
-from edge.runtime.trial.recover import recover_at_boot
-from edge.runtime.trial.rollback import go_back, go_to, is_needed
+from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
+from edge.reading import available_bytes
+from edge.reports import UnitState
+from edge.runtime.build.request import BuildResult, read_request
+from edge.runtime.trial.rollback import go_back, go_to, is_needed, recover_at_boot
 from edge.runtime.trial.trial import REFUSED, Trial, run_trial
-from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
-from tests.support.trial_service import BASELINE, LIMITS, Service
-from tests.support.units import FakeUnits
+from edge.wire.peer import Problem
+from tests.support.device_releases import attach_engine, flip, put_on_trial, serving
+from tests.support.raised import code_of, error_of
+from tests.support.trial_service import Service
+from tests.support.units import FakeUnits, failed_units
 
 FAILED = UnitState(active="failed", sub="failed", result="exit-code", exit_status=1)
-
-
-@pytest.fixture
-def device(tmp_path):
-    return make_device(tmp_path)
-
-
-@pytest.fixture
-def switched(device):
-    """A device that serves an old release and has just been switched to a new one."""
-    old = serving(device, sequence=1)
-    new = stage(device, sequence=2, health=LIMITS)
-    attach_engine(device, new)
-    put_on_trial(device, new, baseline=BASELINE)
-    return old, new, Service(device, new, started_ns=device.state().started_boottime_ns)
 
 
 def verdict_of(device, service, units=None):
@@ -47,7 +34,7 @@ def test_a_good_release_is_committed_and_the_old_one_is_its_fallback(device, swi
 
     state = device.state()
     assert (state.phase, state.fallback, device.releases.current()) == (Phase.IDLE, old, new)
-    assert state.last["result"] == "committed"
+    assert state.last.result == "committed"
     assert 30 <= service.second <= 32
 
 
@@ -83,8 +70,8 @@ def start_again(service):
         (crash, 25, "started again: exit-code", 26),
         (start_again, 12, "started again: watchdog", 13),
         (leak, 15, "1000 bytes of memory", 16),
-        (hang, 0, "does not say how it stands", 61),
-        (hang, 15, "does not say how it stands", 61),
+        (hang, 0, "", 61),
+        (hang, 15, "", 61),
         (lambda service: setattr(service, "fps", 0.0), 0, "stream east", 61),
         (lambda service: setattr(service, "p95", 40.0), 0, "inference takes 40.0 ms", 61),
         (lambda service: setattr(service, "mqtt", False), 0, "broker", 61),
@@ -115,16 +102,13 @@ def test_f21_a_bad_release_is_refused_in_time_and_the_old_one_comes_back(device,
     assert device.releases.current() == new  # the trial only judges
     way = go_back(device, FakeUnits(RUNTIME_UNIT), "unit-failed")
     assert (way.release, device.releases.current(), device.state().phase) == (old, old, Phase.IDLE)
-    assert device.state().last["result"] == "rolled-back"
-    assert says in device.state().last["reason"]
+    assert device.state().last.result == "rolled-back"
+    assert says in device.state().last.reason
 
 
-def test_f22_a_camera_and_a_broker_that_were_down_before_are_not_blamed(device, caplog):
-    serving(device, sequence=1)
-    new = stage(device, sequence=2, health=LIMITS)
-    attach_engine(device, new)
-    put_on_trial(device, new, baseline={"streams": {"east": 0.0}, "infer_p95_ms": None, "mqtt_connected": False})
-    service = Service(device, new, started_ns=device.state().started_boottime_ns)
+def test_f22_a_camera_and_a_broker_that_were_down_before_are_not_blamed(device, caplog, put_new_on_trial):
+    down = {"streams": {"east": 0.0}, "infer_p95_ms": None, "mqtt_connected": False}
+    _, _, service = put_new_on_trial(baseline=down)
     service.fps, service.mqtt = 0.0, False
 
     assert verdict_of(device, service) == 0
@@ -133,24 +117,16 @@ def test_f22_a_camera_and_a_broker_that_were_down_before_are_not_blamed(device, 
     assert "broker is not connected, as before" in caplog.text
 
 
-def test_a_release_that_waits_for_a_person_is_committed_when_confirmed(device):
-    serving(device, sequence=1)
-    new = stage(device, sequence=2, health=LIMITS)
-    attach_engine(device, new)
-    put_on_trial(device, new, baseline=BASELINE, confirm=True)
-    service = Service(device, new, started_ns=device.state().started_boottime_ns)
+def test_a_release_that_waits_for_a_person_is_committed_when_confirmed(device, put_new_on_trial):
+    _, new, service = put_new_on_trial(confirm=True)
     service.at[45] = lambda: confirm(device, new)
 
     assert verdict_of(device, service) == 0
     assert 45 <= service.second <= 46
 
 
-def test_a_release_that_nobody_confirms_is_refused_at_the_deadline(device):
-    serving(device, sequence=1)
-    new = stage(device, sequence=2, health=LIMITS)
-    attach_engine(device, new)
-    put_on_trial(device, new, baseline=BASELINE, confirm=True)
-    service = Service(device, new, started_ns=device.state().started_boottime_ns)
+def test_a_release_that_nobody_confirms_is_refused_at_the_deadline(device, put_new_on_trial):
+    _, _, service = put_new_on_trial(confirm=True)
 
     assert verdict_of(device, service) == REFUSED
     assert 60 <= service.second <= 61
@@ -177,12 +153,6 @@ def go_back_by_hand(device):
     from edge.device.switch import roll_back
 
     roll_back(device, "asked for", moment=this_moment(), by_person=True)
-
-
-def failed_units():
-    units = FakeUnits(RUNTIME_UNIT)
-    units.states[RUNTIME_UNIT] = FAILED
-    return units
 
 
 def test_a_runtime_that_has_not_failed_is_left_alone(device):
@@ -241,23 +211,15 @@ def test_a_proven_release_that_fails_goes_back_to_the_one_before(device):
     assert way.release == device.releases.current() == old
 
 
-def damage(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.chmod(0o644)
-    path.write_bytes(bytes(content))
-
-
 def test_f23_with_a_broken_fallback_a_person_is_asked_and_nothing_loops(device, switched):
     old, _, service = switched
-    damage(device.layout.release(old) / "model.onnx")
+    flip(device.layout.release(old) / "model.onnx")
     crash(service)
     assert verdict_of(device, service) == REFUSED
 
     for _ in range(3):
-        with pytest.raises(DeployError) as caught:
-            go_back(device, failed_units(), "unit-failed")
-        assert (caught.value.code, caught.value.exit_code) == ("person.failed", 9)
+        caught = error_of(go_back, device, failed_units(), "unit-failed")
+        assert (caught.code, caught.exit_code) == ("person.failed", 9)
     assert device.state().phase is Phase.FAILED
 
 
@@ -266,10 +228,7 @@ def test_f23_the_only_release_is_tried_a_few_times_and_not_for_ever(device):
     for _ in range(MAX_ATTEMPTS_PER_BOOT):
         assert go_back(device, failed_units(), "unit-failed").release == release
 
-    with pytest.raises(DeployError) as caught:
-        go_back(device, failed_units(), "unit-failed")
-
-    assert caught.value.exit_code == 9
+    assert error_of(go_back, device, failed_units(), "unit-failed").exit_code == 9
 
 
 def other_system(device, release):
@@ -282,9 +241,8 @@ def test_f24_after_an_upgrade_the_same_release_is_built_anew_rather_than_an_olde
     new = serving(device, sequence=2)
     other_system(device, new)
 
-    way = go_back(device, failed_units(), "unit-failed")
+    go_back(device, failed_units(), "unit-failed")
 
-    assert way.is_rebuild
     assert device.releases.current() == new
     assert json.loads(device.layout.build_request.read_text())["release"] == new
     assert device.state().attempts == 1
@@ -294,7 +252,8 @@ def test_f24_a_build_that_has_failed_is_not_asked_for_again(device):
     old = serving(device, sequence=1)
     new = serving(device, sequence=2)
     other_system(device, new)
-    device.layout.build_result.write_text(json.dumps({"release": new, "ok": False, "code": "build.failed"}))
+    failed = BuildResult(release=new, problem=Problem(code="build.failed", problem="why"))
+    device.layout.build_result.write_bytes(failed.encode())
 
     assert go_back(device, failed_units(), "unit-failed").release == old
 
@@ -304,21 +263,21 @@ def test_f24_an_engine_of_an_older_edge_deploy_that_the_service_refuses_is_built
     new = serving(device, sequence=2)
     record = device.layout.engine(device.releases.engine_key(new)) / "build.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "software": "0.0.1"}))
-    units = failed_units()
-    units.states[RUNTIME_UNIT] = replace(FAILED, exit_status=78)
+    units = failed_units(78)
 
-    assert [go_back(device, units, "unit-failed").is_rebuild for _ in range(2)] == [True, True]
+    assert [go_back(device, units, "unit-failed").release for _ in range(2)] == [new, new]
+    assert read_request(device.layout.build_request).release == new
     assert go_back(device, units, "unit-failed").release == old
 
 
 def test_f15_a_damaged_plan_is_put_aside_and_built_anew(device):
     release = serving(device)
     key = device.releases.engine_key(release)
-    damage(device.layout.engine(key) / "model.plan")
+    flip(device.layout.engine(key) / "model.plan")
 
-    way = go_back(device, failed_units(), "unit-failed")
+    go_back(device, failed_units(), "unit-failed")
 
-    assert way.is_rebuild
+    assert read_request(device.layout.build_request).release == release
     assert not device.engines.has(key)
 
 
@@ -326,7 +285,7 @@ def test_f15_a_damaged_blob_is_put_aside_so_that_the_next_push_sends_it_again(de
     old = serving(device, sequence=1)
     new = serving(device, sequence=2)
     sha256 = device.releases.blobs(new)["model.onnx"]
-    damage(device.layout.blob(sha256))
+    flip(device.layout.blob(sha256))
 
     assert go_back(device, failed_units(), "unit-failed").release == old
     assert device.store.missing({sha256: 2}) == {sha256: 0}
@@ -339,7 +298,58 @@ def test_a_service_that_failed_before_its_trial_began_is_the_reason_that_is_kept
 
     go_back(device, failed_units(), "unit-failed")
 
-    assert device.state().last["reason"].startswith("unit-failed: failed, ")
+    assert device.state().last.reason.startswith("unit-failed: failed, ")
+
+
+LACKING = replace(FAILED, exit_status=69, failure="credential 'cam' is not here")
+
+
+def lack(service):
+    service.unit = LACKING
+
+
+def test_a_release_that_cannot_start_for_a_lack_of_the_device_goes_back_and_is_not_marked_bad(device, switched):
+    old, new, service = switched
+    lack(service)
+
+    assert verdict_of(device, service) == REFUSED
+    assert go_back(device, failed_units(), "unit-failed").release == old
+
+    last = device.state().last
+    assert (last.release, last.result) == (new, "rolled-back")
+    assert last.reason.startswith("trial.lacking: ")
+    assert last.reason.endswith("credential 'cam' is not here")
+    assert read_bad(device.layout, device.durable.files) == {}
+
+
+def test_what_the_device_lacks_is_seen_before_a_trial_begins_too(device, switched):
+    old, _, _ = switched
+    units = failed_units()
+    units.states[RUNTIME_UNIT] = LACKING
+
+    assert go_back(device, units, "unit-failed").release == old
+    assert device.state().last.reason.startswith("trial.lacking: ")
+    assert read_bad(device.layout, device.durable.files) == {}
+
+
+def test_a_power_cut_before_the_way_back_does_not_blame_a_release_for_what_the_device_lacks(device, switched):
+    old, _, service = switched
+    lack(service)
+    verdict_of(device, service)
+
+    assert recover_at_boot(device).release == old
+    assert read_bad(device.layout, device.durable.files) == {}
+
+
+def test_a_proven_release_that_the_device_no_longer_gives_its_secret_is_no_way_back(device):
+    old = serving(device, sequence=1)
+    serving(device, sequence=2)
+    units = failed_units()
+    units.states[RUNTIME_UNIT] = LACKING
+
+    assert go_back(device, units, "unit-failed").release == old
+    assert device.state().fallback is None
+    assert read_bad(device.layout, device.durable.files) == {}
 
 
 def test_a_release_that_is_kept_can_be_asked_for(device):
@@ -354,43 +364,35 @@ def test_a_release_that_is_kept_can_be_asked_for(device):
 def test_a_release_that_is_not_kept_cannot(device, name):
     serving(device)
 
-    with pytest.raises(DeployError) as caught:
-        go_to(device, name)
-    assert caught.value.code in ("request.rollback", "request.release")
+    assert code_of(go_to, device, name) in ("request.rollback", "request.release")
 
 
-def later(boot_id="boot-2"):
-    return replace(this_moment(), boot_id=boot_id)
-
-
-def test_recovery_at_boot_finds_a_damaged_file_and_takes_the_release_before(device):
+def test_recovery_at_boot_finds_a_damaged_file_and_takes_the_release_before(device, later):
     old = serving(device, sequence=1)
     new = serving(device, sequence=2)
-    damage(device.layout.release(new) / "model.onnx")
+    flip(device.layout.release(new) / "model.onnx")
 
-    assert recover_at_boot(device, moment=later()).release == device.releases.current() == old
+    assert recover_at_boot(device, moment=later).release == device.releases.current() == old
 
 
-@pytest.mark.parametrize("harm", [other_system, lambda device, release: damage(plan_of(device, release))])
-def test_f24_recovery_keeps_a_release_whose_engine_can_be_built_anew(device, harm):
+@pytest.mark.parametrize("harm", [other_system, lambda device, release: flip(plan_of(device, release))])
+def test_f24_recovery_keeps_a_release_whose_engine_can_be_built_anew(device, harm, later):
     serving(device, sequence=1)
     new = serving(device, sequence=2)
     harm(device, new)
 
-    assert recover_at_boot(device, moment=later()).release == new
+    assert recover_at_boot(device, moment=later).release == new
 
 
 def plan_of(device, release):
     return device.layout.engine(device.releases.engine_key(release)) / "model.plan"
 
 
-def test_recovery_with_nothing_valid_asks_for_a_person(device):
+def test_recovery_with_nothing_valid_asks_for_a_person(device, later):
     release = serving(device)
-    damage(device.layout.release(release) / "model.onnx")
+    flip(device.layout.release(release) / "model.onnx")
 
-    with pytest.raises(DeployError) as caught:
-        recover_at_boot(device, moment=later())
-    assert caught.value.exit_code == 9
+    assert error_of(recover_at_boot, device, moment=later).exit_code == 9
 
 
 def test_memory_that_is_free(tmp_path):

@@ -1,56 +1,33 @@
 """What a device does with kept releases once their signer no longer counts; keys and signatures are ssh-keygen's."""
 
-from dataclasses import replace
-
 import pytest
 
 from edge.bundle.sign import sign
-from edge.device.moment import this_moment
 from edge.device.state import Phase
-from edge.device.units import RUNTIME_UNIT, UnitState
-from edge.errors import DeployError
-from edge.runtime.agent.change import check_choice
-from edge.runtime.trial.recover import recover_at_boot
-from edge.runtime.trial.rollback import go_back, go_to
+from edge.runtime.agent.release import check_choice
+from edge.runtime.trial.rollback import go_back, go_to, recover_at_boot
 from edge.runtime.trial.trust import require_known, require_trusted
-from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, signer_of, stage
+from tests.support.device_releases import attach_engine, put_on_trial, serving, signer_of, stage
 from tests.support.manifests import allow, revocation
-from tests.support.units import FakeUnits
+from tests.support.raised import code_of
+from tests.support.units import failed_units
 
 REVOKED = "verify.signature.revoked"
 
 
-@pytest.fixture
-def device(tmp_path):
-    made = make_device(tmp_path)
-    allow(made.layout.allowed_signers, signer_of(made, "stolen"), principal="bea@example")
-    return made
+@pytest.fixture(autouse=True)
+def _a_key_that_will_be_stolen(device):
+    allow(device.layout.allowed_signers, signer_of(device, "stolen"), principal="bea@example")
 
 
-def code_of(function, *arguments):
-    with pytest.raises(DeployError) as caught:
-        function(*arguments)
-    return caught.value.code
-
-
-def revoke(device, name="stolen"):
-    revocation(device.layout.revoked_keys, signer_of(device, name))
+def revoke(device):
+    revocation(device.layout.revoked_keys, signer_of(device, "stolen"))
 
 
 def forge(device, release):
     """Replace the signature of a kept release with a stranger's."""
     path = device.layout.release(release) / "manifest.json.sig"
     path.write_bytes(sign(device.releases.manifest(release), signer_of(device, "stranger")))
-
-
-def failed():
-    units = FakeUnits(RUNTIME_UNIT)
-    units.states[RUNTIME_UNIT] = UnitState(active="failed", sub="failed", result="exit-code", exit_status=1)
-    return units
-
-
-def later():
-    return replace(this_moment(), boot_id="boot-2")
 
 
 def of_both(device):
@@ -91,10 +68,6 @@ def test_a_kept_release_of_a_signer_that_was_taken_away_goes_on_and_is_not_chose
     assert code_of(require_trusted, device, release) == "verify.signature.signer"
 
 
-def stranger(device, release):
-    forge(device, release)
-
-
 def other_manifest(device, release):
     path = device.layout.release(release) / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"sequence": 1', b'"sequence": 8'))
@@ -104,9 +77,7 @@ def no_signature(device, release):
     (device.layout.release(release) / "manifest.json.sig").write_bytes(b"")
 
 
-@pytest.mark.parametrize(
-    ("change", "part"), [(stranger, "signer"), (other_manifest, "invalid"), (no_signature, "absent")]
-)
+@pytest.mark.parametrize(("change", "part"), [(forge, "signer"), (other_manifest, "invalid"), (no_signature, "absent")])
 def test_a_kept_release_that_was_changed_does_not_even_go_on(device, change, part):
     release = serving(device)
     change(device, release)
@@ -137,7 +108,7 @@ def test_a_permission_that_was_only_sent_is_not_gone_back_to_by_its_name(device)
 def test_a_service_that_fails_does_not_bring_a_release_of_a_revoked_key_back(device):
     old, new = of_both(device)
 
-    way = go_back(device, failed(), "unit-failed")
+    way = go_back(device, failed_units(), "unit-failed")
 
     assert (way.release, device.releases.current()) == (new, new)
     assert device.state().fallback == old  # which may count again, if the list was wrong
@@ -150,7 +121,7 @@ def test_a_refused_trial_ends_on_what_served_before_it_even_if_its_key_was_revok
     put_on_trial(device, new)
     revoke(device)
 
-    assert go_back(device, failed(), "unit-failed").release == device.releases.current() == old
+    assert go_back(device, failed_units(), "unit-failed").release == device.releases.current() == old
 
 
 def test_a_refused_trial_does_not_end_on_a_release_that_a_stranger_has_signed(device):
@@ -160,29 +131,29 @@ def test_a_refused_trial_does_not_end_on_a_release_that_a_stranger_has_signed(de
     put_on_trial(device, new)
     forge(device, old)
 
-    assert code_of(go_back, device, failed(), "unit-failed") == "person.failed"
+    assert code_of(go_back, device, failed_units(), "unit-failed") == "person.failed"
     assert device.releases.current() == new
 
 
-def test_a_boot_does_not_end_what_serves_because_its_key_was_revoked_and_says_so(device):
+def test_a_boot_does_not_end_what_serves_because_its_key_was_revoked_and_says_so(device, later):
     release = serving(device, key=signer_of(device, "stolen"))
     revoke(device)
 
-    found = recover_at_boot(device, moment=later())
+    found = recover_at_boot(device, moment=later)
 
     assert (found.release, device.state().phase) == (release, Phase.IDLE)
     assert REVOKED in device.layout.audit.read_text()
 
 
-def test_a_boot_goes_from_a_release_that_a_stranger_has_signed_to_the_one_before(device):
+def test_a_boot_goes_from_a_release_that_a_stranger_has_signed_to_the_one_before(device, later):
     old, new = serving(device, sequence=1), serving(device, sequence=2)
     forge(device, new)
 
-    assert recover_at_boot(device, moment=later()).release == device.releases.current() == old
+    assert recover_at_boot(device, moment=later).release == device.releases.current() == old
 
 
-def test_a_boot_with_a_damaged_release_does_not_choose_one_of_a_revoked_key(device):
+def test_a_boot_with_a_damaged_release_does_not_choose_one_of_a_revoked_key(device, later):
     _, new = of_both(device)
     (device.layout.release(new) / "model.onnx").unlink()
 
-    assert code_of(lambda: recover_at_boot(device, moment=later())) == "person.failed"
+    assert code_of(lambda: recover_at_boot(device, moment=later)) == "person.failed"

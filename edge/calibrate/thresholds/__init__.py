@@ -1,1 +1,0 @@
-"""Which range a histogram deserves: one module for each method, all from the histogram alone."""

@@ -1,0 +1,97 @@
+"""`edge-deploy fleet`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.paths import command
+from edge.cli.ring_options import credential_option, pipeline_option
+
+if TYPE_CHECKING:
+    from edge.deploy.rings.hearing import Heard
+
+__all__ = ["fleet"]
+
+_COLUMNS = ("device", "ring", "release", "since", "last_look", "look_age_s", "state", "failed", "why", "silent_since")
+_SPARE = ("SILENT SINCE", "LAST LOOK", "LOOK AGE S", "FAILED")
+
+
+@command("""
+  edge-deploy fleet --pipeline gates.yaml
+  edge-deploy fleet --pipeline gates.yaml --csv >fleet.csv
+  edge-deploy fleet --pipeline gates.yaml --json""")
+@pipeline_option
+@credential_option
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a head.")
+def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool) -> int:
+    """Show who runs what since when, and how each device stands, by what the broker keeps of them.
+
+    Of each: its ring, release and since when, when the registry last told it what its ring has and how long ago that
+    is, what is wrong with it, the release that failed there and why, or why it keeps what it has, and since when it
+    says nothing. Times are by the devices' own clocks, ages by this machine's.
+    """
+    from edge.cli.columns import aligned, shown_width
+    from edge.cli.output import echo_json
+    from edge.cli.ring_options import heard
+
+    if path is None:
+        raise click.UsageError("add --pipeline FILE, which names the broker that devices speak to")
+    with heard(path, credential) as (hearing, _):
+        rows = [dict(zip(_COLUMNS, _cells(name, one), strict=True)) for name, one in hearing.heard().items()]
+    if as_json:
+        echo_json(rows)
+    elif as_csv:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _as_cell(value) for name, value in row.items()} for row in rows)
+        click.echo(text.getvalue(), nl=False)
+    else:
+        head = tuple(name.upper().replace("_", " ") for name in _COLUMNS)
+        told = [head, *(tuple(value or "-" for value in row.values()) for row in rows)]
+        for line in aligned(told, texts=len(head), width=shown_width(), spare=_SPARE):
+            click.echo(line)
+    return 0
+
+
+def _cells(name: str, heard: Heard) -> Iterator[str | None]:
+    from edge.deadline import age_s
+
+    state, deploy, pull = heard.state, heard.deploy, heard.pull
+    is_well = deploy is not None and deploy.result == "committed"
+    release = None if deploy is None else deploy.release if is_well else deploy.from_
+    trouble: tuple[str | None, str] | None = (
+        None if deploy is None or is_well else (deploy.release, deploy.reason or deploy.result)
+    )
+    if trouble is None and pull is not None and pull.code is not None:
+        trouble = (pull.release, f"{pull.code}: {pull.reason}")
+    elif trouble is None and pull is not None and pull.result == "kept":
+        trouble = (None, pull.reason or pull.result)
+    looked_s = None if pull is None else age_s(pull.looked_at)
+    is_away = state is not None and state.state == "offline"
+    stands = None if state is None else f"{state.state}: {state.reason}" if state.reason else state.state
+    return iter(
+        (
+            name,
+            None if pull is None else pull.ring,
+            release,
+            deploy.at if deploy is not None and is_well else None,
+            None if pull is None else pull.looked_at,
+            None if looked_s is None else str(looked_s),
+            stands,
+            None if trouble is None else trouble[0],
+            None if trouble is None else trouble[1],
+            (state.since or "unknown") if state is not None and is_away else None,
+        )
+    )
+
+
+def _as_cell(value: str | None) -> str:
+    """Return a value that no spreadsheet takes for a formula."""
+    return "" if value is None else f"'{value}" if value[:1] in ("=", "+", "-", "@") else value

@@ -1,0 +1,198 @@
+"""`edge-deploy promote`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.fleet import targets_option
+from edge.cli.options import SECONDS
+from edge.cli.paths import command
+from edge.cli.ring_options import (
+    SPAN,
+    ca_option,
+    credential_option,
+    key_option,
+    known_as_option,
+    login_option,
+    pipeline_option,
+    release_argument,
+)
+
+if TYPE_CHECKING:
+    from edge.deploy.rings.desk import PublishedRelease, RingDesk
+    from edge.deploy.rings.promote import Promoted
+    from edge.deploy.rings.verdict import Condition, Decision, RingTally
+
+__all__ = ["promote"]
+
+_DONE, _WAITING, _STOPPED = 0, 10, 11
+
+
+@command("""
+  edge-deploy promote registry.example/farms/gates:3f9a1c07b2de canary --devices north/gate-01,north/gate-02
+  edge-deploy promote registry.example/gates:3f9a1c07b2de all --pipeline gates.yaml --when "95% of canary for 1h"
+  edge-deploy promote registry.example/gates:3f9a1c07b2de all --pipeline a.yaml --when "100% of canary" --within 6h""")
+@release_argument
+@click.argument("ring")
+@click.option("--when", metavar="CONDITION", help="Wait until so much of another ring has committed it, for so long.")
+@click.option(
+    "--within", "within_s", type=SPAN, metavar="TIME", help="With --when: wait no longer; exits with 10 then."
+)
+@click.option(
+    "--every", "every_s", type=SECONDS, metavar="S", default=30, show_default=True, help="Seconds between two looks."
+)
+@click.option(
+    "--devices", metavar="SITE/NAME,...", help="Who counts in this ring, where no inventory has labels for it."
+)
+@targets_option
+@click.option(
+    "--valid", "valid_s", type=SPAN, default="30d", show_default=True, help="Devices ask for a newer one then."
+)
+@key_option
+@pipeline_option
+@credential_option
+@ca_option
+@login_option
+@known_as_option
+def promote(
+    where: str,
+    ring: str,
+    when: str | None,
+    within_s: float | None,
+    every_s: float,
+    devices: str | None,
+    targets_path: Path | None,
+    valid_s: float,
+    key: Path | None,
+    path: Path | None,
+    credential: str | None,
+    ca: Path | None,
+    login_path: Path | None,
+    known_as: str | None,
+    as_json: bool,
+) -> int:
+    """Have the devices of a ring run a published release, by a statement that is signed here.
+
+    With --when it waits for another ring first, judged by the devices that count there: those of the inventory with the
+    label ring=NAME, or those that were named by --devices when something was promoted to that ring. Exit code: 0 it
+    was promoted, 10 not within the time, 11 stopped, because too many have failed or the release was withdrawn. Run it
+    again and it goes on from what devices say. docs/fleet.md.
+    """
+    from edge.cli.ring_options import opened
+    from edge.deploy.provision.keys import find_key
+    from edge.deploy.rings.promote import Promoter
+    from edge.deploy.rings.verdict import Condition
+    from edge.errors import DeployError
+    from edge.registry.reference import ring_tag
+
+    if not re.fullmatch(r"[a-z0-9-]{1,32}", ring):
+        raise click.BadParameter(
+            f"expected a-z, 0-9 and '-', at most 32 characters, got {ring[:80]!r}", param_hint="RING"
+        )
+    try:
+        condition = None if when is None else Condition.parse(when)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--when") from None
+    if condition is not None and path is None:
+        raise click.UsageError("--when asks what devices say: add --pipeline FILE, which names the broker")
+    promoter_key = find_key(key)
+    with opened(where, login_path, ca, known_as) as (desk, release):
+        try:
+            if devices is not None:
+                desk.name_members(ring_tag(release.manifest.channel, ring), _named(devices))
+            if condition is not None and path is not None:
+                decision = _waited(desk, release, condition, path, credential, targets_path, every_s, within_s)
+                if decision.what != "promote":
+                    click.echo(f"{decision.what}: {decision.why}")
+                    return _STOPPED if decision.what == "stop" else _WAITING
+            promoted = Promoter(desk, promoter_key, valid_s=valid_s).promote(release, ring)
+        except DeployError as error:
+            if error.code != "request.withdrawn":
+                raise
+            click.echo(f"stop: {error.problem}")
+            return _STOPPED
+    _tell(promoted, as_json=as_json)
+    return _DONE
+
+
+def _waited(
+    desk: RingDesk,
+    release: PublishedRelease,
+    condition: Condition,
+    path: Path,
+    credential: str | None,
+    targets_path: Path | None,
+    every_s: float,
+    within_s: float | None,
+) -> Decision:
+    from edge.cli.ring_options import heard
+    from edge.cli.run_command import tell
+    from edge.deploy.rings.wait import RingWatch, wait_for
+    from edge.registry.reference import ring_tag
+
+    channel = release.manifest.channel
+    with heard(path, credential) as (hearing, site):
+        members = _members(targets_path, condition.ring, site) or desk.members(ring_tag(channel, condition.ring))
+        if not members:
+            raise click.UsageError(
+                f"nothing says which devices count in {condition.ring}: give them the label ring={condition.ring} "
+                f"in the inventory, or name them: promote RELEASE {condition.ring} --devices SITE/NAME,..."
+            )
+        elsewhere = {} if hearing.devices(desk.repository, channel) else hearing.elsewhere(desk.repository, channel)
+        for name, count in sorted(elsewhere.items()):
+            tell(f"{count} devices fetch {channel} from {name}; if that is {desk.repository}, add --known-as {name}")
+        return wait_for(
+            RingWatch(desk, channel, release.manifest.release, condition, members),
+            lambda: hearing.devices(desk.repository, channel) if hearing.is_complete else None,
+            every_s=every_s,
+            within_s=within_s,
+            on_look=_teller(tell),
+            say=tell,
+        )
+
+
+def _members(targets_path: Path | None, ring: str, site: str) -> frozenset[str]:
+    from edge.config.targets import find_inventory
+
+    labelled = (one for one in find_inventory(targets_path).targets.values() if one.labels.get("ring") == ring)
+    return frozenset(f"{one.labels.get('site', site)}/{one.name}" for one in labelled)
+
+
+def _named(devices: str) -> frozenset[str]:
+    names = [one.strip() for one in devices.split(",")]
+    if not all(re.fullmatch(r"[^/+#\s]{1,64}/[^/+#\s]{1,64}", one) for one in names):
+        raise click.BadParameter(f"expected SITE/NAME,SITE/NAME, got {devices[:100]!r}", param_hint="--devices")
+    return frozenset(names)
+
+
+def _teller(say: Callable[[str], None]) -> Callable[[RingTally, Decision], None]:
+    told: list[str] = []
+
+    def on_look(tally: RingTally, decision: Decision) -> None:
+        beside = f"; {len(tally.others)} speak for the ring, and do not count" if tally.others else ""
+        line = f"{decision.why.partition('; held')[0]}, {tally.failed} failed{beside}"
+        if told[-1:] != [line]:
+            told.append(line)
+            say(line)
+
+    return on_look
+
+
+def _tell(promoted: Promoted, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from edge.cli.output import echo_json
+
+    statement = promoted.statement
+    for serial in promoted.beside:
+        click.echo(f"statement {serial} was made at the same time, and counts no more", err=True)
+    if as_json:
+        echo_json(asdict(statement))
+    else:
+        until = f"stated until {statement.valid_until}"
+        click.echo(f"{statement.tag} runs release {statement.release}: statement {statement.serial}, {until}")

@@ -1,0 +1,105 @@
+"""Options of the commands of rings: registry, broker, key and times; opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge.cli.paths import PIPELINE, READ
+from edge.cli.run_command import tell
+
+if TYPE_CHECKING:
+    from edge.deploy.rings.desk import PublishedRelease, RingDesk
+    from edge.deploy.rings.hearing import Hearing
+
+__all__ = [
+    "SPAN",
+    "ca_option",
+    "credential_option",
+    "known_as_option",
+    "login_option",
+    "pipeline_option",
+    "heard",
+    "key_option",
+    "opened",
+    "release_argument",
+]
+
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class _Span(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A time that passes: `90s`, `30m`, `2h`, `1d`."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", str(value))
+        if match is None:
+            self.fail(f"expected a time such as 90s, 30m, 2h or 1d, got {value!r}", param, ctx)
+        return float(match[1]) * _UNITS_S[match[2]]
+
+
+release_argument = click.argument("where", metavar="REGISTRY/REPOSITORY:RELEASE")
+key_option = click.option("--key", type=READ, metavar="KEY", help="SSH key that signs. Default: the first of ~/.ssh.")
+pipeline_option = click.option(
+    "--pipeline", "path", type=PIPELINE, metavar="PIPELINE", help="Take the broker from this pipeline file."
+)
+credential_option = click.option(
+    "--credential", metavar="NAME", help='Name of a secret "user:password" for the broker. Default: the pipeline\'s.'
+)
+ca_option = click.option("--ca", type=READ, metavar="FILE", help="Certificate of the registry's own CA, in PEM.")
+login_option = click.option(
+    "--login",
+    "login_path",
+    type=READ,
+    metavar="FILE",
+    help="A file with user:password. Default: what docker or podman keep for this registry.",
+)
+known_as_option = click.option(
+    "--known-as",
+    metavar="REGISTRY/REPOSITORY",
+    help="The same repository as the devices name it, if they reach it by another name or port.",
+)
+SPAN = _Span()
+
+
+@contextmanager
+def opened(
+    where: str, login_path: Path | None, ca: Path | None, known_as: str | None = None
+) -> Iterator[tuple[RingDesk, PublishedRelease]]:
+    from edge.deploy.rings.desk import open_desk
+    from edge.registry.login import read_login
+    from edge.registry.reference import parse_reference
+
+    reference = parse_reference(where, where="RELEASE")
+    if reference.tag is None:
+        raise click.BadParameter(f"{where} names no release; add :RELEASE, as publish printed it", param_hint="RELEASE")
+    login = None if login_path is None else read_login(login_path)
+    known = None if known_as is None else parse_reference(known_as, where="--known-as")
+    with open_desk(reference, login=login, ca=ca, known_as=known) as desk:
+        yield desk, desk.release(reference.tag)
+
+
+@contextmanager
+def heard(path: Path, credential: str | None) -> Iterator[tuple[Hearing, str]]:
+    """Give the words of all devices, once the broker has told all that it keeps, and the site of the pipeline."""
+    from edge.config.credentials import read_credential
+    from edge.config.load import load_pipeline
+    from edge.deploy.rings.hearing import Hearing
+    from edge.deploy.rings.wait import hear_all
+
+    pipeline = load_pipeline(path)
+    mqtt = pipeline.config.mqtt
+    if mqtt is None:
+        raise pipeline.error(("mqtt",), "is missing; there is no broker that devices could speak to")
+    name = credential or mqtt.credential
+    secret = None if name is None else read_credential(name)
+    with Hearing(mqtt, credential=secret, base_dir=pipeline.path.parent, say=tell) as hearing:
+        hear_all(hearing)
+        yield hearing, mqtt.site

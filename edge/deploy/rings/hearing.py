@@ -1,0 +1,189 @@
+"""Collects reports of all devices at a broker, from retained and live messages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from edge.config.credentials import Credential
+from edge.config.schema import MqttConfig
+from edge.deploy.device_words import for_people
+from edge.deploy.rings.verdict import ReleaseOutcome, RingDevice
+from edge.errors import PublishError
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.message import WireMessage
+from edge.publish.mqtt.subscriber import Arrival, Subscriber
+from edge.registry.login import host_of
+
+__all__ = ["Heard", "Hearing"]
+
+_TOPICS = ("state", "deploy", "pull")
+_QUIET_S = 1.5  # retained messages come in one go after a subscription; nothing marks the last of them
+_CLOSING_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last words of one device."""
+
+    state: StateMessage | None = None
+    deploy: DeployMessage | None = None
+    pull: PullMessage | None = None
+
+    def after(self, message: WireMessage) -> Heard:
+        match message:
+            case StateMessage():
+                return self if _is_overtaken(message, self.state) else replace(self, state=message)
+            case DeployMessage():
+                return replace(self, deploy=message)
+            case PullMessage():
+                return replace(self, pull=message)
+            case _:
+                return self
+
+    def without(self, topic: str) -> Heard:
+        return Heard(
+            None if topic == "state" else self.state,
+            None if topic == "deploy" else self.deploy,
+            None if topic == "pull" else self.pull,
+        )
+
+    def fetches_from(self, channel: str) -> str | None:
+        """Return the repository from which it fetches the releases of `channel`; None: from none."""
+        pull = self.pull
+        return None if pull is None or pull.repository is None or pull.channel != channel else _same(pull.repository)
+
+    def device(self, name: str) -> RingDevice | None:
+        """Return it as its ring sees it; None: it fetches no releases."""
+        pull, deploy = self.pull, self.deploy
+        if pull is None or pull.ring is None:
+            return None
+        return RingDevice(
+            name=name,
+            ring=pull.ring,
+            is_there=self.state is not None and self.state.state != "offline",
+            degraded=self.state.reason or self.state.state
+            if self.state is not None and self.state.state == "degraded"
+            else None,
+            since=None if self.state is None else self.state.since,
+            switched=None
+            if deploy is None
+            else ReleaseOutcome(deploy.release, deploy.result, reason=deploy.reason, at=deploy.at),
+            pulled=None
+            if pull.result is None
+            else ReleaseOutcome(pull.release, pull.result, pull.code, pull.reason, pull.at),
+        )
+
+
+class Hearing:
+    """Listens in a thread of its own, at all sites below the prefix of `mqtt`; may be asked by another thread.
+
+    Use it in a `with`, which raises PublishError where there is no broker that lets us listen, ConfigError for a
+    configuration that cannot be used. Later losses go to `say`, in that thread, and are mended.
+    """
+
+    def __init__(
+        self,
+        mqtt: MqttConfig,
+        *,
+        credential: Credential | None,
+        base_dir: Path | None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        everywhere = msgspec.structs.replace(mqtt, site="+")
+        self._prefix = mqtt.prefix
+        self._subscriber = Subscriber(everywhere, topics=_TOPICS, qos=0, credential=credential, base_dir=base_dir)
+        self._say = say
+        self._heard: dict[str, Heard] = {}
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._last_kept_s: float | None = None  # None: the connection is lost
+        self._thread = threading.Thread(target=self._listen, name="hearing", daemon=True)
+
+    def __enter__(self) -> Hearing:
+        self._subscriber.open()
+        self._last_kept_s = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(_CLOSING_S)
+        self._subscriber.close()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is connected and the retained messages have come; PublishError once the thread has ended."""
+        if not self._thread.is_alive():
+            raise PublishError("listening to the broker has ended", hint="begin again; the reason stands above")
+        last_s = self._last_kept_s
+        return last_s is not None and self._subscriber.is_connected and time.monotonic() - last_s > _QUIET_S
+
+    def devices(self, repository: str, channel: str) -> list[RingDevice]:
+        """Return the devices that fetch the releases of `channel` from `repository`, by name."""
+        with self._lock:
+            found = [
+                heard.device(name)
+                for name, heard in sorted(self._heard.items())
+                if heard.fetches_from(channel) == _same(repository)
+            ]
+        return [device for device in found if device is not None]
+
+    def heard(self) -> dict[str, Heard]:
+        """Return the last words of all devices, by `site/device`."""
+        with self._lock:
+            return dict(sorted(self._heard.items()))
+
+    def elsewhere(self, repository: str, channel: str) -> dict[str, int]:
+        """Return how many devices fetch the releases of `channel` from each other repository."""
+        with self._lock:
+            places = [heard.fetches_from(channel) for heard in self._heard.values()]
+        return Counter(place for place in places if place not in (None, _same(repository)))
+
+    def _listen(self) -> None:
+        for arrival in self._subscriber.receive(on_status=self._told):
+            if self._is_over.is_set():
+                return
+            if arrival is not None:
+                self._take(arrival)
+
+    def _told(self, text: str) -> None:
+        # A device that went while we were away is not told; after a reconnect, all that is still so comes once more.
+        with self._lock:
+            self._heard.clear()
+        self._last_kept_s = time.monotonic() if self._subscriber.is_connected else None
+        self._say(text)
+
+    def _take(self, arrival: Arrival) -> None:
+        if arrival.is_retained:
+            self._last_kept_s = time.monotonic()
+        site, device, topic = arrival.topic.removeprefix(f"{self._prefix}/").split("/", 2)
+        name, message = f"{site}/{device}", for_people(arrival.message)
+        if not name.isprintable():
+            return
+        with self._lock:
+            before = self._heard.get(name, Heard())
+            if not arrival.payload and topic in _TOPICS:
+                self._heard[name] = before.without(topic)
+            # The broker decides which login may write where; what a message says of its sender has to fit that.
+            elif message is not None and (message.device, message.topic) == (device, topic):
+                self._heard[name] = before.after(message)
+
+
+def _same(repository: str) -> str:
+    """Return `host/repository` as two that are the same are written alike."""
+    host, _, path = repository.partition("/")
+    return f"{host_of(host)}/{path}"
+
+
+def _is_overtaken(message: StateMessage, before: StateMessage | None) -> bool:
+    """Return whether it is the late Will of a connection that was replaced."""
+    if before is None or message.state != "offline":
+        return False
+    return (message.epoch or 0, message.session or 0) < (before.epoch or 0, before.session or 0)

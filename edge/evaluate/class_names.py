@@ -1,0 +1,268 @@
+"""Which class of a model each number in labels is: by name, or by order where names cannot mislead.
+
+Names stand beside YOLO labels: lists of LabelImg, Darknet, CVAT and Roboflow, notes.json of Label Studio, data.yaml of
+Ultralytics and Roboflow. The nearest folder counts: that of the labels, then the two above it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge.config.yaml_file import read_yaml
+from edge.errors import DatasetError, EdgeError
+from edge.reading import json_object, read_file
+
+__all__ = ["ClassMap", "LabelNames", "find_label_names", "label_folder", "listed", "names_of_yaml"]
+
+_LISTED = 10
+
+# COCO's names, plain, by those of PASCAL VOC, Darknet and others.
+_COCO_NAME = {
+    "aeroplane": "airplane",
+    "doughnut": "donut",
+    "hairdryer": "hairdrier",
+    "mobilephone": "cellphone",
+    "motorbike": "motorcycle",
+    "sofa": "couch",
+    "television": "tv",
+    "tvmonitor": "tv",
+}
+
+
+class ClassMap:
+    """The classes of numbered names. Names are compared without case, blanks, `_` and `-`; synonyms of COCO's count.
+
+    A name that the model does not know is left out where all classes of the model have names in the labels. Otherwise
+    numbers go by order, if there are as many names as classes and each known name stands where the model has it.
+
+    `names`: by number, as labels give them. `labels`: of the model. `used`: numbers that are sure to occur. `where`:
+    the file of the names, for errors. `found_by`: `name`, or `order` where some names are unknown. `notes`: what is not
+    sure then. Raises `DatasetError` if no name is known and order says nothing, or as `__getitem__` of one in `used`.
+    """
+
+    def __init__(
+        self, names: Mapping[int, str], labels: Sequence[str], *, used: Collection[int] = (), where: str
+    ) -> None:
+        self._names, self._labels, self._where = names, labels, where
+        self._known = _by_name(names, labels)
+        self._is_whole = len(set(self._known.values())) == len(labels)
+        place = {number: rank for rank, number in enumerate(sorted(names))}
+        fits = len(names) == len(labels) and all(place[n] == class_id for n, class_id in self._known.items())
+        unknown = sorted({str(name) for number, name in names.items() if number not in self._known})
+        self.found_by, self.notes = "name", tuple[str, ...]()
+        if fits and unknown:
+            self._known, self.found_by = place, "order"
+            self.notes = (
+                f"{where}: {len(unknown)} of {len(names)} class names are unknown to the model ({listed(unknown)}): "
+                "classes go by order",
+            )
+        self._require(used)
+        if not self._known:
+            raise self._misfit(names)
+
+    def __getitem__(self, number: int) -> int | None:
+        """Return the class of the model; None where the model does not know it.
+        Raises `DatasetError` if the number has no name, or could be a class of the model under another name.
+        """
+        if number not in self._known:
+            self._require((number,))
+        return self._known.get(number)
+
+    def _require(self, used: Collection[int]) -> None:
+        if unlisted := sorted(set(used) - set(self._names)):
+            raise DatasetError(f"{self._where}: labels are of category {unlisted[0]}, which the file does not list")
+        unknown = set(used) - set(self._known)
+        if unknown and not self._is_whole:
+            raise self._misfit(unknown)
+
+    def _misfit(self, unknown: Collection[int]) -> DatasetError:
+        missing = sorted({str(self._names[number]) for number in unknown})
+        taken = set(self._known.values())
+        free = [label for class_id, label in enumerate(self._labels) if class_id not in taken]
+        return DatasetError(
+            f"{self._where}: labels that do not fit the model: it has {len(self._labels)} classes, the file "
+            f"{len(self._names)}; unknown to the model: {listed(missing)}",
+            hint=f"name them as the model does, which also has: {listed(free)}; or use labels made for this model",
+        )
+
+
+def _by_name(names: Mapping[int, str], labels: Sequence[str]) -> dict[int, int]:
+    """Return the class of each name that the model knows; the closer spelling goes first."""
+    known: dict[int, int] = {}
+    for key in (_spoken, _plain, _common):
+        of_key: dict[str, list[int]] = {}
+        for class_id, label in enumerate(labels):
+            of_key.setdefault(key(label), []).append(class_id)
+        for number, name in names.items():
+            same = of_key.get(key(name), []) if _plain(name) else []
+            if number not in known and len(same) == 1:
+                known[number] = same[0]
+    return known
+
+
+def _spoken(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
+
+
+def _plain(name: str) -> str:
+    return "".join(_spoken(name).replace("_", " ").replace("-", " ").split())
+
+
+def _common(name: str) -> str:
+    return _COCO_NAME.get(_plain(name), _plain(name))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+_LISTS = ("classes.txt", "predefined_classes.txt", "labels.txt", "*.names", "_darknet.labels")
+_FOLDERS = 3
+_SPLITS = ("train", "val", "valid", "test")
+_HAS_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNames:
+    """Names of the numbers in labels, as a file states them."""
+
+    path: Path
+    names: Mapping[int, str]  # by number
+    # whether it also says what a line of labels has: a data.yaml without `kpt_shape` has no keypoints
+    is_yaml: bool = False
+    keypoint_numbers: int = 0  # how many numbers the keypoints of an object take; 0 without keypoints
+    root: Path  # of the data set
+    folders: tuple[Path, ...] = ()  # of labels that it names
+
+
+def find_label_names(folder: Path) -> LabelNames | None:
+    """Return the names of the labels in `folder`; None where there are none.
+    Raises `DatasetError` if a file of names cannot be used, or two in the same folder differ.
+    """
+    folder = _absolute(folder)
+    for place in (folder, *folder.parents)[:_FOLDERS]:
+        found = [names for names in _names_in(place) if folder in names.folders or folder.is_relative_to(names.root)]
+        found = [names for names in found if folder in names.folders] or found
+        if other := next((one for one in found if one.names != found[0].names), None):
+            raise DatasetError(
+                f"{place}: {found[0].path.name} and {other.path.name} name the classes differently",
+                hint="remove the one that is not of these labels",
+            )
+        if found:
+            return next((names for names in found if names.is_yaml), found[0])
+    return None
+
+
+def label_folder(images: Path) -> Path:
+    """Return the folder of the labels of a folder of images: `labels` in place of the last `images` in its path."""
+    parts = list(_absolute(images).parts)
+    if "images" in parts:
+        parts[len(parts) - 1 - parts[::-1].index("images")] = "labels"
+    return Path(*parts)
+
+
+def names_of_yaml(path: Path) -> LabelNames:
+    """Raise `DatasetError` if it is no data.yaml."""
+    try:
+        content = read_yaml(path, kind="a data.yaml with the names of the classes").content
+        if not isinstance(content, dict) or not isinstance(content.get("names"), (dict, list)):
+            raise DatasetError(f"{path}: expected a data.yaml with the names of the classes (names: ...)")
+        names = _numbered(content["names"])
+        if len(names) != int(content.get("nc", len(names))):
+            raise DatasetError(f"{path}: states {content['nc']} classes (nc) and names {len(names)}")
+        shape = content.get("kpt_shape") or (0, 0)
+        return LabelNames(
+            path=path,
+            names=names,
+            is_yaml=True,
+            keypoint_numbers=int(shape[0]) * int(shape[1]),
+            root=next(base for base in _bases(path, content) if base.is_dir()),
+            folders=tuple(_folders(path, content)),
+        )
+    except EdgeError as error:
+        raise DatasetError(error.problem, hint=error.hint) from error
+    except (TypeError, ValueError, LookupError) as error:
+        raise DatasetError(f"{path}: expected names by number, and kpt_shape [points, 2 or 3]: {error}") from error
+
+
+def _names_in(place: Path) -> Iterator[LabelNames]:
+    for path in sorted({path for pattern in _LISTS for path in place.glob(pattern) if path.is_file()}):
+        if path.name.startswith("."):  # macOS leaves ._obj.names
+            continue
+        if names := _of_list(path):
+            yield LabelNames(path=path, names=names, root=place)
+    if (place / "notes.json").is_file():
+        yield LabelNames(path=place / "notes.json", names=_of_notes(place / "notes.json"), root=place)
+    for path in sorted((*place.glob("*.yaml"), *place.glob("*.yml"))):
+        if _may_have_names(path):
+            yield names_of_yaml(path)
+
+
+def _may_have_names(path: Path) -> bool:
+    """Return whether to read a YAML file: others of any kind may stand beside a data set."""
+    try:
+        return _HAS_NAMES.search(read_file(path, follows_links=True)) is not None
+    except OSError:
+        return False
+
+
+def _of_list(path: Path) -> dict[int, str]:
+    """Return one name for each line; none of a file that has the labels of an image."""
+    try:
+        lines = _content(path).decode("utf-8-sig").rstrip().splitlines()
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}: expected one class name for each line, in UTF-8: {error}") from error
+    if all(re.fullmatch(r"\s*\d+(\s+[-+.\deE]+){4,}\s*|\s*", line) for line in lines):
+        return {}
+    return {number: line.strip() for number, line in enumerate(lines)}
+
+
+def _of_notes(path: Path) -> dict[int, str]:
+    try:
+        return {int(one["id"]): str(one["name"]) for one in json_object(_content(path))["categories"]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path}: expected categories with id and name: {error}") from error
+
+
+def _numbered(names: Any) -> dict[int, str]:
+    pairs = names.items() if isinstance(names, dict) else enumerate(names)
+    return {int(number): str(name) for number, name in pairs}
+
+
+def _bases(path: Path, content: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Return what paths in a data.yaml may begin at: its own `path`, of whatever machine, and where it is."""
+    own = _absolute(path.parent)
+    return _absolute(own / str(content.get("path") or ".")), own
+
+
+def _folders(path: Path, content: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the folders of labels that belong to those of images that exist; Roboflow's begin with a wrong `..`."""
+    for split in (one for name in _SPLITS for one in _listed(content.get(name))):
+        bases = _bases(path, content)
+        for folder in (*(base / split for base in bases), bases[-1] / split.removeprefix("../")):
+            if folder.is_dir():
+                yield label_folder(folder)
+                break
+
+
+def _listed(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)] if value else []
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # links stay: labels stand beside the link to the images
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_file(path, follows_links=True)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error

@@ -1,1 +1,0 @@
-"""What brokers keep of us: streams, and entities of Home Assistant, announced and taken away again."""

@@ -1,0 +1,328 @@
+"""The lanes of a bounded queue: events first, dropped last; then new messages, and late ones behind them.
+
+New messages are taken in turns of the streams: a sender that cannot keep up is fair to them.
+
+Older messages of a lane may be in the store only: then what is here of it waits until those are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from edge.publish.messages import GapMessage, GapReason
+from edge.publish.outbox.message import Entry, Number, entry_from_message, replay_of
+
+__all__ = ["Backlog", "Losses"]
+
+# From so many waiting gap records on, new ones are merged over delivered numbers (`exact` false) instead of added.
+_MAX_RUNS = 256
+
+
+class _Turns:
+    """Messages of streams that are taken in turns, those of each in their order: a quiet one waits for no busy one."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, deque[Entry]] = {}  # in the order of their turns; none is empty
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Entry]:
+        return itertools.chain.from_iterable(self._of.values())
+
+    def of(self, stream: str) -> Sequence[Entry]:
+        return self._of.get(stream, ())
+
+    def append(self, entry: Entry) -> None:
+        self._of.setdefault(_stream_of(entry), deque()).append(entry)
+        self._count += 1
+
+    def appendleft(self, entry: Entry) -> None:
+        """Return an entry to the head of its stream, which is the next one."""
+        stream = _stream_of(entry)
+        known = self._of.pop(stream, deque())
+        known.appendleft(entry)
+        self._of = {stream: known, **self._of}
+        self._count += 1
+
+    def popleft(self) -> Entry:
+        """Return the head of the stream whose turn it is; the next turn is another's."""
+        return self.pop_of(next(iter(self._of)))
+
+    def oldest(self) -> Entry:
+        return min((of_stream[0] for of_stream in self._of.values()), key=lambda entry: entry.ticket)
+
+    def pop_of_busiest(self) -> Entry:
+        return self.pop_of(max(self._of, key=lambda stream: len(self._of[stream])))
+
+    def take(self, ticket: int) -> Entry | None:
+        """Return the entry with this ticket if it is the oldest of its stream."""
+        found = next((stream for stream, entries in self._of.items() if entries[0].ticket == ticket), None)
+        return None if found is None else self.pop_of(found)
+
+    def pop_of(self, stream: str) -> Entry:
+        entries = self._of.pop(stream)
+        self._count -= 1
+        entry = entries.popleft()
+        if entries:
+            self._of[stream] = entries
+        return entry
+
+
+def _stream_of(entry: Entry) -> str:
+    return "" if entry.number is None else entry.number.stream
+
+
+class Backlog:
+    """Lanes, each in the order of acceptance. Not thread-safe: an outbox holds its lock.
+
+    `late` counts those that were live before. `first_away`, by whether it is events', is the first ticket that is in
+    the store only, or infinity. An event that `may_send` holds back holds back those behind it.
+    """
+
+    def __init__(self, *, live_s: float, now_s: Callable[[], float]) -> None:
+        self._events: deque[Entry] = deque()
+        self._live = _Turns()
+        self._replay: deque[Entry] = deque()
+        self._live_s = live_s
+        self._now_s = now_s
+        self.may_send: Callable[[int], bool] = lambda ticket: True
+        self._oldest_at_s = math.inf  # no live one was accepted before: to look for the oldest takes a while
+        self.size_bytes = 0
+        self.late = 0
+        self.first_away = {False: math.inf, True: math.inf}
+
+    def __len__(self) -> int:
+        return len(self._events) + len(self._live) + len(self._replay)
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self._events
+        yield from self._replay
+        yield from self._live
+
+    @property
+    def replays(self) -> int:
+        return len(self._replay)
+
+    def has_more(self, *, may_replay: bool) -> bool:
+        return self._next_lane(may_replay=may_replay) is not None
+
+    def append(self, entry: Entry) -> None:
+        (self._events if entry.is_event else self._live).append(entry)
+        self._oldest_at_s = min(self._oldest_at_s, entry.accepted_at_s)
+        self.size_bytes += entry.cost_bytes
+
+    def take(self, *, may_replay: bool) -> Entry | None:
+        lane = self._next_lane(may_replay=may_replay)
+        return None if lane is None else self._pop(lane)
+
+    def take_oldest(self) -> Entry:
+        """Return the next one to drop, an event only where there is nothing else; there has to be one."""
+        if self._live and not self._replay:
+            return self._counted_out(self._live.pop_of_busiest())
+        return self._pop(self._replay or self._events)
+
+    def take_newest_late(self, may_go: Callable[[int], bool], *, least: int) -> Entry | None:
+        """Return the newest late one, or event, whose ticket may go, if `least` of them stay."""
+        for lane in (self._replay, self._events):
+            if len(lane) > least and may_go(lane[-1].ticket):
+                self.size_bytes -= lane[-1].cost_bytes
+                return lane.pop()
+        return None
+
+    def take_ticket(self, ticket: int) -> Entry | None:
+        """Return the one with this ticket if it is the oldest of its lane."""
+        for lane in (self._replay, self._events):
+            if lane and lane[0].ticket == ticket:
+                return self._pop(lane)
+        found = self._live.take(ticket)
+        return None if found is None else self._counted_out(found)
+
+    def ahead(self, most: int, *, is_event: bool) -> int:
+        """Return how many, up to `most`, may be sent before the first that is in the store only."""
+        lane = self._events if is_event else self._replay
+        return sum(entry.ticket < self.first_away[is_event] for entry in itertools.islice(lane, most))
+
+    def insert(self, older: Sequence[Entry], *, is_event: bool) -> None:
+        """Add those that have come back from the store, in their order, among the others of their lane."""
+        lane = self._events if is_event else self._replay
+        before: list[Entry] = []
+        for entry in older:
+            while lane and lane[0].ticket < entry.ticket:
+                before.append(lane.popleft())
+            before.append(entry)
+            self.size_bytes += entry.cost_bytes
+        lane.extendleft(reversed(before))
+
+    def put_back(self, entry: Entry) -> None:
+        """Return one to the head of its lane."""
+        lane = self._events if entry.is_event else self._live
+        (self._replay if entry.is_replay else lane).appendleft(entry)
+        self._oldest_at_s = min(self._oldest_at_s, entry.accepted_at_s)
+        self.size_bytes += entry.cost_bytes
+
+    def age(self, most: int) -> None:
+        """Move messages that have waited too long to be live to the late ones, at most so many at a time."""
+        oldest_s = self._now_s() - self._live_s
+        if oldest_s <= self._oldest_at_s:
+            return
+        self._oldest_at_s = math.inf
+        while self._live:
+            oldest = self._live.oldest()
+            if not most or oldest.accepted_at_s >= oldest_s or not oldest.may_be_replayed:
+                self._oldest_at_s = oldest.accepted_at_s
+                break
+            most -= 1
+            self._replay.append(self._turned_late(oldest))
+
+    def age_returned(self) -> None:
+        """Move what came back and is older than the latest of the late ones to its place among them."""
+        returned: list[Entry] = []
+        while self._replay and self._live and (oldest := self._live.oldest()).ticket < self._replay[-1].ticket:
+            if not oldest.may_be_replayed:
+                break
+            returned.append(self._turned_late(oldest))
+        newer: list[Entry] = []
+        while returned and self._replay and self._replay[-1].ticket > returned[0].ticket:
+            newer.append(self._replay.pop())
+        self._replay.extend(sorted([*returned, *reversed(newer)], key=lambda entry: entry.ticket))
+
+    def first_of(self, stream: str) -> float:
+        """Return a ticket of a stream that waits, or of whatever stream in the store only; infinity: none."""
+        known = itertools.chain(self._live.of(stream), self._events, self._replay)
+        mine = (entry.ticket for entry in known if _stream_of(entry) == stream)
+        away = min(self.first_away.values())
+        return away if math.isfinite(away) else next(mine, away)
+
+    def oldest_s(self) -> float:
+        """Zero where none waits."""
+        heads = [lane[0].accepted_at_s for lane in (self._events, self._replay) if lane]
+        heads += [self._live.oldest().accepted_at_s] if self._live else []
+        return max(0.0, self._now_s() - min(heads)) if heads else 0.0
+
+    def _next_lane(self, *, may_replay: bool) -> deque[Entry] | _Turns | None:
+        if self._events:
+            ticket = self._events[0].ticket
+            if ticket < self.first_away[True] and self.may_send(ticket):
+                return self._events
+        if self._live:
+            return self._live
+        if may_replay and self._replay and self._replay[0].ticket < self.first_away[False]:
+            return self._replay
+        return None
+
+    def _pop(self, lane: deque[Entry] | _Turns) -> Entry:
+        return self._counted_out(lane.popleft())
+
+    def _counted_out(self, entry: Entry) -> Entry:
+        self.size_bytes -= entry.cost_bytes
+        return entry
+
+    def _turned_late(self, oldest: Entry) -> Entry:
+        late = replay_of(self._counted_out(self._live.pop_of(_stream_of(oldest))))
+        self.size_bytes += late.cost_bytes
+        self.late += 1
+        return late
+
+
+class Losses:
+    """The numbers of dropped messages, as runs that become gap records, each with an identity: never evicted."""
+
+    def __init__(self, *, device: str, next_id: Callable[[], int]) -> None:
+        self._device = device
+        self._next_id = next_id
+        self._records: deque[Entry] = deque()  # made already: they were sent, and came back
+        self._runs: deque[_GapRun] = deque()
+        self._open_runs: dict[tuple[str, str], _GapRun] = {}
+
+    def __len__(self) -> int:
+        return len(self._records) + len(self._runs)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the waiting records name."""
+        return sum(entry.gap_count for entry in self._records) + sum(run.count for run in self._runs)
+
+    def add(self, entry: Entry, reason: GapReason) -> bool:
+        """Return whether that makes one more record."""
+        number, is_exact = entry.number, not entry.was_sent
+        assert number is not None
+        run = self._open_runs.get((number.stream, number.of))
+        is_few = len(self._runs) < _MAX_RUNS
+        if run is not None and run.takes(number, reason, is_exact=is_exact, is_contiguous_only=is_few):
+            return False
+        run = _GapRun(self._next_id(), reason, number, number, is_exact=is_exact)
+        self._runs.append(run)
+        self._open_runs[number.stream, number.of] = run
+        return True
+
+    def take(self) -> Entry | None:
+        if self._records:
+            return self._records.popleft()
+        if not self._runs:
+            return None
+        run = self._runs.popleft()
+        key = run.first.stream, run.first.of
+        if self._open_runs.get(key) is run:
+            del self._open_runs[key]
+        return msgspec.structs.replace(entry_from_message(run.message(self._device)), ticket=run.identity)
+
+    def put_back(self, entry: Entry) -> None:
+        self._records.appendleft(entry)
+
+    def extend(self, gaps: Mapping[int, GapMessage]) -> int:
+        """Add records that were made elsewhere; return how many numbers they name."""
+        entries = [msgspec.structs.replace(entry_from_message(gap), ticket=one) for one, gap in gaps.items()]
+        self._records.extend(entries)
+        return sum(entry.gap_count for entry in entries)
+
+    def payloads(self) -> Iterator[tuple[int, bytes]]:
+        """Yield identity and payload of all that would be sent now."""
+        yield from ((entry.ticket, entry.encode()) for entry in self._records)
+        yield from ((run.identity, run.message(self._device).encode()) for run in self._runs)
+
+
+@dataclass(slots=True)
+class _GapRun:
+    """Neighbouring numbers of one kind and stream that were dropped for one reason; grows until it is sent."""
+
+    identity: int
+    reason: GapReason
+    first: Number
+    last: Number
+    count: int = 1
+    is_exact: bool = True
+
+    def takes(self, number: Number, reason: GapReason, *, is_exact: bool, is_contiguous_only: bool) -> bool:
+        """Add `number` if it belongs here; otherwise it needs a run of its own."""
+        if reason != self.reason or number.epoch != self.last.epoch or number.seq <= self.last.seq:
+            return False
+        is_next = number.seq == self.last.seq + 1 and is_exact == self.is_exact
+        if is_contiguous_only and not is_next:
+            return False
+        self.is_exact = self.is_exact and is_next
+        self.last = number
+        self.count += 1
+        return True
+
+    def message(self, device: str) -> GapMessage:
+        return GapMessage(
+            device=device,
+            stream=self.first.stream,
+            epoch=self.first.epoch,
+            from_=self.first.seq,
+            to=self.last.seq,
+            count=self.count,
+            reason=self.reason,
+            first_at=self.first.captured_at,
+            last_at=self.last.captured_at,
+            exact=self.is_exact,
+            of=self.first.of,
+        )

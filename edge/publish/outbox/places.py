@@ -1,0 +1,228 @@
+"""The two places of the store in a start of the service, what starts have said in them, and how one is begun anew."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from edge.publish.messages import GapMessage, GapReason, NumberedKind
+from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, remove, set_aside
+from edge.publish.outbox.message import KINDS, Entry, Maker, SeqKey, entry_of
+from edge.publish.outbox.store import Place, Row, Store
+
+__all__ = ["Places", "RunningClock", "Said", "boot_id", "boot_s", "open_gaps", "said_in"]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class RunningClock:
+    """Seconds that the device has run, over starts and boots; no clock that is set has a part in it.
+
+    A wall clock may be wrong by years until a time server answers: by it a message of a minute ago may be too old.
+    """
+
+    def __init__(self, newest_s: float) -> None:
+        self._offset_s = newest_s - time.monotonic()
+
+    def now_s(self) -> float:
+        return time.monotonic() + self._offset_s
+
+    def at_s(self, monotonic_s: float) -> float:
+        return monotonic_s + self._offset_s
+
+    def monotonic_s(self, at_s: float) -> float:
+        """A moment before the clock began is negative."""
+        return at_s - self._offset_s
+
+    def age_s(self, at_s: float) -> float:
+        return max(0.0, self.now_s() - at_s)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Record of a start: how far each account is kept, and when that was: in the store's time, and by which
+    boot. `is_ended`: nothing of it is left to be declared.
+    """
+
+    maker: Maker
+    reached: list[tuple[str, NumberedKind, int]] = []
+    is_ended: bool = True
+    at_s: float = 0.0
+    boot_id: str = ""
+    boot_s: float = 0.0
+
+    @property
+    def newest_s(self) -> float:
+        """The store's time now, as far as that tells: that of another boot stands still."""
+        return self.at_s + (max(0.0, boot_s() - self.boot_s) if self.boot_id == boot_id() else 0.0)
+
+
+_said_decoder = msgspec.json.Decoder(Said)
+
+
+def said_in(place: Place) -> dict[int, Said]:
+    """Return the words of starts by their epochs."""
+    try:
+        return {epoch: _said_decoder.decode(payload) for epoch, payload in place.starts()}
+    except msgspec.MsgspecError as error:
+        raise PlaceDamagedError(f"expected what a start says of itself: {error}", place) from error
+
+
+def open_gaps(
+    maker: Maker, *, device: str, reason: GapReason, after: Iterable[tuple[str, NumberedKind, int]] = ()
+) -> Iterator[GapMessage]:
+    """Yield that any number of a start may be missing, `after` those of each account."""
+    known = {(stream, of): seq for stream, of, seq in after}
+    for stream in dict.fromkeys([*maker.streams, *(stream for stream, _ in known)]):
+        for of in KINDS:
+            yield GapMessage(
+                device=device,
+                stream=stream,
+                epoch=maker.epoch,
+                from_=known.get((stream, of), 0) + 1,
+                to=None,
+                count=None,
+                reason=reason,
+                exact=False,
+                of=of,
+            )
+
+
+class Places:
+    """Of the thread that writes; raises as `Place` does.
+
+    `run` is in /run or in memory, `disk` the second place where it is open; `join` opens it and takes over what it has.
+    Rows that are named by `declared`, exact gap records of earlier starts, are not sent.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run: Place,
+        *,
+        clock: RunningClock,
+        maker: Maker,
+        run_path: Path | None,
+        disk_path: Path | None,
+    ) -> None:
+        self.store = store
+        self.run = run
+        self.disk: Place | None = None
+        self.disk_path = disk_path
+        self.clock = clock
+        self.maker = maker
+        self.join: Callable[[], Place] = self.open_disk
+        self.declared: list[GapMessage] = []
+        self.has_had_disk = False
+        self.run_path = run_path
+        self._makers = {maker.epoch: maker}
+        self._boot_id = boot_id()
+
+    @property
+    def is_run_in_memory(self) -> bool:
+        """Whether the file in /run could not be used, and is to be."""
+        return self.run.path is None and self.run_path is not None
+
+    def add_makers(self, makers: Mapping[int, Maker]) -> None:
+        """Take note of earlier starts of which there are messages."""
+        self._makers = {**makers, **self._makers}
+
+    def open_disk(self) -> Place:
+        return self.store.open(self.disk_path, is_durable=True)
+
+    def close(self) -> None:
+        """Files keep their content."""
+        self.store.close()
+
+    def start(self, reached: Mapping[SeqKey, int], *, is_ended: bool = False) -> dict[int, bytes]:
+        accounts = [(stream, of, seq) for (stream, _, of), seq in reached.items()]
+        said = Said(self.maker, accounts, is_ended, self.clock.now_s(), self._boot_id, boot_s())
+        return {self.maker.epoch: msgspec.json.encode(said)}
+
+    def earlier_starts(self) -> dict[int, bytes]:
+        """Return the starts before this one, as accounted for: with them others can read their messages."""
+        return {one: msgspec.json.encode(Said(by)) for one, by in self._makers.items() if by is not self.maker}
+
+    def rows(self, first: int, most: int, *, is_event: bool) -> list[tuple[Row, bool]]:
+        """Return rows of both places from a ticket on, in their order, each with whether it is on the disk."""
+        found = {row.ticket: (row, False) for row in self.run.rows(first, most, is_event=is_event)}
+        if self.disk is not None:
+            found.update({row.ticket: (row, True) for row in self.disk.rows(first, most, is_event=is_event)})
+        return [found[ticket] for ticket in sorted(found)[:most]]
+
+    def entry(self, row: Row, *, was_sent: bool) -> Entry:
+        was_sent = was_sent or row.start != self.maker.epoch  # which of an earlier start were is not known
+        try:
+            made = entry_of(row.head, row.body, self._makers.get(row.start), was_sent=was_sent, ticket=row.ticket)
+        except ValueError as error:
+            raise PlaceDamagedError(f"message {row.ticket} cannot be read: {error}", self.disk or self.run) from error
+        return msgspec.structs.replace(made, accepted_at_s=self.clock.monotonic_s(row.at_s))
+
+    def is_of_earlier_start(self, entry: Entry) -> bool:
+        return entry.number is not None and entry.number.epoch != self.maker.epoch
+
+    def is_declared(self, entry: Entry) -> bool:
+        """Return whether a gap record of an earlier start names a message."""
+        number = entry.number
+        return number is not None and any(
+            (gap.stream, gap.epoch, gap.of) == number.account and gap.from_ <= number.seq <= (gap.to or 0)
+            for gap in self.declared
+        )
+
+    def damage_gaps(self, reached: Mapping[SeqKey, int]) -> Iterator[GapMessage]:
+        """Yield that any number of any start may be missing; those of this one end at the number that is reached."""
+        for maker in self._makers.values():
+            for gap in open_gaps(maker, device=self.maker.device, reason="spool-corrupt"):
+                last = reached.get((gap.stream, gap.epoch, gap.of), 0) if maker is self.maker else None
+                if last != 0:
+                    yield msgspec.structs.replace(gap, to=last)
+
+    def move_run(self, path: Path | None) -> None:
+        """Take the first place, with all that it has, to its file or to memory; where that raises, all is as before."""
+        try:
+            place = self.store.open(path, is_durable=False)
+            try:
+                place.copy_of(self.run)
+            except StoreError:
+                place.close()
+                raise
+            self.run.close()
+            self.run = place
+        finally:
+            if self.is_run_in_memory and self.run_path is not None:
+                with contextlib.suppress(PlaceUnusableError):
+                    remove(self.run_path)
+
+    def begin_anew(self, gaps: Mapping[int, bytes], start: Mapping[int, bytes], *, is_disk: bool) -> Path | None:
+        """Set a damaged place aside, and begin it anew; return where the damaged one is.
+
+        Where that raises, the disk is not open, and the first place is in memory.
+        """
+        place, path = (self.disk, self.disk_path) if is_disk else (self.run, self.run.path)
+        if place is not None:
+            place.close()
+        if is_disk:
+            self.disk = None
+        else:
+            self.run = self.store.open(None, is_durable=False)
+        aside = None if path is None else set_aside(path)
+        fresh = self.run if path is None else self.store.open(path, is_durable=is_disk)
+        fresh.commit(gaps=gaps, starts={**self.earlier_starts(), **start})
+        if is_disk:
+            self.disk = fresh
+        else:
+            self.run = fresh
+        return aside
+
+
+def boot_id() -> str:
+    """Empty where the system has none."""
+    return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""
+
+
+def boot_s() -> float:
+    """Return the seconds since this boot, also those of a suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

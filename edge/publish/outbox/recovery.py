@@ -1,0 +1,226 @@
+"""How an outbox begins: with what earlier starts have left in the store, and what a kill or a power cut has taken."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from edge.publish.messages import GapMessage, GapReason, InfoMessage
+from edge.publish.outbox.bounds import Bounds
+from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, set_aside
+from edge.publish.outbox.message import Maker
+from edge.publish.outbox.places import Places, RunningClock, Said, open_gaps, said_in
+from edge.publish.outbox.queue import Outbox
+from edge.publish.outbox.store import Place, Store
+from edge.publish.outbox.writer import Writer
+
+__all__ = ["SpoolPlace", "open_outbox"]
+
+# A start that does not know which tickets the disk holds begins where an earlier epoch has not been.
+_TICKET_BITS = 30
+_DISK_MISSES = 4  # some seconds apart: one that comes a little late costs no gap record
+_RUN_SHARE = 3 / 4  # of the memory that messages may take, for those in /run
+
+_log = logging.getLogger(__name__)
+_gap_decoder = msgspec.json.Decoder(GapMessage)
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolPlace:
+    """Where the store lies on the disk, and its bounds."""
+
+    path: Path
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Contents of a place; `was_damaged`: it was set aside; `disk_misses`, of /run: of the disk, since the start."""
+
+    place: Place | None = None
+    was_damaged: bool = False
+    starts: dict[int, Said] = field(default_factory=dict)
+    gaps: dict[int, GapMessage] = field(default_factory=dict)
+    tickets: dict[int, bool] = field(default_factory=dict)
+    newest_s: float = 0.0
+    disk_misses: int = 0
+
+
+def open_outbox(
+    info: InfoMessage,
+    *,
+    max_bytes: int,
+    live_s: float,
+    run_path: Path | None = None,
+    spool: SpoolPlace | None = None,
+    on_more: Callable[[], None] = lambda: None,
+    patience_s: Callable[[], float] = lambda: 0.0,
+    now_s: Callable[[], float] = time.monotonic,
+) -> tuple[Outbox, Writer | None]:
+    """Return an outbox with all that earlier starts have left, and the thread that writes, which is not started.
+
+    A disk or a folder that cannot be used is logged, and no error: messages are in memory then. They are late from the
+    age of `live_s` on, outlive the process at `run_path` and a power cut in `spool` (None: nowhere), and take
+    `max_bytes` in memory and /run together. The thread that writes calls `on_more` when there is more to send, and
+    leaves a message that is on its way off the disk for `patience_s`.
+    """
+    if run_path is None and spool is None:
+        return Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s), None
+    store = Store()
+    disk_path = None if spool is None else spool.path
+    run, no_run = _find_if_any(store, run_path, is_durable=False)
+    disk, trouble = _find_if_any(store, disk_path, is_durable=True)
+    if no_run is not None:
+        _log.warning("messages are not kept over a restart path=%s error=%s", run_path, no_run)
+    places = Places(
+        store,
+        run.place or store.open(None, is_durable=False),
+        clock=RunningClock(max(run.newest_s, disk.newest_s)),
+        maker=_maker(info, info.epoch),
+        run_path=run_path,
+        disk_path=disk_path,
+    )
+    first = 1 + max([*run.tickets, *disk.tickets, *run.gaps, *disk.gaps], default=0)
+    if trouble is not None:
+        first = max(first, info.epoch << _TICKET_BITS)
+    outbox = Outbox(
+        device=info.device,
+        max_bytes=max_bytes,
+        live_s=live_s,
+        is_kept=True,
+        has_disk=spool is not None,
+        first_ticket=first,
+    )
+    bounds, run_bytes = Bounds() if spool is None else spool.bounds, int(max_bytes * _RUN_SHARE)
+    writer = Writer(
+        outbox, places, bounds=bounds, run_bytes=run_bytes, on_more=on_more, patience_s=patience_s, now_s=now_s
+    )
+    outbox.stored.wake = writer.wake
+    _begin(outbox, writer, run, disk, info)
+    places.join = functools.partial(_join, outbox, writer, run, first, info)
+    if trouble is not None:
+        writer.say_stumbled(trouble)
+    return outbox, writer
+
+
+def _maker(info: InfoMessage, epoch: int) -> Maker:
+    return Maker(epoch, info.streams, info.device, info.labels, info.model)
+
+
+def _find_if_any(store: Store, path: Path | None, *, is_durable: bool) -> tuple[_Found, str | None]:
+    """Return what is in a place, and why that is not known."""
+    try:
+        return _Found() if path is None else _find(store, path, is_durable=is_durable), None
+    except StoreError as error:
+        return _Found(), str(error)
+
+
+def _find(store: Store, path: Path, *, is_durable: bool) -> _Found:
+    """Open a place, made where there is none; a damaged one is set aside, and begun anew."""
+    place = None
+    try:
+        place = store.open(path, is_durable=is_durable)
+        return _read(place)
+    except PlaceDamagedError as error:
+        if place is not None:
+            place.close()
+        aside = set_aside(path)
+        _log.error(
+            "spool is damaged path=%s error=%s: set aside as %s, what is missing is declared as a gap",
+            path,
+            error,
+            aside.name,
+        )
+    return _Found(store.open(path, is_durable=is_durable), was_damaged=True)
+
+
+def _read(place: Place) -> _Found:
+    found = _Found(place, starts=said_in(place), tickets=place.tickets())
+    found.newest_s = max([place.at_s(is_newest=True) or 0.0, *(said.newest_s for said in found.starts.values())])
+    try:
+        found.gaps = {one: _gap_decoder.decode(payload) for one, payload in place.gaps()}
+    except msgspec.MsgspecError as error:
+        raise PlaceDamagedError(f"expected gap records: {error}", place) from error
+    return found
+
+
+def _begin(outbox: Outbox, writer: Writer, run: _Found, disk: _Found, info: InfoMessage) -> None:
+    """Take over what was found; say in both places that this start has begun, before it gives a number."""
+    places = writer.places
+    places.add_makers({epoch: said.maker for epoch, said in (disk.starts | run.starts).items()})
+    both = [*disk.gaps.items(), *run.gaps.items()]  # one that grew may be in either as it was before
+    gaps = dict(sorted(both, key=lambda one: (one[0], one[1].to or 0)))
+    places.declared = [gap for gap in gaps.values() if gap.exact]
+    gaps |= {outbox.take_id(): gap for gap in _losses(run, disk, info)}
+    tickets = {**run.tickets, **disk.tickets}
+    if tickets or gaps:
+        _log.info("messages of the last run are sent now count=%d gaps=%d", len(tickets), len(gaps))
+    outbox.take_over(tickets, gaps)
+    places.disk, places.has_had_disk = disk.place, disk.place is not None
+    if run.was_damaged or disk.was_damaged:
+        writer.trouble.was_damaged()
+    writer.begin(run.tickets.keys() & disk.tickets.keys())
+
+
+def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: InfoMessage) -> Place:
+    """Open the disk of a start that could not do so at its beginning, and take over what lies there, if it can be."""
+    places = writer.places
+    assert places.disk_path is not None
+    try:
+        disk = _find(places.store, places.disk_path, is_durable=True)
+    except StoreError:
+        run.disk_misses += 1
+        if run.disk_misses == _DISK_MISSES:
+            outbox.take_over({}, {outbox.take_id(): gap for gap in _unread(run, info)})
+        raise
+    assert disk.place is not None
+    if max([*disk.tickets, *disk.gaps], default=0) >= first_ticket:
+        disk.place.close()
+        raise PlaceUnusableError("what it holds is counted beyond this start: the next one takes it over")
+    places.add_makers({epoch: said.maker for epoch, said in disk.starts.items()})
+    places.declared += [gap for gap in disk.gaps.values() if gap.exact]
+    gaps = {one: gap for one, gap in disk.gaps.items() if one not in run.gaps}
+    if places.has_had_disk:
+        disk.was_damaged = False  # then it was another file, in the place of ours
+    gaps |= {outbox.take_id(): gap for gap in _losses(run, disk, info, is_late=True)}
+    outbox.take_over({one: is_event for one, is_event in disk.tickets.items() if one not in run.tickets}, gaps)
+    places.disk, places.has_had_disk = disk.place, True
+    writer.begin_disk(run.tickets.keys() & disk.tickets.keys())
+    return disk.place
+
+
+def _unread(run: _Found, info: InfoMessage) -> Iterator[GapMessage]:
+    """Yield that any number of the starts that /run knows may lie on a disk that does not come."""
+    for _, said in sorted(run.starts.items()):
+        if said.reached:  # else another start has accounted for it
+            yield from open_gaps(said.maker, device=info.device, reason="spool-corrupt")
+
+
+def _losses(run: _Found, disk: _Found, info: InfoMessage, *, is_late: bool = False) -> Iterator[GapMessage]:
+    """Yield which numbers earlier starts may have given that are nowhere.
+
+    /run knows better than the disk how far a start had come; of a start in a damaged place nothing is known.
+    """
+    device, starts = info.device, disk.starts | run.starts
+    for epoch, said in sorted(starts.items()):
+        is_ended = any(found.starts[epoch].is_ended for found in (run, disk) if epoch in found.starts)
+        if is_ended or (is_late and epoch in run.starts):
+            continue
+        _log.warning("the last run was killed or lost power epoch=%d: what it may have lost is declared", epoch)
+        reason: GapReason = "crash" if epoch in run.starts else "power-loss"
+        yield from open_gaps(
+            said.maker, device=device, reason="spool-corrupt" if run.was_damaged else reason, after=said.reached
+        )
+    if disk.was_damaged or (run.was_damaged and not is_late):
+        lost = [said.maker for _, said in sorted(starts.items()) if disk.was_damaged]
+        last = max(1, info.epoch - 1)
+        if last not in starts:
+            lost.append(_maker(info, last))
+        for maker in lost:
+            yield from open_gaps(maker, device=device, reason="spool-corrupt")

@@ -1,0 +1,270 @@
+"""Which messages are in memory, in the store, or both: what the queue and the thread that writes know together.
+
+A message that is accepted is new; the next transaction takes it into the first place of the store, if it is not
+delivered by then. One that waits is moved to the disk. A message in the store may be in memory too, or, when memory is
+short, in the store only ("away"), from where it comes back when its turn is near. An event is not sent before it is on
+the disk, as long as the disk works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from edge.publish.outbox.lanes import Backlog
+from edge.publish.outbox.message import Entry, SeqKey
+
+__all__ = ["Batch", "Stored"]
+
+_AGED_AT_ONCE = 64
+_AHEAD = 64  # messages that are to be in memory before the first that is not
+_MEMORY_SHARE = 4  # of its bound: what memory may hold before the newest late ones are in the store only
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One transaction of the first place: entries to write, tickets whose rows go, how far accounts are kept then."""
+
+    entries: Sequence[Entry]
+    gone: Set[int]  # settled
+    moved: Set[int]  # on the disk
+    reached: Mapping[SeqKey, int]
+
+
+class Stored:
+    """Used by a queue, which holds its lock, and by the one thread that writes, whose calls take that lock.
+
+    `has_disk`: there is to be one; `is_usable`: it takes messages, else events do not wait for it. `away` counts those
+    in the store only, by whether they are events; `are_gaps_new`: other gap records wait than are in the store. `wake`
+    is called when something should not wait.
+    """
+
+    def __init__(self, lock: threading.Lock, backlog: Backlog, max_bytes: int, *, has_disk: bool) -> None:
+        self.has_disk = self.is_usable = has_disk
+        self.wake: Callable[[], None] = lambda: None
+        self.run_bytes = 0
+        self.away = {False: 0, True: 0}
+        self.are_gaps_new = False
+        self._lock, self._backlog, self._max_bytes = lock, backlog, max_bytes
+        self._new: dict[int, Entry] = {}
+        self._writing: dict[int, Entry] = {}
+        self._in_run: set[int] = set()  # these two: in memory as well
+        self._on_disk: set[int] = set()
+        self._gone_from_run: set[int] = set()  # settled, and their rows are still there
+        self._gone_from_disk: set[int] = set()
+        self._moved: set[int] = set()  # their rows in the first place go
+        self._sent: set[int] = set()  # of those that are away
+        self._newly_away = {False: math.inf, True: math.inf}
+        self._last: dict[SeqKey, int] = {}
+        backlog.may_send = lambda ticket: not self.is_usable or ticket in self._on_disk
+
+    # -- of the queue, which holds its lock
+
+    def accept(self, entry: Entry) -> None:
+        """Put a new numbered message in its lane; it is to be written."""
+        number = entry.number
+        assert number is not None
+        self._last[number.account] = number.seq
+        self._new[entry.ticket] = entry
+        self._backlog.append(entry)
+        if entry.is_event:
+            self.wake()
+
+    def settle(self, ticket: int) -> None:
+        """Forget a message: it was delivered, or dropped and declared."""
+        if self._new.pop(ticket, None) is not None or self._writing.pop(ticket, None) is not None:
+            return
+        if ticket in self._in_run:
+            self._in_run.discard(ticket)
+            self._gone_from_run.add(ticket)
+        elif ticket in self._on_disk:
+            self._on_disk.discard(ticket)
+            self._gone_from_disk.add(ticket)
+
+    def put_away(self, entry: Entry) -> bool:
+        """Take a message out of memory if it is in the store; return whether it is."""
+        ticket = entry.ticket
+        if not self.is_here(ticket):
+            return False
+        self._in_run.discard(ticket)
+        self._on_disk.discard(ticket)
+        self.add_away({ticket: entry.is_event})
+        if entry.was_sent:
+            self._sent.add(ticket)
+        return True
+
+    def is_here(self, ticket: int) -> bool:
+        """Return whether a message is in memory and in the store."""
+        return ticket in self._in_run or ticket in self._on_disk
+
+    def add_away(self, found: Mapping[int, bool]) -> int:
+        """Take note of messages (ticket, is event) that are in the store only; return how many."""
+        for ticket, is_event in found.items():
+            self.away[is_event] += 1
+            for first in (self._backlog.first_away, self._newly_away):
+                first[is_event] = min(first[is_event], ticket)
+        return len(found)
+
+    def drop_away(self, ticket: int, *, is_event: bool) -> bool:
+        """Drop one that is in the store only; return whether it was."""
+        if not self.is_away(ticket):
+            return False
+        self._gone_from_run.add(ticket)
+        self._gone_from_disk.add(ticket)
+        self._sent.discard(ticket)
+        self._less_away(1, is_event=is_event)
+        return True
+
+    def is_away(self, ticket: int) -> bool:
+        """Return whether a row that was read is of a message that is not in memory and not settled."""
+        known = (self._gone_from_run, self._gone_from_disk, self._in_run, self._on_disk, self._writing, self._new)
+        return not any(ticket in tickets for tickets in known)
+
+    def was_sent(self, ticket: int) -> bool:
+        """Return whether this start has sent one that is away."""
+        return ticket in self._sent
+
+    def lose(self, entries: Iterable[Entry], found: Mapping[int, bool], *, is_disk: bool) -> int:
+        """Take note that a place is lost, of what is in memory, and of what the other place has (ticket, is event).
+
+        What was in it and is in memory is new again; return how many others are gone.
+        """
+        before = sum(self.away.values())
+        lost = self._on_disk if is_disk else self._in_run
+        self._new = {**{entry.ticket: entry for entry in entries if entry.ticket in lost}, **self._new}
+        lost.clear()
+        (self._gone_from_disk if is_disk else self._gone_from_run).clear()
+        self.away = {False: 0, True: 0}
+        self._newly_away = {False: math.inf, True: math.inf}
+        self._backlog.first_away.update(self._newly_away)
+        self.add_away({ticket: is_event for ticket, is_event in found.items() if self.is_away(ticket)})
+        self.are_gaps_new = True
+        return before - sum(self.away.values())
+
+    # -- of the thread that writes
+
+    @contextlib.contextmanager
+    def batch(self, most: int) -> Iterator[Batch]:
+        """Give the next transaction of the first place. Where it raises, nothing of it is written; else it is there.
+
+        What was settled meanwhile goes from there with the next one.
+        """
+        batch = self._next_batch(most)
+        try:
+            yield batch
+        except BaseException:
+            with self._lock:
+                self._new = {**self._writing, **self._new}
+                self._writing.clear()
+                self._gone_from_run |= batch.gone
+                self._moved |= batch.moved
+                self.are_gaps_new = True
+            raise
+        with self._lock:
+            for entry in batch.entries:
+                is_settled = self._writing.pop(entry.ticket, None) is None
+                (self._gone_from_run if is_settled else self._in_run).add(entry.ticket)
+
+    def _next_batch(self, most: int) -> Batch:
+        with self._lock:
+            chosen = list(itertools.islice(self._new, most))
+            entries = [self._new.pop(ticket) for ticket in chosen]
+            self._writing.update(zip(chosen, entries, strict=True))
+            gone, self._gone_from_run = self._gone_from_run, set()
+            moved, self._moved = self._moved, set()
+            reached = dict(self._last)
+            for entry in self._new.values():
+                if entry.number is not None and (account := entry.number.account) in reached:
+                    reached[account] = min(reached[account], entry.number.seq - 1)
+            return Batch(entries, gone, moved, reached)
+
+    def moved(self, tickets: Iterable[int]) -> None:
+        """Take note of what has been moved to the disk: its events may be sent."""
+        with self._lock:
+            for ticket in tickets:
+                self._moved.add(ticket)
+                if ticket in self._in_run:
+                    self._in_run.discard(ticket)
+                    self._on_disk.add(ticket)
+                elif ticket in self._gone_from_run:
+                    self._gone_from_disk.add(ticket)
+            self.is_usable = True
+
+    @contextlib.contextmanager
+    def gone_from_disk(self) -> Iterator[set[int]]:
+        """Give the tickets of rows that the disk is to delete; where that raises, they are still there."""
+        with self._lock:
+            gone, self._gone_from_disk = self._gone_from_disk, set()
+        try:
+            yield gone
+        except BaseException:
+            with self._lock:
+                self._gone_from_disk |= gone
+                self.are_gaps_new = True
+            raise
+
+    def has_news(self) -> bool:
+        """Return whether something in the first place is settled, something is new, or another gap record waits."""
+        with self._lock:
+            return bool(self._new or self._gone_from_run or self._moved) or self.are_gaps_new
+
+    def is_disk_settled(self, tickets: Iterable[int]) -> bool:
+        """Return whether all that is on the disk has been delivered, or is declared."""
+        with self._lock:
+            return not any(ticket in self._on_disk or self.is_away(ticket) for ticket in tickets)
+
+    def has_gone_from_disk(self) -> bool:
+        return bool(self._gone_from_disk)
+
+    def relieve(self) -> None:
+        """Keep the newest late messages in the store only, where memory holds more than it should."""
+        while self._relieved(_AGED_AT_ONCE):
+            pass
+
+    def _relieved(self, most: int) -> bool:
+        with self._lock:
+            self._backlog.age(most)
+            for _ in range(most):
+                if self._backlog.size_bytes <= self._max_bytes // _MEMORY_SHARE:
+                    return False
+                entry = self._backlog.take_newest_late(self.is_here, least=_AHEAD)
+                if entry is None or not self.put_away(entry):
+                    return False
+            return True
+
+    def wanted(self, *, is_event: bool) -> int | None:
+        """Return from which ticket on messages should come back from the store, until `came_back`; None: none now."""
+        with self._lock:
+            first = self._backlog.first_away[is_event]
+            if not self.away[is_event] or self._backlog.ahead(_AHEAD, is_event=is_event) >= _AHEAD:
+                return None
+            self._newly_away[is_event] = math.inf
+            return int(first)
+
+    def came_back(self, entries: Mapping[int, tuple[Entry, bool]], beyond: int | None, *, is_event: bool) -> int:
+        """Put messages (by ticket, each with whether it is on the disk) in their lane; `beyond` may be more of them.
+
+        Returns how many should be there and are nowhere.
+        """
+        with self._lock:
+            self._backlog.insert([entry for entry, _ in entries.values()], is_event=is_event)
+            for ticket, (_, is_on_disk) in entries.items():
+                (self._on_disk if is_on_disk else self._in_run).add(ticket)
+            self._sent.difference_update(entries)
+            self._less_away(len(entries), is_event=is_event)
+            if not self.away[is_event]:
+                return 0
+            first = min(self._newly_away[is_event], math.inf if beyond is None else beyond)
+            if first == math.inf:
+                return self.away[is_event]
+            self._backlog.first_away[is_event] = first
+            return 0
+
+    def _less_away(self, count: int, *, is_event: bool) -> None:
+        self.away[is_event] = max(0, self.away[is_event] - count)
+        if not self.away[is_event]:
+            self._backlog.first_away[is_event] = math.inf

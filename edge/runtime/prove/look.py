@@ -1,0 +1,146 @@
+"""Steps 1 and 2: what the machine is and has, and which device nodes of the service can be opened."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import platform
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from edge.capacity.platform import machine_here
+from edge.codec import encode
+from edge.device.facts import gather_facts
+from edge.device.layout import Layout
+from edge.device.sensors import read_sensors
+from edge.engine.kind import DoctorFinding
+from edge.errors import EdgeError
+from edge.reading import read_file
+from edge.roofline.proof import MACHINE, Row, Verdict
+from edge.runtime.doctor import examine
+from edge.runtime.prove.kit import UNIT
+from edge.runtime.prove.rows import Rows, held, parts, told
+
+__all__ = ["facts", "nodes"]
+
+_ARGUS = "tmp/argus_socket"
+_ARGUS_DAEMON = "usr/sbin/nvargus-daemon"
+_GROUPS = ("video", "render")
+_CLOCKS = "sys/devices/system/cpu/cpu*/cpufreq/scaling_{}_freq"
+
+
+def facts(root: Path = Path("/")) -> Rows:
+    """Yield what the machine is, and each finding of doctor."""
+    yield from parts(
+        (MACHINE, lambda: _machine(root)),
+        ("device", lambda: _device(root)),
+        ("state", lambda: _state(root)),
+        ("doctor", lambda: (_of_finding(one) for one in examine() if one.name != MACHINE)),
+    )
+
+
+def _machine(root: Path) -> Rows:
+    known = machine_here(root)
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    board = _text(root / "proc/device-tree/model").strip("\0\n ") or "no board that tells its name"
+    key = None if known is None else known.called
+    detail = f"{board}, {platform.machine()}, {cores} cores, {memory >> 20} MiB"
+    yield told(MACHINE, detail, key=key, cores=cores, memory_bytes=memory)
+    yield told("system", f"kernel {platform.release()}, Python {sys.version.split()[0]}, numpy {np.__version__}")
+    mine = {*os.getgroups(), os.getegid()}
+    there = {one.gr_name: one.gr_gid for one in grp.getgrall() if one.gr_name in _GROUPS}
+    names = ", ".join(f"{name}: {'in it' if gid in mine else 'not in it'}" for name, gid in there.items())
+    yield told(
+        "groups", f"{'root' if os.geteuid() == 0 else 'an ordinary user'}; {names or 'neither video nor render'}"
+    )
+
+
+def _device(root: Path) -> Rows:
+    try:
+        found = gather_facts(Layout(root))
+    except (EdgeError, OSError) as error:
+        yield Row(name="device", verdict=Verdict.ABSENT, detail=f"no facts of a device: {error}")
+        return
+    said = encode(found)
+    yield told("device", ", ".join(f"{key} {value}" for key, value in said.items() if isinstance(value, str)), **said)
+
+
+def _state(root: Path) -> Rows:
+    sensors = read_sensors(root)
+    warm = {name: zone.celsius for name, zone in sensors.zones.items() if zone.celsius is not None}
+    held_by = ", ".join(sensors.throttled_by) or "nothing"
+    hottest = f"hottest {max(warm.values()):.0f} C of {len(warm)} zones" if warm else "no temperature is known"
+    yield told("heat", f"{hottest}, held back by {held_by}")
+    yield told("power", f"mode {sensors.mode or 'unknown'}; {len(sensors.watts)} rails", watts=dict(sensors.watts))
+    clocks = [f"{name} {ghz}" for name in ("min", "cur", "max") if (ghz := _ghz(root, name)) is not None]
+    yield told("clocks", f"CPU {', '.join(clocks) or 'tells none'}")
+    words = re.findall(r"^(MemAvailable|SwapTotal|SwapFree):\s+(\d+)", _text(root / "proc/meminfo"), re.M)
+    yield told("memory", ", ".join(f"{name} {int(kib) >> 10} MiB" for name, kib in words))
+
+
+def _ghz(root: Path, name: str) -> str | None:
+    found = [_text(path).strip() for path in root.glob(_CLOCKS.format(name))]
+    khz = max((int(one) for one in found if one.isdigit()), default=None)
+    return None if khz is None else f"{khz / 1e6:.2f} GHz"
+
+
+def _of_finding(finding: DoctorFinding) -> Row:
+    missing = Verdict.FAILS if finding.is_needed else Verdict.ABSENT
+    return Row(name=finding.name, verdict=Verdict.TOLD if finding.is_there else missing, detail=finding.detail)
+
+
+def nodes(root: Path = Path("/"), unit: Path = UNIT) -> Rows:
+    """Yield whether each device node of the service that is here can be opened, and the socket of CSI cameras."""
+    yield from parts(("nodes", lambda: _nodes(root, unit)), ("argus", lambda: _argus(root)))
+
+
+def _nodes(root: Path, unit: Path) -> Rows:
+    named = re.findall(r"^DeviceAllow=/(\S+)", _text(unit), re.M)
+    here = [name for name in dict.fromkeys([*named, *_classes(root)]) if (root / name).exists()]
+    if not here:
+        yield Row(name="nodes", verdict=Verdict.ABSENT, detail="no device node of the service is on this machine")
+    for name in here:
+        try:
+            os.close(os.open(root / name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            # A node that has another program's lock, or takes no writer, is there and let us in.
+            is_refused = isinstance(error, PermissionError)
+            yield held(f"/{name}", not is_refused, f"{error.strerror}", else_=Verdict.WORSE)
+        else:
+            yield held(f"/{name}", True, "opens")
+
+
+def _classes(root: Path) -> Iterator[str]:
+    """Yield the nodes of the classes that the service may open, those of DRM and of video."""
+    for pattern in ("dev/dri/renderD*", "dev/video[0-9]*"):
+        yield from sorted(str(path.relative_to(root)) for path in root.glob(pattern))
+
+
+def _argus(root: Path) -> Rows:
+    path = root / _ARGUS
+    if not (root / _ARGUS_DAEMON).exists():
+        yield Row(name="argus", verdict=Verdict.ABSENT, detail="no daemon for CSI cameras is installed")
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
+        try:
+            end.connect(str(path))
+        except OSError as error:
+            # Refused as a socket of another type, it is there, and we may ask.
+            is_there = error.errno == errno.EPROTOTYPE
+            yield held("argus", is_there, f"/{_ARGUS}: {error.strerror}", else_=Verdict.WORSE)
+        else:
+            yield held("argus", True, f"/{_ARGUS}: answers")
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_file(path, follows_links=True).decode("utf-8", "replace")
+    except OSError:
+        return ""

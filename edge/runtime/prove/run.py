@@ -1,0 +1,215 @@
+"""Runs the steps of a proof, each a process with a time of its own: what crashes or hangs is a row, never the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from edge.deadline import Deadline
+from edge.engine.kind import DoctorFinding
+from edge.roofline.proof import FORMAT, Proof, Row, Step, Verdict
+from edge.runtime.prove.redact import redacted
+from edge.runtime.sandbox import UNIT, why_no_sandbox, within_sandbox
+from edge.runtime.software.binding import module_command
+from edge.version import __version__
+
+__all__ = ["STEPS", "StepPlan", "examine_as_service", "prove"]
+
+MOST_S = 600.0
+"""For all steps together."""
+
+_CHILD = module_command("edge.runtime.prove.child")
+_LAST_LINES, _LINE_BYTES = 4, 300
+_TOLD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """A step: how long it may take, and whether it runs a second time inside the sandbox of the service."""
+
+    number: int
+    name: str
+    timeout_s: float
+    is_twice: bool = False
+
+
+STEPS = (
+    StepPlan(number=1, name="facts", timeout_s=60, is_twice=True),
+    StepPlan(number=2, name="nodes", timeout_s=15, is_twice=True),
+    StepPlan(number=3, name="cuda", timeout_s=60, is_twice=True),
+    StepPlan(number=4, name="video", timeout_s=100, is_twice=True),
+    StepPlan(number=5, name="forms", timeout_s=200),
+    StepPlan(number=6, name="beside", timeout_s=150),
+    StepPlan(number=7, name="dla", timeout_s=60),
+    StepPlan(number=8, name="load", timeout_s=120),
+    StepPlan(number=9, name="unit", timeout_s=100),
+)
+
+Command = Callable[[str, Path, bool], Sequence[str]]
+"""Runs a step of a name, in a folder, inside the sandbox or not."""
+
+
+def _command(name: str, folder: Path, as_service: bool) -> Sequence[str]:
+    return [*_CHILD, name, str(folder), *(["as-service"] if as_service else [])]
+
+
+def prove(
+    *,
+    steps: Sequence[StepPlan] = STEPS,
+    command: Command = _command,
+    most_s: float = MOST_S,
+    on_step: Callable[[StepPlan, bool], None] = lambda step, as_service: None,
+    unit: Path = UNIT,
+) -> Proof:
+    """Return what the machine has proven of itself, redacted.
+
+    Args:
+        command: what runs a step.
+        most_s: for all of them; steps that are not begun by then are reported.
+        on_step: told of each step, and whether it is its second time.
+        unit: the installed service.
+    """
+    began_s, deadline = time.monotonic(), Deadline.after(most_s)
+    done: list[Step] = []
+    why_not = why_no_sandbox(unit)
+    with tempfile.TemporaryDirectory(prefix="edge-prove-") as temporary:
+        for step in steps:
+            on_step(step, False)
+            plain = _run(step, command(step.name, Path(temporary), False), deadline)
+            done.append(plain)
+            if step.is_twice and why_not is None and plain.seconds < step.timeout_s:
+                on_step(step, True)
+                words = command(step.name, Path(temporary), True)
+                options = ("--pipe", "--wait", "--collect", "--quiet", "-p", f"RuntimeMaxSec={step.timeout_s:.0f}")
+                again = _run(step, within_sandbox(words, *options, unit=unit), deadline)
+                done.append(_differences(plain, again))
+    if why_not is not None and any(step.is_twice for step in steps):
+        row = Row(name="sandbox", verdict=Verdict.ABSENT, detail=f"no step was done again as the service: {why_not}")
+        done.append(Step(number=0, name="sandbox", seconds=0.0, rows=(row,), as_service=True))
+    proof = Proof(
+        format=FORMAT,
+        host=platform.node().partition(".")[0] or "unnamed",
+        software=__version__,
+        made_at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        seconds=round(time.monotonic() - began_s, 1),
+        steps=tuple(done),
+    )
+    return redacted(proof)
+
+
+def examine_as_service(*, command: Command = _command, unit: Path = UNIT) -> DoctorFinding | None:
+    """Return what works in a shell and not inside the sandbox of the service; None where no service is installed."""
+    if not unit.is_file():
+        return None
+    found, name = prove(steps=STEPS[:2], command=command, unit=unit), "as the service"
+    rows = [row for step in found.steps if step.as_service for row in step.rows]
+    bad = [row for row in rows if row.verdict in (Verdict.ABSENT, Verdict.FAILS)]
+    told = "; ".join(f"{row.name}: {row.detail}" for row in bad) or "everything is as in a shell"
+    return DoctorFinding(name=name, is_there=not bad, is_needed=False, detail=told)
+
+
+def _run(step: StepPlan, command: Sequence[str], deadline: Deadline) -> Step:
+    began_s = time.monotonic()
+    timeout_s = min(step.timeout_s, deadline.left_s)
+    if timeout_s <= 0:
+        row = Row(name=step.name, verdict=Verdict.WORSE, detail="not begun: the time for all steps was over")
+        return Step(number=step.number, name=step.name, seconds=0.0, rows=(row,))
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        ended = _ended(command, out, error, timeout_s)
+        rows = [*_rows_in(out)]
+        if (how := _how(ended, timeout_s)) is not None:
+            said = _last_lines(error)
+            rows.append(Row(name=step.name, verdict=Verdict.FAILS, detail=f"{how}; it said last: {said or 'nothing'}"))
+        elif not rows:
+            rows.append(Row(name=step.name, verdict=Verdict.FAILS, detail="it ended without a word"))
+    return Step(number=step.number, name=step.name, seconds=round(time.monotonic() - began_s, 1), rows=tuple(rows))
+
+
+def _ended(command: Sequence[str], out: IO[bytes], error: IO[bytes], timeout_s: float) -> int | None:
+    """Return how the process ended; None: it was ended, after its time. Nothing that it has started is left."""
+    try:
+        # A session of its own: what it starts ends with it.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=error, start_new_session=True, cwd="/"
+        )
+    except OSError as failure:
+        error.write(f"{command[0]}: {failure.strerror}\n".encode())
+        return 127
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _how(ended: int | None, timeout_s: float) -> str | None:
+    if ended is None:
+        return f"it has not ended within {timeout_s:.0f} s"
+    if ended < 0:
+        return f"it died by {signal.Signals(-ended).name}"
+    return f"it ended with code {ended}" if ended else None
+
+
+def _rows_in(out: IO[bytes]) -> Iterator[Row]:
+    """Yield the whole rows; the last one may have been cut."""
+    out.seek(0)
+    for line in out.read(_TOLD_BYTES).split(b"\n")[:-1]:
+        try:
+            yield msgspec.json.decode(line, type=Row)
+        except msgspec.DecodeError:
+            yield Row(name="output", verdict=Verdict.FAILS, detail=f"no row: {line[:_LINE_BYTES]!r}")
+
+
+def _last_lines(error: IO[bytes]) -> str:
+    length = error.seek(0, os.SEEK_END)
+    error.seek(max(0, length - _LAST_LINES * _LINE_BYTES))
+    lines = [line.strip() for line in error.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return " | ".join(line[:_LINE_BYTES] for line in lines[-_LAST_LINES:])
+
+
+def _differences(plain: Step, again: Step) -> Step:
+    """Return the step as the service did it: of what went as before how much that is, and each difference."""
+    before = {row.name: row for row in plain.rows}
+    worse = [row for row in again.rows if _is_worse(before.get(row.name), row)]
+    missing = sorted(before.keys() - {row.name for row in again.rows}) if _any_failed(worse) else []
+    same = len(again.rows) - len(worse)
+    rows = [
+        Row(name=row.name, verdict=Verdict.FAILS, detail=f"not as the service: {row.detail}", values=row.values)
+        for row in worse
+    ]
+    if missing:
+        rows.append(Row(name="not reached", verdict=Verdict.FAILS, detail=", ".join(missing)))
+    rows.append(Row(name="as the service", verdict=Verdict.PROVEN if not worse else Verdict.TOLD,
+                    detail=f"{same} rows are as in a shell"))  # fmt: skip
+    return Step(number=again.number, name=again.name, seconds=again.seconds, rows=tuple(rows), as_service=True)
+
+
+def _any_failed(rows: Sequence[Row]) -> bool:
+    return any(row.verdict is Verdict.FAILS for row in rows)
+
+
+def _is_worse(before: Row | None, row: Row) -> bool:
+    """Return whether something works in a shell, and less or not at all as the service."""
+    bad = (Verdict.ABSENT, Verdict.WORSE, Verdict.FAILS)
+    if row.verdict not in bad:
+        return False
+    return before is None or before.verdict not in bad

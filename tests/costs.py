@@ -1,0 +1,53 @@
+"""What each test file costs, the half of it that `make test` runs and the rest: so the dearest begin first.
+
+`--record FILE` writes the seconds of every test of a run; `python -m tests.costs FILE...` sums them up by file into
+tests/costs.json, which `make test-all` does.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+COSTS = Path(__file__).with_name("costs.json")
+MOST_S = {"quick": 5.0, "promised": 120.0}  # of one test
+_UNKNOWN_S = 10.0  # a file that nothing is known of yet begins before the many that take less
+
+
+def known() -> dict[str, dict[str, float]]:
+    """Return the seconds of each file, of its quick tests and of the others."""
+    return json.loads(COSTS.read_text(encoding="utf-8")) if COSTS.exists() else {"quick": {}, "slow": {}}
+
+
+def by_cost(kinds: Mapping[str, set[str]]) -> dict[str, float]:
+    """Return what the files that a run has will take, each with the kinds of its tests that were selected."""
+    costs = known()
+    return {file: sum(costs[kind].get(file, _UNKNOWN_S) for kind in some) for file, some in kinds.items()}
+
+
+def summed(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return seconds by file."""
+    found: dict[str, float] = defaultdict(float)
+    for test, took_s in seconds.items():
+        found[test.split("::")[0]] += took_s
+    return dict(found)
+
+
+def too_dear(run: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the tests that took more than one of their kind may."""
+    return {test: took_s for kind, most_s in MOST_S.items() for test, took_s in run[kind].items() if took_s > most_s}
+
+
+def write(runs: Iterable[Path]) -> None:
+    """Write tests/costs.json from runs of the suite."""
+    costs: dict[str, dict[str, float]] = {"quick": {}, "slow": {}}
+    for run in runs:
+        found = json.loads(run.read_text(encoding="utf-8"))
+        for kind, seconds in (("quick", {**found["quick"], **found["promised"]}), ("slow", found["slow"])):
+            costs[kind].update({file: round(took_s, 1) for file, took_s in summed(seconds).items()})
+    COSTS.write_text(json.dumps(costs, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(map(Path, sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The real exporters, by hand: what they write today, held against the builder of the tests."""

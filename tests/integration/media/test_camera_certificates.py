@@ -1,0 +1,187 @@
+"""Cameras with certificates of all kinds, by both decoders: read by the expected one, refused with a reason."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from edge.config.schema import CameraTlsConfig
+from edge.errors import CertificateError
+from edge.media.address import parse_address
+from edge.media.tunnel import Tunnel
+from edge.types import StreamState
+from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
+from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp_cameras import RTSP_CAMERAS
+from tests.support.viewer import Viewer, assert_balances
+from tests.support.wait import wait_until
+from tests.support.web_cameras import LOGIN, web_cameras
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow_but(
+        "test_a_camera_is_read_by_the_certificate_that_is_expected",
+        "test_a_camera_with_another_certificate_is_refused_before_it_is_asked_for_anything",
+        reason="further cameras and certificates",
+    ),
+]
+BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
+SCHEMES = pytest.mark.parametrize("scheme", ["rtsps", "https"])
+PATHS = {"rtsps": "/main", "https": "/ok"}
+MOUNTS = {"/main": RtspMount(launch=RTSP_CAMERAS["plain"].launch, is_shared=False)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _gstreamer():
+    require_gstreamer("rtspsrc", "souphttpsrc", "avdec_h264", "x264enc", "jpegparse", server=True)
+
+
+class Site:
+    """Cameras with certificates by name, each server begun when it is first asked for."""
+
+    def __init__(self, folder, stack):
+        self._stack = stack
+        self.of = {
+            "signed": make_certificates(folder / "signed", host="127.0.0.1"),
+            "expired": make_certificates(folder / "expired", host="127.0.0.1", days=-1),
+            "of another name": make_certificates(folder / "name", host="camera-7.example"),
+            "by another authority": make_certificates(folder / "other", host="127.0.0.1", authority="another"),
+            "its own": make_self_signed(folder / "own"),
+            "its own, new": make_self_signed(folder / "new"),
+        }
+        self._uris = {}
+        self.asked = []
+
+    def uri(self, scheme, certificate):
+        if (scheme, certificate) not in self._uris:
+            made = self.of[certificate]
+            files = (made.certificate, made.key)
+            server = RtspServer(MOUNTS, tls=files) if scheme == "rtsps" else web_cameras(tls=files, asked=self.asked)
+            begun = self._stack.enter_context(server)
+            self._uris[scheme, certificate] = begun.url("") if scheme == "rtsps" else begun
+        return self._uris[scheme, certificate] + PATHS[scheme]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        yield Site(tmp_path_factory.mktemp("certificates"), stack)
+
+
+@BOTH
+@SCHEMES
+@pytest.mark.parametrize(
+    ("certificate", "by"),
+    [
+        ("its own", "fingerprint"),
+        ("signed", "ca"),
+        ("signed", "system"),
+        ("signed", "fingerprint"),
+        ("expired", "fingerprint"),
+        ("of another name", "fingerprint"),
+    ],
+)
+@pytest.mark.promised(reason="the cameras that people own")
+def test_a_camera_is_read_by_the_certificate_that_is_expected(site, monkeypatch, certificate, by, scheme, decoder):
+    made = site.of[certificate]
+    tls = None
+    if by == "system":
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+    elif by == "ca":
+        tls = CameraTlsConfig(ca=str(made.ca))
+    else:
+        tls = CameraTlsConfig(fingerprint=fingerprint_of(made))  # in openssl's spelling: capitals, with colons
+
+    with Viewer(site.uri(scheme, certificate), decoder=decoder, tls=tls) as viewer:
+        viewer.await_frames(8)
+
+    assert viewer.states == [StreamState.CONNECTING, StreamState.UP]
+    assert_balances(viewer)
+
+
+@BOTH
+@SCHEMES
+@pytest.mark.parametrize(
+    ("certificate", "by", "words"),
+    [
+        ("its own", None, "authority of the system, got self-signed"),
+        ("its own, new", "the fingerprint of its own", "expected the certificate sha256:"),
+        ("expired", "its authority", "certificate has expired"),
+        ("of another name", "its authority", "IP address mismatch"),
+        ("by another authority", "the authority of signed", "unable to get local issuer"),
+        ("signed", None, "authority of the system"),
+    ],
+)
+def test_a_camera_with_another_certificate_is_refused_before_it_is_asked_for_anything(
+    site, certificate, by, words, scheme, decoder
+):
+    tls = {
+        None: None,
+        "its authority": CameraTlsConfig(ca=str(site.of[certificate].ca)),
+        "the authority of signed": CameraTlsConfig(ca=str(site.of["signed"].ca)),
+        "the fingerprint of its own": CameraTlsConfig(fingerprint=fingerprint_of(site.of["its own"])),
+    }[by]
+    uri = site.uri(scheme, certificate)
+    site.asked.clear()
+
+    with Viewer(uri, decoder=decoder, tls=tls, credential=LOGIN) as viewer:
+        viewer.await_state(StreamState.DOWN)
+
+    assert any(one in viewer.reason for one in words.split("|")), viewer.reason
+    assert uri in viewer.reason
+    assert (viewer.headers, site.asked) == ([], [])
+
+
+def test_the_error_has_what_the_camera_showed(site):
+    address = parse_address(site.uri("rtsps", "its own"), base_dir=Path("/"))
+    tunnel = Tunnel(address)
+    with contextlib.closing(tunnel), pytest.raises(CertificateError) as caught:
+        tunnel._reached()
+
+    came = fingerprint_of(site.of["its own"]).replace(":", "").lower().replace("sha256", "sha256:")
+    assert caught.value.fingerprint == came
+    assert f'tls: {{fingerprint: "{came}"}}' in caught.value.hint
+
+
+@BOTH
+def test_a_camera_that_comes_back_with_another_certificate_is_lost(site, decoder):
+    first, second = site.of["its own"], site.of["its own, new"]
+    tls = CameraTlsConfig(fingerprint=fingerprint_of(first))
+    with (
+        RtspServer(MOUNTS, tls=(first.certificate, first.key)) as server,
+        Viewer(server.url("/main"), decoder=decoder, tls=tls) as viewer,
+    ):
+        viewer.await_frames(4)
+        server.kill()
+        server.tls = second.certificate, second.key
+        server.start()
+        viewer.await_state(StreamState.DOWN)
+        seen = len(viewer.headers)
+        wait_until(lambda: "expected the certificate" in viewer.reason, what="the reason")
+        assert len(viewer.headers) == seen
+
+
+@BOTH
+@pytest.mark.parametrize("path", ["/digest", "/digest-one-picture", "/chunked"])
+def test_a_web_camera_behind_tls_is_read_as_without(site, decoder, path):
+    made = site.of["its own"]
+    site.asked.clear()
+    with Viewer(
+        site.uri("https", "its own").replace("/ok", path),
+        decoder=decoder,
+        tls=CameraTlsConfig(fingerprint=fingerprint_of(made)),
+        credential=LOGIN,
+    ) as viewer:
+        viewer.await_frames(2)
+
+    assert set(site.asked) == {site.uri("https", "its own").removeprefix("https://").replace("/ok", path)}
+
+
+@BOTH
+def test_a_login_goes_to_a_camera_over_tls(site, decoder):
+    made = site.of["its own"]
+    mount = RtspMount(launch=RTSP_CAMERAS["plain"].launch, login=LOGIN, is_digest=True)
+    with RtspServer({"/main": mount}, tls=(made.certificate, made.key)) as server:
+        tls = CameraTlsConfig(fingerprint=fingerprint_of(made))
+        with Viewer(server.url("/main"), decoder=decoder, tls=tls, credential=LOGIN) as viewer:
+            viewer.await_frames(4)

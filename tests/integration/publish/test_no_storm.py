@@ -1,0 +1,136 @@
+"""Brokers that end every connection at once: whoever connects pauses in between, and says once what to do."""
+
+import logging
+
+import pytest
+
+from edge.client import Client
+from edge.config.schema import MqttConfig
+from edge.errors import PublishError
+from edge.publish.mqtt.subscriber import Subscriber
+from edge.publish.mqtt.trouble import BrokerBackoff
+from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.next_try import next_try_s
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+REFUSALS = ["refuse", "refuse-in-v5"]
+ENDS = {
+    "closes": "close",
+    "http": b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+    "no-mqtt": b"\xff" * 64,
+    "half-a-connack": b"\x20\x03\0",
+    "connack-of-nonsense": b"\x20\x05\0\0\x05\x99\x01",
+    "accepts-and-closes": b"\x20\x03\0\0\0",
+    "accepts-and-talks-nonsense": b"\x20\x03\0\0\0" + b"\xff" * 20,
+    "accepts-and-is-not-available": b"\x20\x03\0\0\0\xe0\x01\x88",
+}
+ends = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+LEAST_S = 0.5
+
+
+def config(fake, protocol="v5"):
+    return MqttConfig(host="127.0.0.1", port=fake.port, tls=False, site="north", protocol=protocol)
+
+
+def assert_pauses(fake):
+    first, _, third = fake.connected_at_s[:3]
+    assert third - first >= 2 * LEAST_S
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_device_that_may_speak_v5_only_waits_for_a_person(make_publisher, caplog, refusal):
+    caplog.set_level(logging.INFO)
+    with FakeBroker(Behaviour(on_v5=refusal)) as fake:
+        publisher = make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff())
+        wait_until(lambda: next_try_s(publisher), what="a plan")
+
+        assert next_try_s(publisher) > 200
+        assert "protocol: auto" in publisher.status
+        publisher.close()
+        assert len(fake.connects) == 1
+        assert len([one for one in caplog.messages if one.startswith("broker status=not connected")]) == 1
+
+
+@pytest.mark.parametrize("end", [ENDS["closes"], ENDS["no-mqtt"]], ids=["closes", "no-mqtt"])
+def test_a_device_pauses_between_connections_that_end_at_once(make_publisher, caplog, end):
+    caplog.set_level(logging.INFO)
+    with FakeBroker(Behaviour(on_v5=end)) as fake:
+        make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff(min_s=LEAST_S))
+        wait_until(lambda: len(fake.connects) >= 3, what="three connections")
+
+        assert_pauses(fake)
+        assert len([one for one in caplog.messages if "not connected" in one]) == 1
+        assert "Traceback" not in caplog.text
+
+
+@pytest.mark.slow(reason="two pauses of a second or two each, for each kind of end")
+@ends
+@pytest.mark.parametrize("protocol", ["v5", "auto"])
+def test_every_end_has_its_pause(make_publisher, caplog, end, protocol):
+    with FakeBroker(Behaviour(on_v5=end)) as fake:
+        make_publisher(fake.port, protocol=protocol, backoff=BrokerBackoff(min_s=LEAST_S))
+        wait_until(lambda: len(fake.connects) >= 3 or fake.accepted, what="three connections")
+
+        if not fake.accepted:
+            assert_pauses(fake)
+        assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("reason", [0x9A, 0x9B])
+def test_a_broker_that_takes_no_will_whatever_it_is_like_is_asked_twice(make_publisher, reason):
+    with FakeBroker(Behaviour(connack_reason=reason)) as fake:
+        publisher = make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff())
+        wait_until(lambda: next_try_s(publisher) >= 10, what="a long wait")
+        publisher.close()
+
+        assert len(fake.connects) == 2
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_subscriber_that_may_speak_v5_only_says_what_to_do_and_asks_once(refusal):
+    with FakeBroker(Behaviour(on_v5=refusal)) as fake:
+        with pytest.raises(PublishError, match="protocol: auto"):
+            Subscriber(config(fake)).open()
+        with pytest.raises(PublishError, match="protocol: auto"):
+            Client("127.0.0.1", port=fake.port, tls=False, protocol="v5")
+
+        assert len(fake.connects) == 2
+
+
+@ends
+def test_a_subscriber_says_of_every_end_what_it_is(end):
+    with FakeBroker(Behaviour(on_v5=end)) as fake, pytest.raises(PublishError, match=f"127.0.0.1:{fake.port}"):
+        Subscriber(config(fake)).open()
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_client_whose_broker_forgets_v5_while_it_listens_waits_for_a_person(refusal):
+    """As where a broker is replaced by an older one: v5 was accepted, so nothing else is tried."""
+    said = []
+    with FakeBroker() as fake:
+        client = Client("127.0.0.1", port=fake.port, tls=False, on_status=said.append)
+        fake.behaviour.on_v5 = refusal
+        fake.drop()
+        items = client.receive()
+        wait_until(lambda: next(items) is None and "0x84" in "".join(said), what="the refusal")
+        for _ in range(3):  # looks at the connection
+            next(items)
+        client.close()
+
+        assert len(fake.connects) == 2
+        assert len([one for one in said if "0x84" in one]) == 1
+
+
+@pytest.mark.parametrize("end", [ENDS["closes"], ENDS["no-mqtt"]], ids=["closes", "no-mqtt"])
+def test_one_who_listens_pauses_between_connections_that_end_at_once(end):
+    said = []
+    with FakeBroker(Behaviour(on_v5=end)) as fake:
+        subscriber = Subscriber(config(fake), backoff=BrokerBackoff(min_s=LEAST_S))
+        arrivals = subscriber.receive(on_status=said.append)
+        wait_until(lambda: next(arrivals) is None and len(fake.connects) >= 3, what="three")
+        subscriber.close()
+
+        assert_pauses(fake)
+        assert len(said) == 1

@@ -1,0 +1,78 @@
+from contextlib import ExitStack, closing
+
+import pytest
+
+from edge.config.schema import MqttConfig
+from edge.deploy.rings.hearing import Hearing
+from tests.support.field_fleet import FieldFleet
+from tests.support.manifests import ssh_key
+from tests.support.mosquitto import Mosquitto
+from tests.support.pulling import PullingDevice
+from tests.support.registry import LOGIN
+from tests.support.ring_typist import Typist
+from tests.support.stating import StatingClock, StatingDesk, into_ring, published
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Mosquitto(tmp_path / "broker", is_verbose=False) as running:
+        yield running
+
+
+@pytest.fixture
+def mqtt(broker):
+    return MqttConfig(host=broker.host, port=broker.port, site="workshop", tls=False)
+
+
+@pytest.fixture
+def hearing(mqtt):
+    with Hearing(mqtt, credential=None, base_dir=None) as made:
+        yield made
+
+
+@pytest.fixture
+def fleet(broker, registry):
+    return FieldFleet(broker.port, f"{registry.host}/farms/gates")
+
+
+@pytest.fixture
+def clock():
+    return StatingClock()
+
+
+@pytest.fixture
+def key(tmp_path):
+    return ssh_key(tmp_path, "promoter")
+
+
+@pytest.fixture
+def make_desk(registry, key, clock):
+    """Makes workstations, which are closed in the end."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(closing(StatingDesk(registry, key, clock, **options)))
+
+
+@pytest.fixture
+def desk(make_desk):
+    return make_desk()
+
+
+@pytest.fixture
+def old(registry, desk, root):
+    return published(registry, desk, root.bundle("old"))
+
+
+@pytest.fixture
+def new(registry, desk, root, old):
+    return published(registry, desk, root.bundle("new", sequence=2))
+
+
+@pytest.fixture
+def device(root, registry, key):
+    into_ring(root, registry, key, "all")
+    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+
+
+@pytest.fixture
+def typist(tmp_path, registry, broker, desk):
+    return Typist(tmp_path, registry, broker, tmp_path / "promoter")

@@ -1,0 +1,81 @@
+"""The access list of docs/fleet.md at a real mosquitto: a device's login speaks for that device only."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from paho.mqtt import client as paho
+
+from edge.config.credentials import Credential
+from edge.config.schema import MqttConfig
+from edge.deploy.rings.hearing import Hearing
+from edge.deploy.rings.wait import hear_all
+from edge.publish.device_messages import PullMessage, StateMessage
+from tests.support.mosquitto import Mosquitto
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.integration
+
+REPOSITORY = "registry.example/farms/gates"
+
+
+@pytest.fixture(params=["gate-01", "north/gate-01"], ids=["one site", "several"])
+def user(request):
+    """As a device's login is named where there is one site, and where there are several."""
+    return request.param
+
+
+@pytest.fixture
+def broker(tmp_path, user):
+    page = (Path(__file__).parents[3] / "docs/fleet.md").read_text()
+    found = re.search(r"((?:    (?:user|topic|pattern) .*\n)+)", page)[1]
+    (several,) = re.findall(r"For several sites name the users SITE/DEVICE, and write `(.*?)`", page)
+    lines = [line.strip() for line in found.splitlines()]
+    if "/" in user:
+        lines[-1] = f"pattern readwrite {several}"
+    tmp_path.joinpath("acl").write_text("\n".join(lines) + "\n")
+    tmp_path.joinpath("acl").chmod(0o644)
+    users = {"watcher": "w", user: "1", user.replace("01", "02"): "2"}
+    with Mosquitto(tmp_path / "broker", users=users, options=(f"acl_file {tmp_path / 'acl'}",)) as running:
+        yield running
+
+
+def say(broker, user, places):
+    """Publish, as one user, that devices are there; return once the broker has acknowledged all."""
+    speaker = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    speaker.username_pw_set(user, user[-1])
+    speaker.connect(broker.host, broker.port)
+    speaker.loop_start()
+    for site, name in places:
+        for one in (
+            StateMessage(device=name, state="online", epoch=1, session=1, since=None),
+            PullMessage(device=name, repository=REPOSITORY, channel="stable", ring="canary"),
+        ):
+            told = speaker.publish(f"edge/v1/{site}/{name}/{one.topic}", one.encode(), qos=1, retain=True)
+            with suppress(ValueError):
+                told.wait_for_publish(timeout=60)
+    speaker.disconnect()
+    speaker.loop_stop()
+
+
+def test_one_login_with_a_hundred_and_fifty_phantoms_moves_nothing(broker, user):
+    mqtt = MqttConfig(host=broker.host, port=broker.port, site="north", tls=False)
+    phantoms = [("north", f"phantom-{number}") for number in range(75)]
+    namesakes = [(f"south-{number}", "gate-01") for number in range(75)]
+    with Hearing(mqtt, credential=Credential(user="watcher", password="w"), base_dir=None) as hearing:
+        say(broker, user, [("north", "gate-02"), *phantoms, *namesakes, ("north", "gate-01")])
+        wait_until(lambda: "north/gate-01" in hearing.heard(), what="its own words")
+        hear_all(hearing)
+
+        assert [one.name for one in hearing.devices(REPOSITORY, "stable")] == ["north/gate-01"]
+
+
+def test_a_device_hears_no_other_device(broker, user):
+    say(broker, user.replace("01", "02"), [("north", "gate-02")])
+    mqtt = MqttConfig(host=broker.host, port=broker.port, site="north", tls=False)
+    with Hearing(mqtt, credential=Credential(user=user, password="1"), base_dir=None) as hearing:
+        say(broker, user, [("north", "gate-01")])
+        hear_all(hearing)
+
+        assert "north/gate-02" not in hearing.heard()

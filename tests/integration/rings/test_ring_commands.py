@@ -1,0 +1,143 @@
+"""`promote`, `withdraw` and `fleet` as a person or a job types them, over a real registry and a real broker."""
+
+import csv
+import io
+import json
+import signal
+import time
+
+import pytest
+
+from edge.publish.device_messages import PullMessage, StateMessage
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def new(new):
+    return new.manifest.release
+
+
+@pytest.mark.promised(reason="a ring follows another one that is well")
+def test_a_release_goes_to_a_second_ring_when_the_first_one_is_well(typist, fleet, new, desk):
+    fleet.there("gate-01", "gate-02", ring="canary")
+    release, when = f"{typist.where}:{new}", ["--when", "100% of canary", *typist.pipeline]
+    named = typist.type("promote", release, "canary", "--devices", "north/gate-01,north/gate-02", *typist.common)
+    assert named.returncode == 0, named.stderr
+
+    early = typist.type("promote", release, "all", *when, "--within", "1s", "--every", "1", *typist.common)
+    assert (early.returncode, desk.stated("stable-all")) == (10, None), early.stderr
+    assert "canary: 0 of 2 devices have committed it, 2 are asked for" in early.stdout
+    fleet.switched("gate-01", "gate-02", release=new)
+    done = typist.type("promote", release, "all", *when, *typist.common)
+
+    assert done.returncode == 0, done.stderr
+    assert desk.stated("stable-all")[1] == new
+
+
+def test_too_many_failures_end_the_waiting_and_nothing_is_promoted(typist, fleet, new, desk):
+    fleet.there("gate-01", ring="canary")
+    release = f"{typist.where}:{new}"
+    typist.type("promote", release, "canary", "--devices", "north/gate-01", *typist.common)
+    fleet.switched("gate-01", release=new, result="rolled-back", reason="p95 doubled")
+
+    done = typist.type("promote", release, "all", "--when", "90% of canary", *typist.pipeline, *typist.common)
+
+    assert (done.returncode, desk.stated("stable-all")) == (11, None)
+    assert "p95 doubled" in done.stdout
+
+
+@pytest.mark.promised(reason="a stop wins")
+def test_one_who_was_stopped_while_waiting_promotes_nothing_that_was_withdrawn_meanwhile(typist, fleet, new, desk):
+    fleet.there("gate-01", ring="canary")
+    release = f"{typist.where}:{new}"
+    typist.type("promote", release, "canary", "--devices", "north/gate-01", *typist.common)
+    waiting = typist.start(
+        "promote", release, "all", "--when", "90% of canary", "--every", "0.2", *typist.pipeline, *typist.common
+    )
+    assert "0 of 1 devices have committed" in waiting.stderr.readline()
+    waiting.send_signal(signal.SIGSTOP)
+    fleet.switched("gate-01", release=new)
+    stopped = typist.type("withdraw", release, "--why", "overheats", *typist.common)
+    assert stopped.returncode == 0, stopped.stderr
+    assert "stable-canary" in stopped.stdout
+
+    waiting.send_signal(signal.SIGCONT)
+    out, _ = waiting.communicate(timeout=60)
+
+    assert (waiting.returncode, desk.stated("stable-all")) == (11, None)
+    assert "overheats" in out
+
+
+@pytest.mark.slow(reason="real registry, broker and keys")
+def test_a_withdrawal_is_lifted_by_its_own_command_alone(typist, new, desk):
+    release = f"{typist.where}:{new}"
+    assert typist.type("withdraw", release, "--why", "overheats", *typist.common).returncode == 0
+    assert typist.type("promote", release, "all", *typist.common).returncode == 11
+
+    assert typist.type("withdraw", release, "--lift", *typist.common).returncode == 0
+
+    assert typist.type("promote", release, "all", *typist.common).returncode == 0
+
+
+@pytest.mark.slow(reason="real registry, broker and keys")
+def test_nobody_counts_who_was_not_named(typist, fleet, new):
+    fleet.there("gate-01", ring="canary")
+    release = f"{typist.where}:{new}"
+    typist.type("promote", release, "canary", *typist.common)
+
+    done = typist.type("promote", release, "all", "--when", "90% of canary", *typist.pipeline, *typist.common)
+
+    assert done.returncode == 2
+    assert "--devices" in done.stderr
+
+
+@pytest.mark.slow(reason="real registry, broker and keys")
+def test_the_inventory_says_who_counts_by_its_labels(typist, fleet, new, tmp_path):
+    (tmp_path / "targets.toml").write_text('[[target]]\nname = "gate-01"\nhost = "a"\nlabels = { ring = "canary" }\n')
+    fleet.there("gate-01", "phantom", ring="canary")
+    fleet.switched("phantom", release=new, result="rolled-back")
+    fleet.switched("gate-01", release=new)
+    release = f"{typist.where}:{new}"
+    typist.type("promote", release, "canary", *typist.common)
+
+    done = typist.type(
+        "promote", release, "all", "--when", "100% of canary, at most 0% failed", *typist.pipeline, *typist.common
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "1 speak for the ring, and do not count" in done.stderr
+
+
+@pytest.mark.slow(reason="real registry, broker and keys")
+def test_fleet_shows_who_runs_what_and_cleans_what_devices_say(typist, fleet):
+    fleet.there("gate-01", "gate-02", ring="canary")
+    fleet.switched("gate-01", release="0" * 12)
+    fleet.switched("gate-02", release="1" * 12, result="rolled-back", reason="p95\x1b[31m doubled")
+    fleet.say([StateMessage(device="gate-03", state="degraded", epoch=1, session=1, since=None, reason="=cmd()")])
+    fleet.say([PullMessage(device="gate-03", repository="r.example/a", channel="stable", ring="all", release="2" * 12)])
+    told = {
+        "repository": "r.example/a",
+        "channel": "stable",
+        "ring": "all",
+        "result": "kept",
+        "reason": "nothing newer",
+    }
+    fleet.say([PullMessage(device="gate-04", looked_at="2026-11-25T00:00:00Z", **told)])
+    fleet.away("gate-02")
+
+    table = typist.type("fleet", *typist.pipeline)
+    rows = json.loads(typist.type("fleet", "--json", *typist.pipeline).stdout)
+    cells = list(csv.DictReader(io.StringIO(typist.type("fleet", "--csv", *typist.pipeline).stdout)))
+
+    assert table.returncode == 0, table.stderr
+    assert "\x1b" not in table.stdout
+    assert [one["device"] for one in rows] == ["north/gate-01", "north/gate-02", "north/gate-03", "north/gate-04"]
+    assert [one["release"] for one in rows] == ["0" * 12, None, None, None]
+    assert (rows[1]["failed"], rows[1]["silent_since"]) == ("1" * 12, "unknown")
+    assert "doubled" in rows[1]["why"]
+    assert rows[2]["state"] == "degraded: =cmd()"
+    assert (rows[3]["last_look"], rows[3]["failed"], rows[3]["why"]) == ("2026-11-25T00:00:00Z", None, "nothing newer")
+    assert int(rows[3]["look_age_s"]) > 86_400
+    assert [one["ring"] for one in cells] == ["canary", "canary", "all", "all"]
+    assert time.strptime(rows[0]["since"], "%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,89 @@
+"""Keys in a PKCS#11 token (SoftHSM) sign all that is signed, by a real ssh-agent, and a real device takes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from edge.bundle.trust import encode_chain
+from edge.deploy.provision.keys import read_public_key
+from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
+from tests.support.manifests import ssh_key
+from tests.support.pulling import PullingDevice
+from tests.support.registry import LOGIN
+from tests.support.stating import StatingClock, StatingDesk, into_ring, published
+
+MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
+KEYS = {"root": "EC:prime256v1", "release": "rsa:3072", "promoter": "EC:prime256v1"}
+PIN = "123456"
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        not MODULE.is_file() or shutil.which("pkcs11-tool") is None, reason="softhsm2 and opensc are not installed"
+    ),
+]
+
+
+@pytest.fixture
+def token(tmp_path, monkeypatch):
+    """The public halves of keys that never leave the token, which a real ssh-agent holds."""
+    folder = tmp_path / "token"
+    (folder / "tokens").mkdir(parents=True)
+    (folder / "conf").write_text(f"directories.tokendir = {folder}/tokens\n")
+    (folder / "askpass").write_text(f"#!/bin/sh\necho {PIN}\n")
+    (folder / "askpass").chmod(0o755)
+    monkeypatch.setenv("SOFTHSM2_CONF", str(folder / "conf"))
+    monkeypatch.setenv("SSH_ASKPASS", str(folder / "askpass"))
+    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
+    _run("softhsm2-util", "--init-token", "--free", "--label", "edge", "--pin", PIN, "--so-pin", PIN * 2)
+    for number, (name, kind) in enumerate(KEYS.items(), start=1):
+        made = ("--keypairgen", "--key-type", kind, "--id", f"{number:02}", "--label", name)
+        _run("pkcs11-tool", "--module", MODULE, "--login", "--pin", PIN, *made)
+    agent = _run("ssh-agent", "-s", "-a", folder / "agent")
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "agent"))
+    try:
+        _run("ssh-add", "-q", "-s", MODULE)
+        for line in _run("ssh-keygen", "-D", MODULE).splitlines():
+            (folder / f"{line.split()[2]}.pub").write_text(f"{line}\n")
+        yield {name: folder / f"{name}.pub" for name in KEYS}
+    finally:
+        os.kill(int(agent.partition("SSH_AGENT_PID=")[2].partition(";")[0]), 15)
+
+
+def _run(*words: object) -> str:
+    return subprocess.run(
+        list(map(str, words)), check=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+    ).stdout
+
+
+@pytest.mark.slow(reason="a registry, a device and a token with three keys")
+def test_release_statement_and_who_counts_are_signed_by_keys_in_a_token(registry, root, token, tmp_path):
+    now = datetime.now(timezone.utc)
+    signers = [(token["release"], ("edge-release",)), (token["promoter"], ("edge-ring",))]
+    change = TrustChange(added=[(read_public_key(key), spaces) for key, spaces in signers])
+    chain = first_chain(change, root=token["root"], now=now)
+    root.layout.trust_root.write_text(public_of(token["root"]) + "\n")
+    root.layout.first_trust.write_bytes(encode_chain(chain))
+    into_ring(root, registry, token["promoter"], "all")
+    root.layout.allowed_signers.write_text("")  # what counts is the word of the root
+    root.key = token["release"]
+    device = PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+    with closing(StatingDesk(registry, token["promoter"], StatingClock())) as desk:
+        release = published(registry, desk, root.bundle("one"))
+        desk.promoter.promote(release, "all")
+        assert device.pull().outcome.result == "committed"
+
+        other = read_public_key(ssh_key(tmp_path, "other").with_suffix(".pub"))
+        gone = TrustChange(revoked=[read_public_key(token["release"])], added=[(other, ("edge-release",))])
+        desk.desk.tell_trust(encode_chain(next_chain(chain, gone, root=token["root"], now=now)))
+        desk.promoter.promote(published(registry, desk, root.bundle("two", sequence=2)), "all")
+
+        assert device.pull().outcome.code == "verify.signature.revoked"
+        assert device.current == release.manifest.release

@@ -1,0 +1,166 @@
+"""Whose signatures count, by pull: real registry, real ssh-keygen, real ssh-agent."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from datetime import datetime, timezone
+
+import pytest
+
+from edge.bundle.trust import decode_chain, encode_chain, latest_of
+from edge.deploy.provision.keys import read_public_key
+from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
+from edge.device.state import open_sealed
+from edge.errors import DeployError
+from edge.runtime.trial.trust import require_trusted, take_trust, trust_of
+from tests.support.manifests import ssh_key
+from tests.support.pulling import PullingDevice
+from tests.support.raised import code_of, error_of
+from tests.support.registry import LOGIN
+from tests.support.stating import StatingClock, StatingDesk, into_ring, published
+
+pytestmark = pytest.mark.integration
+
+NOW = datetime.now(timezone.utc)
+
+
+def public(key):
+    return read_public_key(key.with_name(f"{key.name}.pub"))
+
+
+class Keys:
+    """A root, the signer of releases, and a promoter."""
+
+    def __init__(self, folder, signer, *, root="root-key"):
+        self.root, self.promoter, self.signer = ssh_key(folder, root), ssh_key(folder, "promoter"), signer
+        added = ((public(signer), ("edge-release",)), (public(self.promoter), ("edge-ring",)))
+        self.first = first_chain(TrustChange(added=added), root=self.root, now=NOW)
+
+    def after(self, chain, *, root=None, new_root=None, **change):
+        return next_chain(chain, TrustChange(**change), root=root or self.root, new_root=new_root, now=NOW)
+
+
+@pytest.fixture
+def keys(tmp_path, root):
+    return Keys(tmp_path, root.key)
+
+
+@pytest.fixture
+def rooted(root, keys):
+    """A device that provision has given a root."""
+    root.layout.trust_root.write_text(public_of(keys.root) + "\n")
+    root.layout.first_trust.write_bytes(encode_chain(keys.first))
+    return root
+
+
+@pytest.mark.promised(reason="keys travel by pull")
+def test_a_stolen_signing_key_is_revoked_at_the_next_look(registry, rooted, keys, tmp_path):
+    into_ring(rooted, registry, keys.promoter, "all")
+    rooted.layout.allowed_signers.write_text("")  # what counts is the word of the root
+    with closing(StatingDesk(registry, keys.promoter, StatingClock())) as desk:
+        device = PullingDevice(rooted, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+        old = published(registry, desk, rooted.bundle("old"))
+        desk.promoter.promote(old, "all")
+        assert device.pull().outcome.result == "committed"
+        other = ssh_key(tmp_path, "other")
+        change = {"revoked": [public(rooted.key)], "added": [(public(other), ("edge-release",))]}
+        desk.desk.tell_trust(encode_chain(keys.after(keys.first, **change)))
+        desk.promoter.promote(published(registry, desk, rooted.bundle("stolen", sequence=2)), "all")
+
+        assert device.pull().outcome.code == "verify.signature.revoked"
+        assert device.current == old.manifest.release
+        with pytest.raises(DeployError):
+            require_trusted(rooted.device, old.manifest.release)  # serves, and is chosen no more
+
+        rooted.key = other
+        desk.promoter.promote(published(registry, desk, rooted.bundle("new", sequence=3)), "all")
+        assert device.pull().outcome.result == "committed"
+
+
+def test_who_counts_is_taken_only_upwards(rooted, keys):
+    second = keys.after(keys.first)
+    third = keys.after(second)
+
+    assert take_trust(rooted.device, encode_chain(third)) == 3
+    assert code_of(take_trust, rooted.device, encode_chain(second)) == "verify.trust.version"
+    assert take_trust(rooted.device, encode_chain(third)) == 3
+    assert trust_of(rooted.device).version == 3
+
+
+def test_a_stranger_says_nobody_who_counts(rooted, keys, tmp_path):
+    (tmp_path / "other").mkdir()
+    stranger = Keys(tmp_path / "other", rooted.key, root="stranger")
+    forged = stranger.after(stranger.first)
+
+    assert code_of(take_trust, rooted.device, encode_chain(forged)) == "verify.trust.signature"
+    assert trust_of(rooted.device).version == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"format": "edge.trust-chain/1", "chain": [{}]}', b"[" * 50])
+def test_what_is_no_chain_is_refused(rooted, content):
+    assert error_of(take_trust, rooted.device, content).code.startswith("verify.")
+
+
+def test_a_new_root_is_followed_where_both_have_signed_also_by_one_who_was_off_for_two_of_them(rooted, keys, tmp_path):
+    second, third = ssh_key(tmp_path, "second"), ssh_key(tmp_path, "third")
+    chain = keys.after(keys.after(keys.first), new_root=second)
+    chain = keys.after(chain, root=second)
+    chain = keys.after(chain, root=second, new_root=third)
+    chain = keys.after(chain, root=third)
+
+    assert take_trust(rooted.device, encode_chain(chain)) == 6
+    assert trust_of(rooted.device).root == public_of(third)
+    assert take_trust(rooted.device, encode_chain(keys.after(chain, root=third))) == 7
+    assert trust_of(rooted.device).version == 7
+
+    with pytest.raises(DeployError):
+        keys.after(chain, root=keys.root)
+
+
+def test_a_new_root_that_the_old_one_did_not_sign_is_not_followed(rooted, keys, tmp_path):
+    second = ssh_key(tmp_path, "second")
+    (taken,) = keys.after(keys.first, new_root=second)
+    for signatures in (taken.signatures[:1], taken.signatures[1:]):
+        assert (
+            code_of(take_trust, rooted.device, encode_chain([type(taken)(taken.content, signatures)]))
+            == "verify.trust.signature"
+        )
+
+
+def test_what_is_damaged_lets_nothing_be_taken_and_what_serves_goes_on(rooted, keys):
+    assert rooted.push(rooted.bundle("one")).result == "committed"
+    take_trust(rooted.device, encode_chain(keys.after(keys.first)))
+    assert open_sealed(rooted.layout.trust.read_bytes())
+    rooted.layout.trust.write_bytes(b"half")
+
+    assert rooted.push(rooted.bundle("two", sequence=2)).code == "device.trust"
+    assert rooted.device.releases.current() is not None
+
+
+def test_a_key_that_is_removed_has_signed_what_goes_on_serving(rooted, keys):
+    bundle = rooted.bundle("one")
+    assert rooted.push(bundle).result == "committed"
+
+    take_trust(rooted.device, encode_chain(keys.after(keys.first, removed=[public(rooted.key)])))
+
+    assert rooted.push(rooted.bundle("two", sequence=2)).code == "verify.signature.signer"
+    assert rooted.device.releases.current() == bundle.manifest.release
+
+
+def test_a_root_in_an_agent_signs_by_its_public_half_as_a_person_types_it(keys, tmp_path):
+    agent = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout
+    told = dict(line.split(";")[0].split("=", 1) for line in agent.splitlines() if "=" in line)
+    environment = {**os.environ, "SSH_AUTH_SOCK": told["SSH_AUTH_SOCK"], "PYTHONPATH": os.getcwd()}
+    try:
+        subprocess.run(["ssh-add", "-q", str(keys.root)], env=environment, check=True, stdin=subprocess.DEVNULL)
+        keys.root.unlink()
+        line = [sys.executable, "-m", "edge.cli.edge_deploy", "trust", "sign", "-o", "trust.json"]
+        line += ["--root", "root-key.pub", "--signer", "device/signer.pub", "--promoter", "promoter.pub"]
+        done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    finally:
+        subprocess.run(["kill", told["SSH_AGENT_PID"]], check=True)
+
+    assert done.returncode == 0, done.stderr
+    chain = decode_chain((tmp_path / "trust.json").read_bytes())
+    assert latest_of(chain, root=public_of(keys.root.with_name("root-key.pub"))) == chain

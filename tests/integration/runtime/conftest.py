@@ -1,0 +1,57 @@
+import contextlib
+
+import pytest
+
+from tests.support import models
+from tests.support.clips import write_clip
+from tests.support.collector import Collector
+from tests.support.deployable import deployable
+from tests.support.device_releases import make_device
+from tests.support.mosquitto import Mosquitto
+from tests.support.runs import Run
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx")
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", count=60)
+
+
+@pytest.fixture
+def run(tmp_path, model, monkeypatch):
+    made = Run(tmp_path, model, monkeypatch)
+    yield made
+    made.end_all()
+
+
+@pytest.fixture
+def device(tmp_path, monkeypatch):
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    return make_device(tmp_path / "root")
+
+
+@pytest.fixture
+def release(device, tmp_path):
+    return deployable(device, tmp_path / "source")
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Mosquitto(tmp_path / "mosquitto") as started:
+        yield started
+
+
+@pytest.fixture
+def subscribe():
+    with contextlib.ExitStack() as stack:
+
+        def make(port):
+            collector = Collector(port)
+            stack.callback(collector.close)
+            return collector
+
+        yield make

@@ -1,0 +1,52 @@
+"""`edge-deploy prove` on a booted device: under systemd, and inside the sandbox of the service."""
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.lab.provisioning import ROOT
+
+
+def test_a_device_proves_itself_under_systemd_and_as_the_service(provisioned, tmp_path):
+    words = ["prove", provisioned.name, "--admin", "admin", "--ssh-config", str(provisioned.ssh_config)]
+    done = subprocess.run(
+        [sys.executable, "-m", "edge.cli.edge_deploy", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+
+    proof = json.loads((tmp_path / f"edge-proof-{provisioned.name}.json").read_text())
+    steps = {(one["name"], one["as_service"]): one["rows"] for one in proof["steps"]}
+    told = f"{done.stdout}{done.stderr}"
+    assert {row["name"]: row["verdict"] for row in steps["unit", False]} == {
+        "start": "proven",
+        "kill": "proven",
+        "watchdog": "proven",
+        "no rollback": "proven",
+    }, told
+    for name in ("facts", "nodes", "cuda", "video"):
+        assert "as the service" in {row["name"] for row in steps[name, True]}, told
+    assert [row for rows in steps.values() for row in rows if row["verdict"] == "fails"] == [], told
+    assert done.returncode in (0, 10)
+    # Nothing of it is left.
+    assert provisioned.run("systemctl list-units --all --no-legend 'edge-prove-*'").stdout.strip() == ""
+
+
+def test_doctor_says_what_the_sandbox_of_the_service_takes_away(provisioned):
+    def as_the_service():
+        done = provisioned.run("/opt/edge/bin/edge-runtime doctor --json", check=False)
+        return json.loads(done.stdout)["as the service"]
+
+    assert as_the_service()["here"] is True
+
+    folder = "/etc/systemd/system/edge-runtime.service.d"
+    hidden = "[Service]\nInaccessiblePaths=/etc/edge-deploy/device.toml\n"
+    provisioned.run(f"mkdir -p {folder}; cat > {folder}/99-test.conf", content=hidden)
+
+    found = as_the_service()
+    assert found["here"] is False
+    assert "device: not as the service" in found["detail"]

@@ -1,0 +1,100 @@
+"""A model of a variant, written to a file as its exporter would."""
+
+import datetime
+import re
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+from tests.support.exports import families
+from tests.support.exports.slim import halved, slimmed
+from tests.support.exports.torch_like import INPUT, Writer
+
+CLASSES = 3
+_LOGITS = r"cv3\.[0-2]/(one2one_)?cv3\.[0-2]\.2/Conv$"
+_SPREAD = 1.6
+_NAMES = {"v5u": "YOLOv5n", "v8": "YOLOv8n", "v9": "YOLOv9t", "v10": "YOLOv10n", "11": "YOLO11n", "12": "YOLO12n",
+          "26": "YOLO26n"}  # fmt: skip
+
+
+def build(variant, path):
+    """Write `variant` (`tests.support.exports.variants`) to `path`, and return that."""
+    options = variant.options
+    rows = None if options.get("dynamic") else options.get("batch", 1)
+    writer = Writer(height=variant.height, width=variant.width, rows=rows, opset=options.get("opset", 18))
+    classes = len(variant.labels)
+    outputs = families.write(
+        writer,
+        variant.family,
+        classes=classes,
+        task=variant.task,
+        is_end_to_end=options.get("nms") is False,
+        has_nms=options.get("nms") is True,
+    )
+    shape = (options.get("batch", 1), 3, variant.height, variant.width)
+    model = settled(writer.model(outputs, metadata(variant)), _LOGITS, shape)
+    if options.get("simplify", True):
+        model = slimmed(model)
+    if options.get("quantize") == 16:
+        model = halved(model)
+    onnx.save(model, path)
+    return path
+
+
+def settled(model, logits, shape, *, scale=1.0, mean=-3.5):
+    """Give the logits of each level the spread that a trained head has: most classes are unlikely, some are sure.
+
+    `logits` matches the names of the convolutions that make them; `shape` and `scale` are the input's.
+    """
+    nodes = [node for node in model.graph.node if re.search(logits, node.name)]
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    probe.graph.output.extend(onnx.ValueInfoProto(name=node.output[0]) for node in nodes)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(probe.SerializeToString(), options, ["CPUExecutionProvider"])
+    blocks = np.random.default_rng(0).random((*shape[:2], shape[2] // 16, shape[3] // 16)) * scale
+    picture = blocks.repeat(16, axis=2).repeat(16, axis=3).astype(np.float32)
+    found = session.run([node.output[0] for node in nodes], {INPUT: picture}) if nodes else []
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node, value in zip(nodes, found, strict=True):
+        factor = _SPREAD / value.std()
+        for name, offset in zip(node.input[1:], (0.0, mean - value.mean() * factor), strict=True):
+            tensor = numpy_helper.to_array(stored[name]) * factor + offset
+            stored[name].CopyFrom(numpy_helper.from_array(tensor.astype(np.float32), name))
+    return model
+
+
+def metadata(variant):
+    """The texts that Ultralytics leaves in a file."""
+    options = {
+        "data": None,
+        "batch": 1,
+        "fraction": 1.0,
+        "quantize": None,
+        "nms": None,
+        "dynamic": False,
+        "simplify": True,
+        "opset": None,
+    }
+    arguments = {name: variant.options.get(name, value) for name, value in options.items()}
+    return {
+        "description": f"Ultralytics {_NAMES[variant.family]} model ",
+        "author": "Ultralytics",
+        "date": datetime.datetime(2026, 11, 25, tzinfo=datetime.timezone.utc).isoformat(),
+        "version": "8.4.190",
+        "license": "AGPL-3.0 License (https://ultralytics.com/license)",
+        "docs": "https://docs.ultralytics.com",
+        "stride": "32",
+        "task": variant.task,
+        "head": "Detect",
+        "batch": str(arguments["batch"]),
+        "imgsz": str([variant.height, variant.width]),
+        "names": str(dict(enumerate(variant.labels))),
+        "args": str(arguments),
+        "channels": "3",
+        "end2end": str(variant.options.get("nms") is False),
+        **({"kpt_shape": "[17, 3]"} if variant.task == "pose" else {}),
+    }

@@ -1,0 +1,56 @@
+"""A workstation that states what rings run, at a real registry, with a clock of its own."""
+
+from datetime import datetime, timedelta, timezone
+
+from edge.deploy.publish.binding import RegistryWriter
+from edge.deploy.publish.publish import publish
+from edge.deploy.rings.desk import PublishedRelease, RingDesk
+from edge.deploy.rings.promote import Promoter
+from edge.registry.client import RegistryClient
+from tests.support.manifests import allow
+
+
+class StatingClock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(timezone.utc).replace(microsecond=0)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+class StatingDesk:
+    """A workstation with its own connections to `registry`, whose statements `key` signs."""
+
+    def __init__(self, registry, key, clock, *, valid_s: float = 86_400.0) -> None:
+        reference, ca = registry.reference(), registry.certificates.ca
+        self.client = RegistryClient(reference, login=registry.login, ca=ca)
+        self.client.check()
+        self.writer = RegistryWriter(reference, login=registry.login, ca=ca, is_basic=self.client.is_basic)
+        self.desk = RingDesk(self.client, self.writer, f"{reference.host}/{reference.repository}")
+        self.promoter = Promoter(self.desk, key, valid_s=valid_s, clock=clock)
+
+    def close(self) -> None:
+        self.client.close()
+        self.writer.close()
+
+    def stated(self, tag: str) -> tuple[int, str | None] | None:
+        """Return serial and release of what the tag of a ring has beside it."""
+        found = self.desk.named_by(tag)
+        return None if found is None else (found.statement.serial, found.statement.release)
+
+
+def published(registry, desk: StatingDesk, bundle) -> PublishedRelease:
+    """Publish a bundle under its own name; return it as a promoter takes it."""
+    publish(bundle, registry.reference(), login=registry.login, ca=registry.certificates.ca)
+    return desk.desk.release(bundle.manifest.release)
+
+
+def into_ring(root, registry, key, ring: str) -> None:
+    """Make a device one of a ring that follows statements of `key` alone."""
+    allow(root.layout.allowed_signers, key, 'namespaces="edge-ring"', "promoter@desk")
+    root.layout.pull_toml.write_text(f'repository = "{registry.host}/farms/gates"\nring = "{ring}"\n')

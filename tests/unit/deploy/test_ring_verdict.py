@@ -1,0 +1,121 @@
+"""How devices of a ring stand, and what follows: worked by hand."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from edge.deploy.rings.verdict import Condition, ReleaseOutcome, RingDevice, decide, tally_of
+
+BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
+NEW = "b" * 12
+CONDITION = Condition.parse("95% of canary for 1h, at most 2% failed")
+
+
+def device(number, *, result=None, minutes=0, **more):
+    at = (BEGAN + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    switched = None if result is None else ReleaseOutcome(NEW, result, reason="p95 doubled", at=at)
+    return RingDevice(**{"name": f"north/{number}", "ring": "canary", "is_there": True, "switched": switched, **more})
+
+
+def judged(devices, *, members=None, minutes=0, silent_s=None, condition=CONDITION):
+    now = BEGAN + timedelta(minutes=minutes)
+    names = {one.name for one in devices} if members is None else members
+    tally = tally_of("canary", names, devices, NEW, began_at=BEGAN, now=now, silent_s=silent_s or {})
+    return decide(tally, condition, now=now).what
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("95% of canary for 1h, at most 2% failed", (0.95, "canary", 3600.0, 0.02)),
+        ("100% of early, at most 0% failed", (1.0, "early", 0.0, 0.0)),
+        ("50% of a-1 for 90s", (0.5, "a-1", 90.0, 0.02)),
+    ],
+)
+def test_a_condition_says_what_it_reads_like(text, found):
+    one = Condition.parse(text)
+    assert (one.share, one.ring, one.hold_s, one.max_failed) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "canary", "0% of canary", "101% of canary", "95% of canary, at most 6% failed", "9% of A"]
+)
+def test_what_is_no_condition_is_refused(text):
+    with pytest.raises(ValueError, match="expected"):
+        Condition.parse(text)
+
+
+@pytest.mark.parametrize(("minutes", "what"), [(69, "wait"), (70, "promote")])
+def test_it_is_held_since_the_device_that_made_the_share(minutes, what):
+    # 19 of 20 are 95 %; the 19th committed in minute 10, so an hour later it has held.
+    devices = [
+        *(device(n, result="committed", minutes=n / 2) for n in range(18)),
+        device(18, result="committed", minutes=10),
+    ]
+    assert judged([*devices, device(19)], minutes=minutes) == what
+
+
+def test_a_clock_that_lies_counts_from_when_the_ring_got_it():
+    devices = [device(n, result="committed", minutes=-10_000) for n in range(20)]
+    assert (judged(devices, minutes=59), judged(devices, minutes=60)) == ("wait", "promote")
+
+
+@pytest.mark.parametrize(("bad", "what"), [(1, "wait"), (2, "stop")])
+def test_more_failures_than_were_said_stop_it(bad, what):
+    # 2 % of 50 is one.
+    devices = [
+        *(device(n, result="committed") for n in range(50 - bad)),
+        *(device(n, result="rolled-back") for n in range(50 - bad, 50)),
+    ]
+    assert judged(devices, minutes=30) == what
+
+
+@pytest.mark.parametrize(
+    ("since", "what"), [("2026-11-23T11:59:59Z", "promote"), ("2026-11-23T12:00:01.000000Z", "stop")]
+)
+def test_degraded_counts_as_failed_where_it_was_not_so_before(since, what):
+    devices = [device(n, result="committed", degraded="camera gate is lost", since=since) for n in range(20)]
+    assert judged(devices, minutes=60) == what
+
+
+def test_who_is_not_a_member_is_shown_and_not_counted():
+    members = {f"north/{n}" for n in range(20)}
+    phantoms = [device(f"phantom-{n}", result="rolled-back") for n in range(150)]
+    devices = [*(device(n, result="committed") for n in range(20)), *phantoms]
+
+    tally = tally_of("canary", members, devices, NEW, began_at=BEGAN, now=BEGAN, silent_s={})
+
+    assert (tally.failed, len(tally.others)) == (0, 150)
+    assert judged(devices, members=members, minutes=60) == "promote"
+
+
+def test_one_liar_of_a_hundred_stops_nothing():
+    devices = [*(device(n, result="committed") for n in range(99)), device(99, result="rolled-back")]
+    assert judged(devices, minutes=60) == "promote"
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "what"), [({}, "promote"), ({"north/19": 1800.0}, "wait"), ({"north/19": 1801.0}, "stop")]
+)
+def test_silent_is_not_failed_and_lost_is(silent_s, what):
+    # 19 of 19 without the silent one; of 20 with it 19, which are 95 %, if it only waits for its half hour.
+    devices = [
+        *(device(n, result="committed") for n in range(18)),
+        device(18, result="committed", minutes=30),
+        device(19, is_there=False),
+    ]
+    assert judged(devices, minutes=60 if what == "wait" else 90, silent_s=silent_s) == what
+
+
+def test_while_more_than_a_quarter_says_nothing_nobody_can_tell():
+    members = {f"north/{n}" for n in range(20)}
+    heard = [device(n, result="committed") for n in range(14)]
+    assert judged(heard, members=members, minutes=60) == "wait"
+    assert judged([*heard, device(14, result="committed")], members=members, minutes=60) == "promote"
+
+
+def test_what_is_wrong_with_a_statement_says_nothing_of_the_release():
+    over = ReleaseOutcome(NEW, "refused", "verify.ring.expired", "over")
+    unfit = ReleaseOutcome(NEW, "refused", "preflight.disk", "no room")
+    assert judged([device(n, pulled=over) for n in range(3)]) == "wait"
+    assert judged([device(n, pulled=unfit) for n in range(3)]) == "stop"

@@ -1,0 +1,97 @@
+"""What a later start finds on the disk, or has written a second time: marked where it may be out of order."""
+
+import pytest
+
+from edge.publish.frames import FrameMessage
+from edge.publish.outbox.store import Place
+from tests.support.spool_life import Absent, Life, full, try_in_vain
+from tests.support.wire_messages import birth, detections, found, frame_result
+
+
+@pytest.mark.parametrize("is_rebooted", [False, True])
+def test_what_comes_from_a_disk_after_newer_ones_is_marked_and_what_is_not_marked_is_in_order(
+    life, is_rebooted, monkeypatch
+):
+    life.begin().frames(300)
+    life.events(3)
+    life.settle()
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", full("spool.db"))
+        life.frames(50, settled=False)
+        life.events(2)
+        life.tick()
+        life.kill()
+    disk = Absent(life)
+    life.begin()
+    try_in_vain(life)
+    life.deliver()
+    before = life.prove()
+    assert (before.received["east", 41].keys(), before.recovered) == (set(range(301, 351)), {})
+    if is_rebooted:
+        life.cut()
+        disk.elsewhere.rename(life.disk)
+        life.begin()
+    else:
+        disk.mend()
+    life.deliver()
+
+    found = life.prove()
+    assert found.recovered == {("east", 41): set(range(1, 301)), ("east events", 41): {1, 2, 3}}
+    assert found.received["east", 41].keys() == set(range(1, 351))
+
+
+def test_what_a_start_has_put_on_the_disk_itself_is_not_marked(life):
+    life.begin().frames(900)
+    life.events(3)
+    life.settle()
+    assert life.balances()["spool_waiting"] > 0
+    life.deliver()
+
+    assert not life.prove().recovered
+
+
+def packed(seq, *, epoch):
+    """A frame as the pipeline publishes it: it lies packed in the store."""
+    info = birth()
+    result = frame_result(found((seq % 97, 2.5, 300, 400.25)))
+    return FrameMessage(result, device=info.device, epoch=epoch, seq=seq, labels=info.labels, model=info.model)
+
+
+@pytest.mark.parametrize("made", [packed, detections])
+def test_late_frames_that_are_written_a_second_time_still_say_that_they_are_late(tmp_path, made, monkeypatch):
+    monkeypatch.setattr("tests.support.spool_life.detections", made)
+    life = Life(tmp_path, max_bytes=600_000)
+    life.begin().frames(900)
+    life.path.unlink()
+    life.look()
+    life.settle()
+    life.kill()
+    life.begin().tick()
+    while life.outbox.take() is not None:
+        pass
+    life.outbox.put_back_all()
+    while (entry := life.outbox.take(may_replay=False)) is not None:
+        assert entry.is_gap, "a late one that comes back is late"
+    life.outbox.put_back_all()
+    life.deliver()
+
+    assert len(life.numbers()) > 100, "what was in memory"
+    life.prove()
+
+
+def test_what_was_marked_is_so_also_after_it_was_written_a_second_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.support.spool_life.detections", packed)
+    life = Life(tmp_path, max_bytes=600_000)
+    life.begin().frames(900)
+    life.stop()
+    life.begin().tick()
+    life.path.unlink()
+    life.look()
+    life.keeper._save_now()  # into /run alone
+    life.kill()
+    life.begin()
+    life.keeper._bring_back()  # before they are moved to the disk
+    life.deliver()
+
+    found = life.prove()
+    assert found.recovered["east", 41] == found.received["east", 41].keys() != set()

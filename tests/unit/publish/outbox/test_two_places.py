@@ -1,0 +1,177 @@
+"""One store in two places: what one of them cannot take, what many starts have left, what publishing costs."""
+
+import pytest
+
+from edge.publish.outbox.message import entry_from_message
+from edge.publish.outbox.store import Place
+from tests.support.promise import findings
+from tests.support.spool_life import Life, full
+from tests.support.wire_messages import birth, detections
+
+
+def test_rare_events_cost_no_backlog_where_the_disk_takes_nothing(tmp_path):
+    life = Life(tmp_path, max_bytes=2 << 20)
+    life.disk.rename(life.disk.with_name("elsewhere"))
+    life.begin()
+    for round_ in range(60):
+        life.frames(100, settled=False)
+        if round_ % 2:
+            life.events(1)
+        life.tick()
+    counts = life.balances()
+    assert counts["numbered_waiting"] > 1500, "of two MiB"
+    assert counts["numbered_in_gaps"] > 3000, "they are more than memory holds"
+    life.deliver()
+
+    life.prove()
+    assert life.numbers("events") == list(range(1, 31)), "events are dropped last"
+
+
+@pytest.mark.slow(reason="twenty starts, each with thirty streams")
+def test_records_of_twenty_power_cuts_outlive_a_kill(tmp_path, monkeypatch):
+    """They are more than 256 KiB, and no broker takes them in between."""
+    streams = [f"stream-{number}" for number in range(30)]
+    monkeypatch.setattr("tests.support.spool_life.birth", lambda: birth(*streams))
+    life = Life(tmp_path, max_bytes=4 << 20)
+    for _ in range(20):
+        life.begin()
+        for stream in streams:
+            for seq in (1, 2):
+                life.outbox.put(entry_from_message(detections(seq, stream=stream, epoch=life.epoch)))
+                life.published[stream, life.epoch] = seq
+        life.cut()
+    life.begin().kill()
+    life.begin().deliver()
+
+    found = findings(life.received, may_be_open=True, has_events=True)
+    lost = {account: found.undeclared(account, last) for account, last in life.published.items()}
+    assert {account: numbers for account, numbers in lost.items() if numbers} == {}
+
+
+def test_a_full_run_is_taken_by_memory_and_used_again_when_it_has_room(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    life = Life(tmp_path, max_bytes=1 << 20)
+    life.begin().frames(300, settled=False)
+    life.keeper.tick()
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", full("outbox.db"))
+        for _ in range(10):
+            entry = life.outbox.take()
+            life.received.append((f"edge/{entry.topic}", entry.encode()))
+            life.outbox.acknowledge(entry)
+        patched.setattr(Place, "copy_of", full("outbox.db", "copy_of"))
+        life.frames(300)
+        assert "messages are not kept over a restart" in caplog.text
+        assert life.balances()["numbered_in_gaps"] == 0, "the disk takes them all the same"
+    life.skipped_s += 10.0
+    life.settle()
+    assert "messages are kept over a restart again" in caplog.text
+    life.frames(50, settled=False)
+    life.keeper.tick()
+    life.kill()
+    life.begin().deliver()
+
+    assert life.prove().received["east", 41].keys() == set(range(1, 651)), "a kill takes none of them"
+
+
+def test_a_burst_that_the_writer_has_not_seen_yet_may_fill_all_of_the_memory(tmp_path):
+    """Beside a filled /run memory is a quarter of its bound, for copies of what is in the store."""
+    life = Life(tmp_path, max_bytes=200_000)
+    life.begin()
+    for _ in range(6):
+        life.frames(40, settled=False)
+        life.keeper.tick()
+    assert life.keeper.places.run.used_bytes > 150_000
+    life.frames(110, settled=False)
+    counts = life.balances()
+    assert (counts["numbered_in_gaps"], counts["numbered_waiting"]) == (0, 350)
+
+    life.frames(300, settled=False)
+    counts = life.balances()
+    assert counts["numbered_in_gaps"] > 0, "memory has its bound all the same"
+    assert counts["waiting_bytes"] <= 200_000
+    life.deliver()
+    life.prove()
+
+
+def test_a_row_in_both_places_is_sent_once(tmp_path, monkeypatch):
+    """The process was killed between the transaction that moved it and the one that deletes it in /run."""
+    life = Life(tmp_path)
+    life.begin().frames(40, settled=False)
+    life.keeper.tick()
+    life.tick()
+    assert life.keeper.places.run.tickets() == life.keeper.places.disk.tickets() != {}
+    life.kill()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert found.received["east", 41].keys() == set(range(1, 41))
+    assert life.balances()["numbered_waiting"] == 0
+    life.stop()
+    life.begin().deliver()
+    life.prove(most_duplicates=0)
+
+
+def test_a_kill_between_two_transactions_of_one_round_is_declared_from_the_first_one(tmp_path, monkeypatch):
+    life = Life(tmp_path, max_bytes=4 << 20)
+    life.begin()
+    rows = []
+
+    def once(place, **parts):
+        rows.extend(parts["rows"])
+        if len(rows) > 500:
+            raise KeyboardInterrupt
+        commit(place, **parts)
+
+    commit = Place.commit
+    life.frames(700, settled=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", once)
+        with pytest.raises(KeyboardInterrupt):
+            life.keeper.tick()
+    life.kill()
+    life.begin().deliver()
+
+    found = life.prove()
+    assert found.received["east", 41].keys() == set(range(1, 501))
+    assert found.open_from["east", 41] == 501
+
+
+def test_publishing_takes_no_lock_and_encodes_nothing(tmp_path):
+    life = Life(tmp_path)
+    life.begin()
+    encoded = []
+
+    class Told(type(detections(1))):
+        def encode(self):
+            encoded.append(self.seq)
+            return super().encode()
+
+    message = detections(1, epoch=41)
+    told = Told(**{name: getattr(message, name) for name in message.__struct_fields__})
+    with life.outbox._lock:
+        life.outbox.put(told)
+    assert not encoded
+    life.published["east", 41] = 1
+    life.deliver()
+    assert life.numbers() == encoded == [1]
+
+
+def test_a_row_goes_from_the_disk_with_the_record_that_declares_it(tmp_path):
+    """A message is given up between the two transactions of a round, and then the power is cut."""
+    life = Life(tmp_path)
+    life.begin().frames(20)
+    entry = life.outbox.take()
+    save = life.keeper._save_now
+
+    def save_and_give_up():
+        save()
+        life.outbox.park(entry, "refused")
+
+    life.keeper._save_now = save_and_give_up
+    life.skipped_s += 1.0
+    life.keeper.tick()
+    life.cut()
+    life.begin().deliver()
+
+    assert life.prove().exactly["east", 41] == {1}

@@ -98,13 +98,12 @@ class VirtualDevice:
             command.append(f"--bind={self._disk}:/var/lib/edge-deploy")
         with (self.folder / "console.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command,
+                self._in_own_cgroup(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
                 start_new_session=True,
-                preexec_fn=self._own_cgroup,
             )
         self._write_process()
         wait_until(self._takes_logins, what=f"{self.name} boots; see {self.folder}/console.log", timeout_s=_BOOT_S)
@@ -226,14 +225,14 @@ class VirtualDevice:
             return False  # caught on its way down
         return asked.returncode == 0
 
-    def _own_cgroup(self) -> None:
+    def _in_own_cgroup(self, command: list[str]) -> list[str]:
         """Stay apart from other devices: without a manager each of them would use the same folder of cgroups."""
         unified = next((p for p in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if _is_cgroup2(p)), None)
         if unified is None or Path("/run/systemd/system").is_dir():
-            return
+            return command
         own = unified / f"edge-lab-{self.cable.number}"
         own.mkdir(exist_ok=True)
-        (own / "cgroup.procs").write_text(str(os.getpid()))
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(own / "cgroup.procs"), *command]
 
     def _mount_disk(self, length_bytes: int) -> Path:
         image_file, where = self.folder / "disk.img", self.folder / "var"

@@ -7,9 +7,11 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import termios
 import threading
+from typing import Any
 
 import pytest
 
@@ -47,6 +49,15 @@ def on_terminal(*words: object) -> tuple[int, str]:
     reader.join(60)
     os.close(ours)
     return code, told.decode("utf-8", "surrogateescape")
+
+
+def started_on_terminal(*command: object, **how: Any) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command on a terminal of its own, and return the other end of that too; the caller closes it."""
+    ours, theirs = pty.openpty()
+    words = ["setsid", "--ctty", *map(str, command)]
+    process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, **how)
+    os.close(theirs)
+    return process, ours
 
 
 def harm_of(told: str) -> list[str]:

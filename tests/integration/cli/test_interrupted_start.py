@@ -94,8 +94,7 @@ def test_ctrl_c_where_python_drops_errors_is_answered_behind_that(begun_as):
 def test_a_command_that_was_begun_in_the_background_is_not_interrupted(tmp_path):
     """A shell without job control has `&` ignore Ctrl-C."""
     ended = subprocess.run(
-        [shutil.which("edge-deploy", path=str(SCRIPTS)), "--version"],
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        ["env", "--ignore-signal=INT", shutil.which("edge-deploy", path=str(SCRIPTS)), "--version"],
         check=True,
         capture_output=True,
         text=True,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import select
 import shlex
@@ -23,6 +22,7 @@ from tests.support.clips import write_clip
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.terminal import started_on_terminal
 
 pytestmark = [
     pytest.mark.integration,
@@ -240,10 +240,8 @@ class Typist:
 
     def __init__(self, desk, *arguments):
         self.desk = desk
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:
-            os.chdir(desk.folder)
-            os.execv(BIN / "edge-deploy", ["edge-deploy", "new", *map(str, arguments)])
+        command = [BIN / "edge-deploy", "new", *arguments]
+        self._process, self._terminal = started_on_terminal(*command, cwd=desk.folder)
         self.shown = ""
 
     def wait_for(self, text):
@@ -276,7 +274,7 @@ class Typist:
             pass
         os.close(self._terminal)
         self.desk.told = self.shown
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._process.wait(60)
 
 
 def test_a_person_is_asked_once_for_each_host_and_the_password_is_not_shown(desk, server):

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,10 +87,19 @@ def strangers(layout, crowd):
     return [str(path) for path in owned if path.lstat().st_uid != crowd.uids["edge-deploy"]]
 
 
-def run_and_tell(command, arguments):
-    """Do what a command does; return whose process this then is."""
-    main(command, arguments)
-    return os.getuid()
+RUN_AND_TELL = """
+import os, sys
+from edge.runtime.entry import main
+main(sys.argv[1], sys.argv[2:])
+print("", os.getuid(), sep="\\n", file=sys.stderr)
+"""
+
+
+def run_and_tell(*command):
+    """Do what a command does, as root; return whose process that then is."""
+    run = [sys.executable, "-c", RUN_AND_TELL, *map(str, command)]
+    done = subprocess.run(run, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+    return int(done.stderr.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,7 @@ def test_what_root_does_by_hand_leaves_nothing_that_the_service_cannot_write(lay
     for path in layout.run.iterdir():  # as after a boot
         path.unlink()
 
-    became = crowd.call("root", lambda: run_and_tell(command[0], [*command[1:], "--root", str(layout.root)]))
+    became = run_and_tell(*command, "--root", layout.root)
 
     assert became == crowd.uids["edge-deploy"]
     assert strangers(layout, crowd) == []

@@ -45,7 +45,6 @@ def opened(tmp_path, device):
                     stderr=subprocess.PIPE,
                     text=True,
                     env=environment,
-                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
                 )
             )
             return children[-1]

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import pty
 import sys
 import threading
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from edge.deploy.provision.admin import AdminShell
 from edge.errors import DeployError
 from tests.support.administrator import ASKED, NOBODY_ASKED, administrator, needs_accounts
 from tests.support.raised import code_of, error_of
+from tests.support.terminal import started_on_terminal
 
 pytestmark = [
     needs_accounts,
@@ -195,9 +195,7 @@ def undone_at_a_terminal(account, *answers: str) -> tuple[int, str]:
     """Plan an undo at a terminal of its own, answering each question for a password; return code and screen."""
     arguments = ["provision", "device", "--admin", account.name, "--ssh-config", str(account.address.config)]
     arguments += ["--undo", "--plan", "--ask-sudo-password"]
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "edge.cli.edge_deploy", *arguments])
+    child, terminal = started_on_terminal(sys.executable, "-m", "edge.cli.edge_deploy", *arguments)
     screen, told = b"", 0
     with contextlib.suppress(OSError):  # EIO: nobody is at the other end any more
         while part := os.read(terminal, 4096):
@@ -206,7 +204,7 @@ def undone_at_a_terminal(account, *answers: str) -> tuple[int, str]:
                 os.write(terminal, f"{answers[told]}\n".encode())
                 told += 1
     os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), screen.decode()
+    return child.wait(60), screen.decode()
 
 
 def test_a_person_is_asked_by_name_again_once_and_sees_no_password(account):

@@ -1,11 +1,11 @@
-"""Keys in a PKCS#11 token (SoftHSM) sign all that is signed, by a real ssh-agent, and a real device takes it."""
+"""Keys of a PKCS#11 token (SoftHSM) and FIDO keys of a stand-in agent sign all that is signed; a device takes it."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from edge.bundle.trust import encode_chain
 from edge.deploy.provision.keys import read_public_key
 from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
+from tests.support.fido_agent import fido_agent
 from tests.support.manifests import ssh_key
 from tests.support.pulling import PullingDevice
 from tests.support.registry import LOGIN
@@ -23,18 +24,21 @@ MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
 KEYS = {"root": "EC:prime256v1", "release": "rsa:3072", "promoter": "EC:prime256v1"}
 PIN = "123456"
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        not MODULE.is_file() or shutil.which("pkcs11-tool") is None, reason="softhsm2 and opensc are not installed"
-    ),
-]
+needs_token = pytest.mark.skipif(
+    not MODULE.is_file() or shutil.which("pkcs11-tool") is None, reason="softhsm2 and opensc are not installed"
+)
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def token(tmp_path, monkeypatch):
-    """The public halves of keys that never leave the token, which a real ssh-agent holds."""
-    folder = tmp_path / "token"
+def keys(request, tmp_path, monkeypatch):
+    """The public halves of keys that an agent signs with and does not give out."""
+    with request.param(tmp_path / "token", monkeypatch) as keys:
+        yield keys
+
+
+@contextmanager
+def in_a_token(folder, monkeypatch):
     (folder / "tokens").mkdir(parents=True)
     (folder / "conf").write_text(f"directories.tokendir = {folder}/tokens\n")
     (folder / "askpass").write_text(f"#!/bin/sh\necho {PIN}\n")
@@ -63,26 +67,37 @@ def _run(*words: object) -> str:
     ).stdout
 
 
+@contextmanager
+def of_fido(folder, monkeypatch):
+    folder.mkdir()
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "agent"))
+    with fido_agent(folder / "agent", ["ed25519-sk", "ecdsa-sk", "ed25519-sk"]) as lines:
+        for name, line in zip(KEYS, lines, strict=True):
+            (folder / f"{name}.pub").write_text(f"{line} {name}\n")
+        yield {name: folder / f"{name}.pub" for name in KEYS}
+
+
 @pytest.mark.slow(reason="a registry, a device and a token with three keys")
-def test_release_statement_and_who_counts_are_signed_by_keys_in_a_token(registry, root, token, tmp_path):
+@pytest.mark.parametrize("keys", [pytest.param(in_a_token, marks=needs_token), of_fido], indirect=True)
+def test_release_statement_and_who_counts_are_signed_by_keys_in_hardware(registry, root, keys, tmp_path):
     now = datetime.now(timezone.utc)
-    signers = [(token["release"], ("edge-release",)), (token["promoter"], ("edge-ring",))]
+    signers = [(keys["release"], ("edge-release",)), (keys["promoter"], ("edge-ring",))]
     change = TrustChange(added=[(read_public_key(key), spaces) for key, spaces in signers])
-    chain = first_chain(change, root=token["root"], now=now)
-    root.layout.trust_root.write_text(public_of(token["root"]) + "\n")
+    chain = first_chain(change, root=keys["root"], now=now)
+    root.layout.trust_root.write_text(public_of(keys["root"]) + "\n")
     root.layout.first_trust.write_bytes(encode_chain(chain))
-    into_ring(root, registry, token["promoter"], "all")
+    into_ring(root, registry, keys["promoter"], "all")
     root.layout.allowed_signers.write_text("")  # what counts is the word of the root
-    root.key = token["release"]
+    root.key = keys["release"]
     device = PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
-    with closing(StatingDesk(registry, token["promoter"], StatingClock())) as desk:
+    with closing(StatingDesk(registry, keys["promoter"], StatingClock())) as desk:
         release = published(registry, desk, root.bundle("one"))
         desk.promoter.promote(release, "all")
         assert device.pull().outcome.result == "committed"
 
         other = read_public_key(ssh_key(tmp_path, "other").with_suffix(".pub"))
-        gone = TrustChange(revoked=[read_public_key(token["release"])], added=[(other, ("edge-release",))])
-        desk.desk.tell_trust(encode_chain(next_chain(chain, gone, root=token["root"], now=now)))
+        gone = TrustChange(revoked=[read_public_key(keys["release"])], added=[(other, ("edge-release",))])
+        desk.desk.tell_trust(encode_chain(next_chain(chain, gone, root=keys["root"], now=now)))
         desk.promoter.promote(published(registry, desk, root.bundle("two", sequence=2)), "all")
 
         assert device.pull().outcome.code == "verify.signature.revoked"

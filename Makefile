@@ -3,6 +3,9 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 TESTS := $(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
+# Hundreds of commands start in the tests: each would compile what it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup setup-test demo test test-rest test-all check lab lab-jetpack6 lab-jetpack7 lab-aarch64 lab-machine lab-container pycuda-wheels lock format bench bench-stages exports fuzz soak reliability docs pictures kernels clean
 
 help:            ## this list

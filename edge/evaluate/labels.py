@@ -142,6 +142,8 @@ class YoloLabels(Labels):
             self._unlabelled.append(stem)
             return GroundTruth.of([], [])
         objects = [self._object(line, f"{path}:{i}") for i, line in enumerate(lines, 1) if line.strip()]
+        if not objects:
+            self._blank.add(stem)
         known = [(box, class_id) for class_id, box in objects if class_id is not None]
         self.left_out += len(objects) - len(known)
         scale = np.array([size.width, size.height] * 2, np.float64)

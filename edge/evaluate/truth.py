@@ -14,6 +14,8 @@ from edge.types import ImageSize
 
 __all__ = ["GroundTruth", "Labels"]
 
+_BACKGROUND_SHARE = 0.1  # as many as Ultralytics advises to have
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruth:
@@ -65,6 +67,7 @@ class Labels(ABC):
         self.classes_by, self._of_classes = "number", tuple[str, ...]()
         self._unlabelled: list[str] = []
         self._repeated: dict[str, int] = {}
+        self._asked, self._blank = set[str](), set[str]()
 
     @property
     def unlabelled(self) -> tuple[str, ...]:
@@ -74,16 +77,20 @@ class Labels(ABC):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what is not sure, of the images that were asked for."""
-        repeated = sum(self._repeated.values())
-        if not repeated:
-            return self._of_classes
-        told = f"{repeated} boxes are the same as another one of their image, in {len(self._repeated)} images"
-        return (*self._of_classes, f"{self.path}: {told}: nothing is found twice, so remove what was written twice")
+        told = list(self._of_classes)
+        if repeated := sum(self._repeated.values()):
+            said = f"{repeated} boxes are the same as another one of their image, in {len(self._repeated)} images"
+            told.append(f"{self.path}: {said}: nothing is found twice, so remove what was written twice")
+        if len(self._blank) > _BACKGROUND_SHARE * len(self._asked):
+            said = f"{len(self._blank)} of {len(self._asked)} images have an empty label file"
+            told.append(f"{self.path}: {said}: what the model finds there counts as wrong; is that all there was?")
+        return tuple(told)
 
     def truth(self, stem: str, size: ImageSize) -> GroundTruth:
         """Return what is on the image `stem`, which is of `size` pixels.
         Raises `DatasetError` if its labels are malformed, or do not fit the model or the image.
         """
+        self._asked.add(stem)
         found = self._read_truth(stem, size)
         if found.repeated:
             self._repeated[stem] = found.repeated

@@ -44,6 +44,22 @@ def test_missing_file_is_an_image_without_objects_and_counted(folder):
     assert labels.unlabelled == ("night",)
 
 
+def test_many_empty_files_are_told_and_few_are_not(folder):
+    names = [f"{number}" for number in range(11)]
+    for name in names:
+        (folder / f"{name}.txt").write_text("1 0.5 0.5 0.2 0.4\n")
+    labels = open_labels(folder, LABELS, images=Path())
+    for name in [*names[:10], "empty", "empty", "night"]:
+        labels.truth(name, SIZE)
+    assert labels.notes == ()
+
+    (folder / f"{names[10]}.txt").write_text("\n")
+    labels.truth(names[10], SIZE)
+
+    (told,) = labels.notes
+    assert "2 of 13 images have an empty label file" in told
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

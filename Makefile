@@ -1,7 +1,9 @@
 # `make demo` shows it, `make test` tests it. Each sets up what it needs and says what it installs.
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-TESTS := $(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# A test that hangs for twenty minutes is named, with the stack of each thread, and ends the run.
+HANGING := -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
+TESTS := $(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(HANGING)
 
 # Hundreds of commands start in the tests: each would compile what it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,12 +26,12 @@ test: setup-test ## ten minutes: the checks, and of every promise what shows it;
 	@$(PYTHON) -m tests.support.cuda_driver & compiling=$$!; \
 	  $(MAKE) --no-print-directory check; checked=$$?; \
 	  wait $$compiling && exit $$checked
-	@$(TESTS) --ignore tests/lab -m "not slow and not soak" --record .cache/quick.json $(ARGS)
+	@$(TESTS) --ignore tests/lab -m "not slow" --record .cache/quick.json $(ARGS)
 
 test-rest:       ## everything else that one Linux machine can run; installs a Home Assistant, a Node-RED, a browser
 	@bash .ci/setup rest
 	@$(PYTHON) -m tests.support.cuda_driver
-	@$(TESTS) -m "(slow or lab) and not soak" --record .cache/rest.json $(ARGS)
+	@$(TESTS) -m "slow or lab" --record .cache/rest.json $(ARGS)
 
 test-all: test test-rest   ## both, and what each test file costs: tests/costs.json
 	@$(PYTHON) -m tests.costs .cache/quick.json .cache/rest.json

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.mutations.mutants import Mutant, mutants_of
 from tests.mutations.notice import ROOT, Workshop
 
-QUICK, REST = ("-m", "not slow and not soak"), ("-m", "slow and not soak")
+QUICK, REST = ("-m", "not slow"), ("-m", "slow")
 _MANY = ("-n", "auto", "--dist", "loadfile")
 _EVERYWHERE = ("tests/unit", "tests/contracts", "tests/test_house.py")
 

@@ -113,7 +113,7 @@ LINES_OF_ROOMS = {
     "deploy": 8121,
     "device": 3183,
     "engine": 7670,
-    "evaluate": 1853,
+    "evaluate": 1862,
     "ground": 2021,
     "http": 458,
     "media": 5066,

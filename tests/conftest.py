@@ -9,6 +9,9 @@ import socketserver
 from collections import defaultdict
 from pathlib import Path
 
+# Before NumPy is loaded, as `edge.cli.entry` does: a product under way would hold up a process's end for ever.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 

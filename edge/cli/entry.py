@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -11,7 +12,7 @@ __all__ = ["edge_deploy", "edge_runtime"]
 
 
 def edge_deploy() -> NoReturn:
-    answer_interrupts()
+    _prepare()
     from edge.cli.edge_deploy import main
 
     main()
@@ -19,10 +20,16 @@ def edge_deploy() -> NoReturn:
 
 def edge_runtime() -> NoReturn:
     """Run the device's command, by the software of the release that it is for (docs/adr/0020)."""
-    answer_interrupts()
+    _prepare()
     from edge.runtime.software.choice import hand_over
 
     hand_over(sys.argv[1:])
     from edge.cli.edge_runtime import main
 
     main()
+
+
+def _prepare() -> None:
+    answer_interrupts()
+    # Before NumPy is loaded: at a process's end its OpenBLAS waits for its threads, for ever if a product is under way.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -239,10 +239,6 @@ def _pipeline(path: Path) -> Iterator[Path]:
         yield from (file for _, file in files_of_pipeline(load_pipeline(path)))
 
 
-def _release(folder: Path) -> Iterator[Path]:
-    return folder.rglob("*")
-
-
 READ = ReadPath()
 READ_FILE = ReadPath(dir_okay=False)
 SSH_CONFIG = ReadPath(may_stream=True, dir_okay=False)  # /dev/null: none at all
@@ -252,7 +248,7 @@ IMAGES = ReadPath(_images)
 LABELS = ReadPath(_labels)
 MODEL = ReadPath(_model)
 PIPELINE = ReadPath(_pipeline)
-RELEASE = ReadPath(_release)
+RELEASE = ReadPath(lambda folder: folder.rglob("*"))
 WRITTEN = WrittenPath()
 STREAMED = WrittenPath(may_stream=True)
 FOLDER = WrittenFolder()

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.paths import command
-
-if TYPE_CHECKING:
-    from edge.wire.status import LogsAnswer
 
 __all__ = ["logs"]
 
@@ -34,9 +30,5 @@ def logs(words: tuple[str, ...], targets_path: Path | None, lines: int, as_json:
     chosen = choose(words, targets_path)
     asked = Asked(LOGS, LogsRequest(lines=lines))
     result = chosen.ask(asked)
-    show_answers(result, asked.answers, as_json=as_json, lines_of=_lines)
+    show_answers(result, asked.answers, as_json=as_json, lines_of=lambda one: [*one.lines, *filter(None, [one.note])])
     return result.exit_code
-
-
-def _lines(answer: LogsAnswer) -> list[str]:
-    return [*answer.lines, *([answer.note] if answer.note else [])]

@@ -8,6 +8,8 @@ import pytest
 from tests.support.kernel_steps import kernel_steps, traced, why_not, without_repeats
 from tests.support.told_story import STORIES
 
+pytestmark = pytest.mark.slow_but(reason="further scenarios: the first row of each test is quick")
+
 HERE = Path(__file__).parents[3]
 
 

@@ -16,6 +16,8 @@ from tests.support import models
 from tests.support.fake_gpu import fake_gpu
 from tests.support.pictures import draw
 
+pytestmark = pytest.mark.slow_but(reason="further models and methods: the first row of each test is quick")
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):

@@ -18,6 +18,8 @@ from edge.engine.cuda.stream import Stream, capture
 from edge.errors import EngineError
 from tests.support.cuda_driver import stand_in
 
+pytestmark = pytest.mark.slow_but(reason="further boards: the first row of each test is quick")
+
 REAL = os.environ.get("EDGE_REAL_CUDA")  # of a GPU that may be there without pycuda
 COUNTED = ("live", "contexts", "device_bytes")
 

@@ -16,6 +16,8 @@ from tests.support.histograms import count
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
 from tests.support.values import canvases
 
+pytestmark = pytest.mark.slow_but(reason="further boards and versions: the first row of each test is quick")
+
 
 @pytest.fixture(params=["8.6.1", "10.3.0", "11.4.0.106"])
 def device(request):

@@ -17,6 +17,8 @@ from tests.support.logged import logged
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.values import canvases
 
+pytestmark = pytest.mark.slow_but(reason="further boards and versions: the first row of each test is quick")
+
 ROWS = 3
 OLD, NEW = "8.6.1", "10.3.0"
 

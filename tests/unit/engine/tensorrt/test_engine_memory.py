@@ -15,6 +15,8 @@ from edge.types import Precision
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
 
+pytestmark = pytest.mark.slow_but(reason="further calls and boards: the first row of each test is quick")
+
 REQUEST = EngineRequest(precision=Precision.FP32, max_batch=3, options=KIND.options_type(), score_threshold=0.5)
 COUNTED = ("live", "contexts", "device_bytes")
 

@@ -15,6 +15,8 @@ from tests.support.cuda_driver import stand_in
 from tests.support.qdq import minmax, pictures
 from tests.support.values import canvases
 
+pytestmark = pytest.mark.slow_but(reason="further boards and versions: the first row of each test is quick")
+
 VERSIONS = ["8.6.1", "10.3.0", "11.4.0.106", "rtx-1.7.1.116"]
 
 

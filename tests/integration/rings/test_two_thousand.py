@@ -7,14 +7,11 @@ from tests.support.simulated_fleet import LONGEST_S, SHORTEST_S, SimulatedFleet,
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_a_release_that_is_bad_on_one_in_twenty_never_reaches_the_last_ring[1]", reason="further fleets"
-    ),
+    pytest.mark.slow(reason="two thousand devices for hours"),
 ]
 
 RINGS = {"canary": 20, "early": 180, "all": 1800}
 CONDITION = "90% of RING for 10m, at most 2% failed"
-SLOW = "two thousand devices for hours: one seed is enough for the quick half"
 REQUESTS_A_RELEASE = 8  # its digest, the artifact, manifest, signature, whether it is withdrawn, two files, its digest
 HOURS_S = 3600.0
 
@@ -37,7 +34,7 @@ def tried(fleet, *rings):
     return [device for device in fleet.of(*rings) if fleet.new.manifest.release in device.tried]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow(reason=SLOW)) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_release_that_is_bad_on_one_in_twenty_never_reaches_the_last_ring(seed):
     # One workstation has read that nothing is wrong, slept, and writes an hour after the stop.
     fleet = promoted(seed=seed, bad=0.05, sleeper_wakes_s=1.5 * HOURS_S)
@@ -56,7 +53,6 @@ def test_a_release_that_is_bad_on_one_in_twenty_never_reaches_the_last_ring(seed
     assert busiest_per_s(fleet.registry) < REQUESTS_A_RELEASE * sum(RINGS.values()) / SHORTEST_S
 
 
-@pytest.mark.slow(reason=SLOW)
 def test_a_release_that_is_bad_everywhere_is_tried_on_a_few_and_left_by_all():
     fleet = promoted(seed=6, bad=1.0)
 
@@ -65,7 +61,6 @@ def test_a_release_that_is_bad_everywhere_is_tried_on_a_few_and_left_by_all():
     assert {device.current for device in fleet.devices} == {fleet.old.manifest.release}
 
 
-@pytest.mark.slow(reason=SLOW)
 def test_a_good_release_comes_to_all_that_are_there_and_to_those_that_come_back():
     """And the registry is never asked by all at once."""
     fleet = promoted(seed=7, hours=4.0)
@@ -80,7 +75,6 @@ def test_a_good_release_comes_to_all_that_are_there_and_to_those_that_come_back(
     assert busiest_per_s(fleet.registry) < REQUESTS_A_RELEASE * devices / SHORTEST_S
 
 
-@pytest.mark.slow(reason=SLOW)
 @pytest.mark.parametrize(("seed", "bad"), [(8, 0.05), (9, 0.0)])
 def test_nobody_ends_on_a_release_that_its_own_trial_has_refused(seed, bad):
     fleet = promoted(seed=seed, bad=bad)

@@ -74,7 +74,10 @@ def test_the_head_of_yolov5_goes_the_same_way(tmp_path, make):
     assert faults_of(path, tmp_path) == []
 
 
-@pytest.mark.slow_but(reason="a whole calibration and two evaluations of a model of hundreds of nodes")
+@pytest.mark.slow_but(
+    "test_yolox_goes_the_same_way_with_its_focus_and_pixels_of_0_to_255",
+    reason="a whole calibration and two evaluations of a model of hundreds of nodes",
+)
 @pytest.mark.parametrize("batch", [1, None], ids=["one", "dynamic"])
 def test_yolox_goes_the_same_way_with_its_focus_and_pixels_of_0_to_255(tmp_path, batch):
     path = yolox.build(tmp_path / "m.onnx", batch=batch)

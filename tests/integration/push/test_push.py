@@ -286,10 +286,8 @@ def test_f10_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(d
     first.join(60)
 
 
-@pytest.mark.parametrize(
-    ("trial", "code"),
-    [("commit", None), pytest.param("refuse", "preflight.bad", marks=pytest.mark.slow(reason="two pushes"))],
-)
+@pytest.mark.slow(reason="two pushes")
+@pytest.mark.parametrize(("trial", "code"), [("commit", None), ("refuse", "preflight.bad")])
 def test_two_pushes_of_one_release_at_once_try_it_once(device, trial, code):
     device.push(device.bundle("old"))
     device.script(build_s=2.0, trial=trial)

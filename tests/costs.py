@@ -35,16 +35,8 @@ def summed(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def too_dear(run: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return the tests that took more than one of their kind may, on the machine of tests/costs.json."""
-    most = {kind: most_s * _slower(run) for kind, most_s in MOST_S.items()}
-    return {test: took_s for kind in most for test, took_s in run[kind].items() if took_s > most[kind]}
-
-
-def _slower(run: Mapping[str, Mapping[str, float]]) -> float:
-    """Return how many times as long as recorded all files of a run took, at least 1."""
-    took, recorded = summed({**run["quick"], **run["promised"]}), known()["quick"]
-    both = took.keys() & recorded.keys()
-    return max(1.0, sum(took[file] for file in both) / (sum(recorded[file] for file in both) or 1.0)) if both else 1.0
+    """Return the tests that took more than one of their kind may."""
+    return {test: took_s for kind, most_s in MOST_S.items() for test, took_s in run[kind].items() if took_s > most_s}
 
 
 def write(runs: Iterable[Path]) -> None:

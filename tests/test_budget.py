@@ -27,13 +27,6 @@ def test_what_is_promised_may_take_two_minutes_and_no_more():
     assert costs.too_dear(run) == {"b": 5.1, "d": 121.0}
 
 
-def test_on_a_machine_that_is_twice_as_slow_each_may_take_twice_as_long():
-    quick = {f"{file}::test_all": 2 * took_s for file, took_s in costs.known()["quick"].items() if took_s < 2.0}
-    run = {"quick": {**quick, "a": 9.9, "b": 10.1}, "promised": {}}
-
-    assert costs.too_dear(run) == {"b": 10.1}
-
-
 def test_a_file_without_a_cost_is_dear_until_it_has_one():
     kinds = {"tests/new.py": {"quick"}, "tests/test_house.py": {"quick"}}
 

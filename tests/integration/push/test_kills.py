@@ -92,7 +92,7 @@ def test_f7_the_lock_is_free_within_a_second_after_the_client_is_killed_over_ssh
     _wait_until_free(device)
 
 
-@pytest.mark.promised(reason="a push whose client dies ends all the same")
+@pytest.mark.slow(reason="a push that goes on alone")
 def test_f7_an_agent_whose_client_dies_right_after_the_request_to_switch_finishes_alone(device):
     bundle = device.bundle()
     device.push(bundle)

@@ -35,7 +35,7 @@ def test_a_release_goes_to_a_second_ring_when_the_first_one_is_well(typist, flee
     assert desk.stated("stable-all")[1] == new
 
 
-@pytest.mark.promised(reason="failures end a rollout")
+@pytest.mark.slow(reason="four commands, one of which waits")
 def test_too_many_failures_end_the_waiting_and_nothing_is_promoted(typist, fleet, new, desk):
     fleet.there("gate-01", ring="canary")
     release = f"{typist.where}:{new}"

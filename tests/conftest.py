@@ -9,7 +9,7 @@ import socketserver
 from collections import defaultdict
 from pathlib import Path
 
-# Before NumPy is loaded, as `edge.cli.entry` does: a product under way would hold up a process's end for ever.
+# Before NumPy is loaded, as `edge.cli.entry` does: a process that ends while a thread multiplies matrices would hang.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest

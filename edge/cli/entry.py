@@ -31,5 +31,5 @@ def edge_runtime() -> NoReturn:
 
 def _prepare() -> None:
     answer_interrupts()
-    # Before NumPy is loaded: at a process's end its OpenBLAS waits for its threads, for ever if a product is under way.
+    # Before NumPy is loaded: its OpenBLAS joins its threads at a process's end, and hangs if one multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -83,7 +83,7 @@ class Labels(ABC):
             told.append(f"{self.path}: {said}: nothing is found twice, so remove what was written twice")
         if len(self._blank) > _BACKGROUND_SHARE * len(self._asked):
             said = f"{len(self._blank)} of {len(self._asked)} images have an empty label file"
-            told.append(f"{self.path}: {said}: what the model finds there counts as wrong; is that all there was?")
+            told.append(f"{self.path}: {said}: what is found there counts as wrong: label what they show")
         return tuple(told)
 
     def truth(self, stem: str, size: ImageSize) -> GroundTruth:

@@ -19,7 +19,7 @@ getattr(entry, sys.argv[1])()
 
 
 @pytest.mark.parametrize("command", ["edge_deploy", "edge_runtime"])
-def test_a_product_starts_no_threads_unless_the_environment_asks_for_them(command):
+def test_a_matrix_product_starts_no_threads_unless_the_environment_asks_for_them(command):
     def told(**asked):
         others = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
         words, environ = [sys.executable, "-c", COUNT, command], {**others, **asked}

@@ -28,12 +28,13 @@ from edge.reading import read_file
 from edge.types import ModelSpec, Precision
 from edge.vision.detect import Detector
 
-__all__ = ["Candidate", "ChosenPlan", "Gate", "Race", "choose_precision", "race", "read_gate"]
+__all__ = ["INT8_FORMS", "Candidate", "ChosenPlan", "Gate", "Race", "choose_precision", "race", "read_gate"]
 
 _MAX_GOLDEN_BYTES = 64 << 20  # detections of some hundred frames as text
 _LEAST_PAIRS, _MOST_PAIRS = 5, 25
 _ENOUGH_S = 4.0  # for all pairs; a slow engine is told from another by fewer
 _log = logging.getLogger(__name__)
+INT8_FORMS = "int8_forms"  # in a report: the account of their race, also where another precision is taken
 _NEXT = {Precision.FP16: (Precision.FP16, Precision.FP32), Precision.FP32: (Precision.FP32,)}
 
 
@@ -214,7 +215,8 @@ def _better(first: Candidate, other: Candidate, absent: str, gate: Gate | None, 
     _log.warning("fallback taken precision=%s reason=%s", other.precision.value, told["reason"])
     if other.failures:
         raise _neither(first, other, labels)
-    return _told(other, {**told, "taken": other.precision.value})
+    forms = {name: raced for name, raced in first.plan.report.items() if name == INT8_FORMS}
+    return _told(other, {**told, "taken": other.precision.value}, **forms)
 
 
 def _instead(
@@ -254,8 +256,8 @@ def _lacks(absent: str) -> str:
     return f"; not here: {absent}" if absent else ""
 
 
-def _told(candidate: Candidate, choice: Mapping[str, Any]) -> ChosenPlan:
-    return ChosenPlan(candidate=candidate, report={**candidate.plan.report, "fallback": choice})
+def _told(candidate: Candidate, choice: Mapping[str, Any], **forms: Any) -> ChosenPlan:
+    return ChosenPlan(candidate=candidate, report={**candidate.plan.report, **forms, "fallback": choice})
 
 
 def _times(timed: Race, asked: Precision, other: Precision) -> dict[str, Any]:

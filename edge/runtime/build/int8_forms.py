@@ -17,7 +17,7 @@ from typing import Any
 from edge.engine.kind import Int8Form
 from edge.errors import EngineError, OutOfMemoryError
 from edge.reading import json_object, read_file
-from edge.runtime.build.choice import Candidate, Gate, race
+from edge.runtime.build.choice import INT8_FORMS, Candidate, Gate, race
 from edge.writing import write_whole
 
 __all__ = ["FormRace", "WinnerFile"]
@@ -103,12 +103,9 @@ class FormRace:
             return self._make(forms[0])
         self._known = self._winner.read()
         for form in sorted(forms, key=lambda one: one.name != self._known):
-            row = {"form": form.name}
-            self._rows.append(row)
-            if reason := self._reason_to_leave_out():
-                row["not_built"] = reason
-            else:
-                row |= self._enter(form)
+            reason = self._reason_to_leave_out()
+            row = {"not_built": reason} if reason else self._enter(form)
+            self._rows.append({"form": form.name, **row})
         if self._best is None:
             assert self._problem is not None
             raise self._problem
@@ -117,7 +114,7 @@ class FormRace:
             self._winner.write(form.name)
         _log.info("INT8 form chosen form=%s of=%s", form.name, ",".join(one.name for one in forms))
         told = {"taken": form.name, "rows": self._rows}
-        return replace(best, plan=replace(best.plan, report={**best.plan.report, "int8_forms": told}))
+        return replace(best, plan=replace(best.plan, report={**best.plan.report, INT8_FORMS: told}))
 
     def _reason_to_leave_out(self) -> str | None:
         if self._best is None:

@@ -142,6 +142,20 @@ def test_int8_that_is_not_faster_gives_way_and_says_so():
     assert told["ratio"] > 1
 
 
+def test_the_account_of_raced_int8_forms_stays_where_another_precision_is_taken():
+    make, forms = Maker(int8=(SLOW, score()), fp16=(FAST, score())), {"taken": "as proven", "rows": []}
+
+    def raced(precision):
+        made = make(precision)
+        more = {"int8_forms": forms} if precision is INT8 else {}
+        return dataclasses.replace(made, plan=dataclasses.replace(made.plan, report={**made.plan.report, **more}))
+
+    made = choose(raced)
+
+    assert made.candidate.precision is FP16
+    assert made.report["int8_forms"] == forms
+
+
 def test_int8_that_is_not_faster_stays_if_the_fallback_fails_the_gate():
     made = choose(Maker(int8=(SLOW, score()), fp16=(FAST, score("too much"))))
 

@@ -26,12 +26,12 @@ test: setup-test ## ten minutes: the checks, and of every promise what shows it;
 	@$(PYTHON) -m tests.support.cuda_driver & compiling=$$!; \
 	  $(MAKE) --no-print-directory check; checked=$$?; \
 	  wait $$compiling && exit $$checked
-	@$(TESTS) --ignore tests/lab -m "not slow" --record .cache/quick.json $(ARGS)
+	@$(TESTS) --ignore tests/lab -m "not slow" --record=.cache/quick.json $(ARGS)
 
 test-rest:       ## everything else that one Linux machine can run; installs a Home Assistant, a Node-RED, a browser
 	@bash .ci/setup rest
 	@$(PYTHON) -m tests.support.cuda_driver
-	@$(TESTS) -m "slow or lab" --record .cache/rest.json $(ARGS)
+	@$(TESTS) -m "slow or lab" --record=.cache/rest.json $(ARGS)
 
 test-all: test test-rest   ## both, and what each test file costs: tests/costs.json
 	@$(PYTHON) -m tests.costs .cache/quick.json .cache/rest.json

@@ -1,6 +1,6 @@
 """What each test file costs, the half of it that `make test` runs and the rest: so the dearest begin first.
 
-`--record FILE` writes the seconds of every test of a run; `python -m tests.costs FILE...` sums them up by file into
+`--record=FILE` writes the seconds of every test of a run; `python -m tests.costs FILE...` sums them up by file into
 tests/costs.json, which `make test-all` does.
 """
 

@@ -1,6 +1,7 @@
 """What the last `make test` took, test by test, and what it fetched (docs/adr/0022)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,13 @@ from tests.pace import Pace, pace_of
 
 CACHE = Path(__file__).parents[1] / ".cache"
 MOST_BYTES = 397_000_000  # of 500 MB
+
+
+def test_make_names_the_file_to_record_in_the_word_of_the_option():
+    """As a word of its own it is a path of tests once it is there, and then pytest does not read tests/conftest.py."""
+    makefile = (CACHE.parent / "Makefile").read_text(encoding="utf-8")
+
+    assert re.findall(r"--record(.\S+)", makefile) == ["=.cache/quick.json", "=.cache/rest.json"]
 
 
 @pytest.mark.slow(reason="reads what make test has recorded")

@@ -1,5 +1,7 @@
 """What a proof says of CUDA, over the stand-in: all of it on a sound one, and what is wrong on another."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.proofs import cuda_proofs
 from edge.errors import EngineError
 from edge.roofline.proof import Verdict
+from edge.types import ColourOrder
 from tests.support.cuda_driver import stand_in
 
 
@@ -35,8 +38,9 @@ def test_a_sound_gpu_proves_all_and_nothing_is_left_behind(device):
 def test_a_kernel_that_computes_something_else_fails(device, monkeypatch):
     right = Kernels.normalize
 
-    def wrong(self, stream, canvas, target, **more):
-        right(self, stream, canvas + 1, target, **more)  # each value is its neighbour's
+    def wrong(self, stream, canvas, target, *, preprocess, **more):
+        swapped = dataclasses.replace(preprocess, colour_order=ColourOrder.BGR)
+        right(self, stream, canvas, target, preprocess=swapped, **more)
 
     monkeypatch.setattr(Kernels, "normalize", wrong)
     found = verdicts()

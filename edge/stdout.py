@@ -1,13 +1,33 @@
-"""Standard output that takes nothing any more: a full disk, a closed descriptor. Standard library only."""
+"""Standard output and error that take nothing any more: a full disk, a closed descriptor. Standard library only."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from typing import Any
 
 from edge.errors import ConfigError
 
-__all__ = ["stdout_problem", "write_stdout"]
+__all__ = ["lenient_stderr", "stdout_problem", "write_stdout"]
+
+
+class _Lenient(io.FileIO):
+    """Lets go what it cannot write."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or len(data)
+        except OSError:
+            return len(data)
+
+
+def lenient_stderr() -> None:
+    """Let standard error take all: a command that cannot say how far it is, as on a full disk, goes on all the same."""
+    stream = sys.stderr
+    if stream is sys.__stderr__ and stream is not None:
+        file = io.BufferedWriter(_Lenient(stream.fileno(), "wb", closefd=False))
+        sys.stderr = io.TextIOWrapper(file, stream.encoding, stream.errors, line_buffering=True)
 
 
 def stdout_problem(raised: OSError | None = None) -> ConfigError | None:

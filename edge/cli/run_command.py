@@ -15,7 +15,7 @@ import click
 from edge.cli.interrupts import hand_over_interrupts
 from edge.device.units import FAILURE, LACKING_STATUS, Notifier
 from edge.errors import ConfigError, DeployError, EdgeError, LackingError, MissingDependencyError, ModelError
-from edge.stdout import stdout_problem
+from edge.stdout import lenient_stderr, stdout_problem
 
 __all__ = ["INTERRUPTED", "exit_code_of", "run_command", "tell"]
 
@@ -28,6 +28,7 @@ _STATUS_CHARACTERS = 500
 
 def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn:
     """Run `command` and end the process with its exit code; a traceback is only shown with `-v`."""
+    lenient_stderr()
     code = exit_code_of(command, is_service=is_service)
     media = sys.modules.get("edge.media.threads")  # only a command that has read streams has loaded it
     if media is not None and media.has_stuck_threads():
@@ -77,6 +78,9 @@ def _failed(error: Exception, *, is_service: bool) -> int:
     # The border: everything else is ours to mend.
     if isinstance(error, OSError) and (full := _full_stdout(error if _is_of_echo(error) else None)):
         return full
+    if isinstance(error, OSError) and isinstance(error.filename, (str, bytes, os.PathLike)) and error.strerror:
+        tell(f"error: {os.fsdecode(error.filename)}: {error.strerror}")
+        return _USAGE_ERROR
     if logging.getLogger("edge").isEnabledFor(logging.INFO):
         logging.getLogger(__name__).error("internal error", exc_info=error)
     tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")

@@ -129,7 +129,7 @@ def _limits(location: Location, struct: type[msgspec.Struct]) -> dict[str, float
 
 _NAME = "1 to 32 of a-z, 0-9 and '-' (a topic level and a file name); rename it"
 _PATTERNS = {
-    "host": "a host name or an address alone; a port goes to the key 'port' beside it, a scheme nowhere",
+    "host": "a host name or an address alone; a port has a key or option of its own, a scheme has none",
     "fingerprint": "sha256: and 64 hexadecimal digits, of the certificate as it is sent (DER)",
     "user": "the name of a user on the device",
     "prefix": "topic levels without '+', '#', a leading '$' or an empty level, such as 'edge/v1'",

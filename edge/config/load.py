@@ -180,7 +180,17 @@ def _missing_files(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     model = pipeline.config.model
     for key, text in (("onnx", model.onnx), ("calibration", model.calibration)):
         if text is not None and not os.path.isfile(pipeline.resolve(text)):
-            yield ("model", key), f"no such file: {pipeline.resolve(text)}; paths start at the pipeline file's folder"
+            yield ("model", key), _absent(pipeline.resolve(text))
+
+
+def _absent(path: Path) -> str:
+    try:
+        path.stat()
+    except PermissionError:
+        return f"no right to read: {path}"
+    except OSError:  # there is none, or none of such a name
+        pass
+    return f"no such file: {path}; paths start at the pipeline file's folder"
 
 
 def _stream_contradictions(
@@ -193,7 +203,7 @@ def _stream_contradictions(
             if os.path.isdir(path):
                 yield here, f"{path} is a folder; name a clip in it, or edge-deploy new takes all of them"
             if not os.path.isfile(path) and not may_be_absent:
-                yield here, f"no such file: {path}; paths start at the file's folder"
+                yield here, _absent(path)
             if stream.max_age_ms is not None and not stream.realtime:
                 problem = "a file waits for its turn and none of its frames is dropped"
                 yield ("streams", index, "max_age_ms"), f"{problem}; remove it, or use realtime: true"

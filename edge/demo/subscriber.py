@@ -80,9 +80,11 @@ class DemoSubscriber:
         self._numbers: dict[str, set[int]] = defaultdict(set)
         self._scores: dict[str, Score] = defaultdict(Score)
         self.duplicates = 0
+        # In a session of its own: Ctrl-C is for the demo, whose last messages it has yet to count.
         self._process = subprocess.Popen(
-            _command(mqtt), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
-        )
+            _command(mqtt), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
+            start_new_session=True,
+        )  # fmt: skip
         self._reader = threading.Thread(target=self._read, name="subscriber", daemon=True)
 
     def __enter__(self) -> DemoSubscriber:

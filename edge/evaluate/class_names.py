@@ -6,6 +6,7 @@ Ultralytics and Roboflow. The nearest folder counts: that of the labels, then th
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import unicodedata
@@ -127,7 +128,7 @@ def listed(names: Sequence[str]) -> str:
 _LISTS = ("classes.txt", "predefined_classes.txt", "labels.txt", "*.names", "_darknet.labels")
 _FOLDERS = 3
 _SPLITS = ("train", "val", "valid", "test")
-_HAS_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
+_HAS_NAMES = re.compile(rb"^(?:\xef\xbb\xbf)?names\s*:", re.MULTILINE)  # Windows editors put a mark before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +210,8 @@ def _names_in(place: Path) -> Iterator[LabelNames]:
 def _may_have_names(path: Path) -> bool:
     """Return whether to read a YAML file: others of any kind may stand beside a data set."""
     try:
-        return _HAS_NAMES.search(read_file(path, follows_links=True)) is not None
+        content = read_file(path, follows_links=True)
+        return content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or bool(_HAS_NAMES.search(content))
     except OSError:
         return False
 

@@ -51,6 +51,8 @@ class UnreadImage:
 def image_digest(path: Path) -> str:
     """Raise `DatasetError` if the file cannot be read."""
     try:
+        if not path.is_file():  # reading a pipe would not end
+            raise DatasetError(f"{path}: expected a regular file")
         return sha256_of(path)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error

@@ -147,20 +147,19 @@ def _mqtt_config(broker: str | None) -> MqttConfig | None:
     if broker is None:
         return None
     host, _, port = broker.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise click.UsageError(f"--broker: expected HOST:PORT, got {broker!r}")
     return MqttConfig(host=host, port=int(port), site="demo", tls=False)
 
 
 def _print_account(result: DemoReport) -> None:
-    from rich.console import Console
-
-    from edge.cli.output import make_table
+    from edge.cli.columns import aligned, shown_width
 
     content = result.run.as_json()
+    names = max(len(stream["id"]) for stream in content["streams"])
     rows = [
         (
-            stream["id"],
+            stream["id"].ljust(names),
             f"{stream['fps']:.2f}",
             str(stream["decoded"]),
             str(stream["inferred"]),
@@ -171,8 +170,10 @@ def _print_account(result: DemoReport) -> None:
         )
         for stream in content["streams"]
     ]
-    columns = ("camera", "fps", "decoded", "inferred", "dropped", "at stop", "precision", "recall")
-    Console(highlight=False).print(make_table(columns, rows))
+    head = ("camera".ljust(names), "fps", "decoded", "inferred", "dropped", "at stop", "precision", "recall")
+    spare = ("at stop", "decoded", "dropped", "recall", "precision")
+    for line in aligned([head, *rows], texts=0, width=shown_width(), spare=spare):
+        click.echo(line)
     total = content["stages_ms"]["total"]
     click.echo(
         f"\n{_precision_line(result)}\n"

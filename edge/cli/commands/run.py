@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -93,9 +93,9 @@ def run(
     if (path is None) == (release_dir is None):
         raise click.UsageError("give PIPELINE or --release DIR")
     write_stats = _stats_writer(stats_path)
-    reload = threading.Event()
-    with stop_on_signals(reload) as stop:
+    with stop_on_signals(reload := threading.Event()) as stop:
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
+        before = {folder: _pictures_in(folder) for folder in (annotate_dir, frames_dir)}
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every, frames_dir=frames_dir)
         say(_running(parts))
         if is_on_terminal(opened.pipeline.config.publish.jsonl):
@@ -105,7 +105,7 @@ def run(
 
             def account(report: RunReport) -> None:
                 remove()
-                for line in (*report_lines(report), *_places(annotate_dir, frames_dir)):
+                for line in (*report_lines(report), *_places(annotate_dir, frames_dir, before)):
                     say(line)
                 write_stats(json.dumps(report.as_json(), indent=2) + "\n")
 
@@ -129,10 +129,14 @@ def _running(parts: PipelineParts) -> str:
     return f"running {parts.name} with {parts.inference.engine.name} in {parts.precision.value}, {streams}"
 
 
-def _places(annotate_dir: Path | None, frames_dir: Path | None) -> Iterator[str]:
+def _places(annotate_dir: Path | None, frames_dir: Path | None, before: Mapping[Path | None, int]) -> Iterator[str]:
     for folder, content in ((annotate_dir, "frames with boxes"), (frames_dir, "frames as they are")):
         if folder is not None:
-            yield f"{content}: {folder} ({len(list(folder.glob('*.jpg')))} pictures)"
+            yield f"{content}: {folder} ({_pictures_in(folder) - before[folder]} pictures)"
+
+
+def _pictures_in(folder: Path | None) -> int:
+    return 0 if folder is None else len(list(folder.glob("*.jpg")))
 
 
 def _to_nobody(text: str) -> None:

@@ -64,6 +64,10 @@ def clips_of(folder: Path) -> list[Path]:
 def path_text(path: Path, folder: Path) -> str:
     """Return how a file in `folder` names `path`: from the folder on where it lies near, else by its whole path."""
     whole = os.path.abspath(path)
+    try:
+        whole.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{whole!r}: a path is UTF-8 text", hint="rename the file, or its folder") from None
     near = os.path.relpath(whole, os.path.abspath(folder))
     is_near = not near.startswith(os.path.join(os.pardir, os.pardir)) and os.path.exists(folder / near)
     return near if is_near and os.path.samefile(folder / near, whole) else whole

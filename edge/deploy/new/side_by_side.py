@@ -62,4 +62,4 @@ def _outcome(attempt: Attempt[T], is_stopped: Callable[[], bool]) -> T | EdgeErr
     except EdgeError as error:
         return error
     except Exception as error:  # the border of a thread
-        return SourceError(f"{type(error).__name__} while it was tried")
+        return SourceError(f"{type(error).__name__} while it was tried: {error}")

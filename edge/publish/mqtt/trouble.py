@@ -107,7 +107,7 @@ def trouble_from_error(error: OSError | ValueError, endpoint: Endpoint) -> Broke
         )
     if isinstance(error, ConnectionRefusedError):
         return BrokerError(
-            Trouble.UNREACHABLE, "nothing listens on this port", hint="is the broker running, and is mqtt.port right?"
+            Trouble.UNREACHABLE, "nothing listens on this port", hint="is the broker running, and is its port right?"
         )
     if isinstance(error, ConnectionResetError) and endpoint.tls is not None:
         return _no_tls_trouble("connection reset")

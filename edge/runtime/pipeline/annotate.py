@@ -24,7 +24,8 @@ _log = logging.getLogger(__name__)
 
 
 class Annotator:
-    """Writes at most one picture per stream and `every_s` seconds of its own time: `STREAM-FRAME.jpg` in `folder`.
+    """Writes at most one picture per stream and `every_s` seconds of its own time: `STREAM-FRAME.jpg` in `folder`,
+    `STREAM-FRAME-2.jpg` where an earlier run has written that.
 
     With `labels` boxes are drawn in; without, pictures are what the model sees, to calibrate and to prove with. One
     that was written before, as of a clip that begins again, is then left out.
@@ -55,7 +56,7 @@ class Annotator:
                     return
             else:
                 picture = boxed(pixels, row.letterbox, result, labels=self._labels)
-            self._write(self._folder / f"{row.header.stream}-{row.header.frame:06d}.jpg", picture)
+            self._write(self._free(f"{row.header.stream}-{row.header.frame:06d}"), picture)
 
     def _write(self, path: Path, picture: NDArray[np.uint8]) -> None:
         """Write a picture; where that cannot be done the service goes on without, and says so once."""
@@ -69,6 +70,14 @@ class Annotator:
                 path.unlink()  # what there was room for is no picture
         else:
             self._is_broken = False
+
+    def _free(self, name: str) -> Path:
+        """Return where a picture is written: those of an earlier run, of which labels may be drawn, stay."""
+        path, number = self._folder / f"{name}.jpg", 1
+        while path.exists():
+            number += 1
+            path = self._folder / f"{name}-{number}.jpg"
+        return path
 
     def _is_new(self, picture: NDArray[np.uint8]) -> bool:
         digest = hashlib.blake2b(picture.tobytes(), digest_size=16).digest()

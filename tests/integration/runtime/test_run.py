@@ -331,6 +331,20 @@ def test_frames_are_written_as_the_model_sees_them(run, clip, tmp_path):
         assert abs(picture - expected).mean() < 4, name
 
 
+@pytest.mark.slow(reason="two runs")
+def test_pictures_of_an_earlier_run_stay_and_are_not_counted(run, clip, tmp_path):
+    asked = ([{"id": "a", "uri": str(clip)}], "--annotate", str(tmp_path / "look"))
+    run.complete(*asked)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "look").iterdir()}
+
+    _, told = run.complete(*asked)
+
+    assert f"frames with boxes: {tmp_path / 'look'} (2 pictures)" in told
+    after = {path.name: path.read_bytes() for path in (tmp_path / "look").iterdir()}
+    assert set(after) == {"a-000001.jpg", "a-000031.jpg", "a-000001-2.jpg", "a-000031-2.jpg"}
+    assert before == {name: content for name, content in after.items() if name in before}
+
+
 @pytest.mark.slow(reason="twelve seconds of a clip")
 def test_a_clip_that_begins_again_leaves_each_frame_once(run, clip, tmp_path):
     plain = tmp_path / "plain"

@@ -57,6 +57,27 @@ def test_so_it_is_by_the_light_commands():
     assert (done.returncode, done.stderr) == (2, FULL)
 
 
+def test_a_full_standard_error_costs_no_result(tmp_path):
+    model, page = models.yolov8(tmp_path / "m.onnx"), tmp_path / "page.html"
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "edge.cli.edge_deploy", "roofline", model, "--machine", "agx-orin-64gb",
+             "--html", page],
+            stdout=subprocess.PIPE, stderr=full, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    assert done.returncode == 0
+    assert "GB/s" in done.stdout
+    assert page.exists()
+
+
+def test_a_path_that_the_user_may_not_enter_is_told_as_one(tmp_path):
+    done = command("edge-deploy", "evaluate", models.yolov8(tmp_path / "m.onnx"), "--images", f"/{'a' * 300}",
+                   "--labels", "x", expected=2)  # fmt: skip
+
+    assert done.stderr.endswith(f"error: /{'a' * 300}: File name too long\n")
+
+
 def test_a_reader_that_goes_is_no_error(tmp_path):
     done = subprocess.run(
         f"{sys.executable} -m edge.cli.edge_deploy calibrate --help | head -c 1",

@@ -1,5 +1,7 @@
 """Addresses as people type them: ids that can be read, and no login in what goes into the file or an error."""
 
+import os
+
 import pytest
 
 from edge.config.credentials import Credential
@@ -107,6 +109,14 @@ def test_a_file_far_away_is_named_by_its_whole_path(tmp_path):
     there.touch()
 
     assert places_of([there], folder=here)[0].uri == str(there)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    clip = tmp_path / os.fsdecode(b"caf\xe9.mp4")
+    clip.touch()
+
+    with pytest.raises(ConfigError, match="a path is UTF-8 text; rename"):
+        places_of([clip], folder=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests import costs
 from tests.pace import Pace
@@ -24,6 +25,8 @@ from tests.pace import Pace
 settings.register_profile("edge", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("edge")
+# Hypothesis also draws what stands as a constant in the modules that are loaded: which, depends on the tests before.
+providers._get_local_constants = lambda: providers._local_constants
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background: a shell then ignores SIGINT for all that comes after. A command that a test interrupts

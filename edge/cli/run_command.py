@@ -78,11 +78,11 @@ def _failed(error: Exception, *, is_service: bool) -> int:
     # The border: everything else is ours to mend.
     if isinstance(error, OSError) and (full := _full_stdout(error if _is_of_echo(error) else None)):
         return full
+    if logging.getLogger("edge").isEnabledFor(logging.INFO):
+        logging.getLogger(__name__).error("internal error", exc_info=error)
     if isinstance(error, OSError) and isinstance(error.filename, (str, bytes, os.PathLike)) and error.strerror:
         tell(f"error: {os.fsdecode(error.filename)}: {error.strerror}")
         return _USAGE_ERROR
-    if logging.getLogger("edge").isEnabledFor(logging.INFO):
-        logging.getLogger(__name__).error("internal error", exc_info=error)
     tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")
     return _INTERNAL_ERROR
 

@@ -112,6 +112,14 @@ def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
     assert "sent = received" in done.stdout
 
 
+def test_a_port_that_no_broker_can_have_is_refused_before_anything_is_calibrated():
+    refused = demo("--broker", "localhost:99999")
+
+    assert refused.returncode == 2
+    assert "expected HOST:PORT" in refused.stderr
+    assert "calibrating" not in refused.stderr
+
+
 def test_without_a_broker_it_fails_and_says_so():
     done = demo("--cameras", 1, "--seconds", 4, "--precision", "fp32", "--broker", "127.0.0.1:1")
 

@@ -9,6 +9,7 @@ import pytest
 from edge.calibrate.thresholds import Method
 from edge.engine.kind import load_kind
 from edge.errors import DatasetError, EdgeError
+from edge.evaluate.class_names import find_label_names
 from edge.quantize.accuracy import EvaluationOptions, evaluate_model
 from edge.quantize.make_table import CalibrationOptions, calibrate
 from tests.support.label_variants import COCO_FILES, YOLO
@@ -88,3 +89,10 @@ def test_calibrate_promises_nothing_where_classes_are_permuted(street, tmp_path)
 
     with pytest.raises(DatasetError, match=r"classes are permuted: .*truck is detected as car"):
         calibrate(options, load_kind("openvino"))
+
+
+def test_a_data_yaml_as_powershell_writes_it_is_refused_and_not_passed_over(tmp_path):
+    (tmp_path / "data.yaml").write_text("names: [person, bus]\n", encoding="utf-16")
+
+    with pytest.raises(DatasetError, match="is not UTF-8 text"):
+        find_label_names(tmp_path)

@@ -76,13 +76,6 @@ ULTRALYTICS = "path: ../datasets/street\ntrain: images/train\nval: images/val\nn
 )
 
 
-def in_utf16(given):
-    """As PowerShell writes it."""
-    made = given.yolo("train/labels", number=lambda class_id: _place(SHUFFLED, class_id))
-    (given.place / "data.yaml").write_text(ROBOFLOW, encoding="utf-16")
-    return made
-
-
 def two_yamls(given):
     """The grandparent has a data.yaml of another set, too."""
     (given.place / "street/images/val").mkdir(parents=True)
@@ -147,7 +140,6 @@ yolo("data.yaml of Ultralytics", by_yaml(ULTRALYTICS, folder="labels/val"))
 yolo("data.yaml as --labels", by_yaml(ULTRALYTICS, gives_yaml=True, path="street.yaml"))
 yolo("data.yaml, numbers in any order", by_yaml("names: {2: car, 0: person, 3: truck, 1: bus}"))
 yolo("data.yaml with a mark of Windows", by_yaml(f"\ufeffnames: {list(SHUFFLED)}"))
-yolo("data.yaml in UTF-16", in_utf16, code=REFUSED)
 yolo(
     "data.yaml, path of another machine",
     by_yaml(f"path: /content/set\nval: /content/v/images\nnames: {list(SHUFFLED)}"),

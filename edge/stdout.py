@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -16,25 +17,26 @@ class _Lenient(io.FileIO):
     """Lets go what it cannot write."""
 
     def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data) or len(data)
-        except OSError:
-            return len(data)
+        left = data
+        with contextlib.suppress(OSError):
+            while left and (written := super().write(left)):
+                left = left[written:]
+        return len(data)
 
 
 def lenient_stderr() -> None:
     """Let standard error take all: a command that cannot say how far it is, as on a full disk, goes on all the same."""
     stream = sys.stderr
     if stream is sys.__stderr__ and stream is not None:
-        file = io.BufferedWriter(_Lenient(stream.fileno(), "wb", closefd=False))
-        sys.stderr = io.TextIOWrapper(file, stream.encoding, stream.errors, line_buffering=True)
+        # Without a buffer: Ctrl-C between writing and counting what was written would leave the line there, said twice.
+        file = _Lenient(stream.fileno(), "wb", closefd=False)
+        sys.stderr = io.TextIOWrapper(file, stream.encoding, stream.errors, write_through=True)
 
 
 def stdout_problem(raised: OSError | None = None) -> ConfigError | None:
     """Bring to standard output what was written to it; return what hinders that, None where nothing does.
 
     What could not be written is then let go, so that Python does not try it again at its end.
-
     `raised`: what writing to it has raised already, which may have lost the text on the way.
     """
     if sys.stdout is None:  # Python's word for a descriptor that was closed at the start
@@ -45,9 +47,8 @@ def stdout_problem(raised: OSError | None = None) -> ConfigError | None:
         raised = error
     if raised is None:
         return None
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return ConfigError(
         f"standard output cannot be written: {raised.strerror}", hint="redirect it to where there is room"
     )
@@ -62,6 +63,5 @@ def write_stdout(text: str) -> None:
         sys.stdout.write(text)
     except OSError as error:
         raised = error
-    problem = stdout_problem(raised)
-    if problem is not None:
+    if (problem := stdout_problem(raised)) is not None:
         raise problem

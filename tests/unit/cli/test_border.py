@@ -71,6 +71,22 @@ def test_a_full_standard_error_costs_no_result(tmp_path):
     assert page.exists()
 
 
+def test_a_line_is_said_once_where_ctrl_c_comes_while_it_is_written():
+    code = (
+        "import sys; import click; from edge.stdout import lenient_stderr\n"
+        "def interrupt(frame, event, arg):\n"
+        "    if event == 'return' and frame.f_code.co_name == 'write' and frame.f_locals['data']:\n"
+        "        sys.settrace(None); raise KeyboardInterrupt\n"
+        "    return interrupt\n"
+        "lenient_stderr()\n"
+        "try: sys.settrace(interrupt); click.echo('looking', err=True)\n"
+        "except KeyboardInterrupt: click.echo('interrupted', err=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr.split()) == (0, ["looking", "interrupted"])
+
+
 def test_a_path_that_the_user_may_not_enter_is_told_as_one(tmp_path):
     done = command("edge-deploy", "evaluate", models.yolov8(tmp_path / "m.onnx"), "--images", f"/{'a' * 300}",
                    "--labels", "x", expected=2)  # fmt: skip

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from edge.types import ImageSize
 
-__all__ = ["CLIPS", "FPS", "SIZE", "SyntheticCamera", "Truth", "lay_out_cameras", "read_truths", "write_truths"]
+__all__ = ["CLIPS", "FPS", "SIZE", "SyntheticCamera", "Truth", "lay_out_cameras", "read_truths"]
 
 CLIPS = Path(__file__).parent / "clips"
 FPS = 15
@@ -68,16 +67,6 @@ def _copy(street: str, folder: Path) -> None:
         target = folder / path.relative_to(CLIPS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-
-
-def write_truths(path: Path, truths: Sequence[Truth]) -> None:
-    np.savez_compressed(
-        path,
-        objects=np.array([len(truth.class_id) for truth in truths], np.int32),
-        xyxy=np.concatenate([truth.xyxy for truth in truths]),
-        class_id=np.concatenate([truth.class_id for truth in truths]),
-        object_id=np.concatenate([truth.object_id for truth in truths]),
-    )
 
 
 def read_truths(path: Path) -> tuple[Truth, ...]:

@@ -30,6 +30,7 @@ __all__ = ["DemoHooks", "DemoOptions", "DemoReport", "find_problems", "run_demo"
 
 _ARRIVAL_TIMEOUT_S = 5.0
 _DEVICE = "demo"
+_PIPELINE = "demo.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +97,7 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
     """Raise `EdgeError` if a part is missing or fails."""
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edge-demo-")))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{folder}: no folder to keep clips in: {error.strerror}") from None
+        _claim(folder)
         hooks.on_stage(f"laying out {options.cameras} cameras: clips of synthetic streets in H.264")
         cameras = lay_out_cameras(options.cameras, folder)
         calibration = _calibrate(folder, hooks) if options.precision is Precision.INT8 else None
@@ -131,6 +129,18 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
     )
 
 
+def _claim(folder: Path) -> None:
+    """Make `folder`, or take that of an earlier demo: images beside those of others would be calibrated on."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = [] if (folder / _PIPELINE).exists() else sorted(folder.iterdir())
+    except OSError as error:
+        raise ConfigError(f"{folder}: no folder to keep clips in: {error.strerror}") from None
+    if others:
+        raise ConfigError(f"{folder}: no demo has made its {others[0].name}", hint="name a new folder")
+    (folder / _PIPELINE).touch()
+
+
 def _calibrate(folder: Path, hooks: DemoHooks) -> DemoCalibration:
     hooks.on_stage("calibrating for INT8 on some of their frames, proving it on others")
     done = calibrate_demo(_model(), folder, on_work=hooks.on_work, on_step=hooks.on_step)
@@ -153,7 +163,7 @@ def _write_pipeline(folder: Path, cameras: list[SyntheticCamera], mqtt: MqttConf
         "mqtt": msgspec.to_builtins(mqtt),
         "publish": {"mode": "all"},
     }
-    path = folder / "demo.yaml"
+    path = folder / _PIPELINE
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")  # JSON is YAML
     return path
 

@@ -6,11 +6,12 @@ python -m tools.street [--out edge/demo/clips]
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from edge.demo.cameras import CLIPS, FPS, SIZE, write_truths
+from edge.demo.cameras import CLIPS, FPS, SIZE, Truth
 from tools.street.encode import write_h264
 from tools.street.samples import write_sample
 from tools.street.scene import Scene
@@ -38,6 +39,16 @@ def write_camera(folder: Path, name: str, seed: int) -> None:
     write_truths(folder / f"{name}.npz", [truth for _, truth in rendered])
     for index in range(0, len(rendered), SAMPLE_EVERY):
         write_sample(folder, f"{name}-{index:03d}", *rendered[index], quality=STILL_QUALITY)
+
+
+def write_truths(path: Path, truths: Sequence[Truth]) -> None:
+    np.savez_compressed(
+        path,
+        objects=np.array([len(truth.class_id) for truth in truths], np.int32),
+        xyxy=np.concatenate([truth.xyxy for truth in truths]),
+        class_id=np.concatenate([truth.class_id for truth in truths]),
+        object_id=np.concatenate([truth.object_id for truth in truths]),
+    )
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from edge.config.schema import StreamConfig
-from edge.demo.cameras import CLIPS, FPS, SIZE, lay_out_cameras, read_truths, write_truths
+from edge.demo.cameras import CLIPS, FPS, SIZE, lay_out_cameras, read_truths
 from edge.media.images import read_image
 from edge.media.select import make_source
 from edge.types import Preprocess
 from tests.support.little_wheels import whole_wheel
-from tools.street.__main__ import SAMPLE_EVERY, SEEDS
+from tools.street.__main__ import SAMPLE_EVERY, SEEDS, write_truths
 from tools.street.scene import Scene
 
 pytestmark = pytest.mark.integration

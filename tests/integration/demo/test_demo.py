@@ -79,7 +79,7 @@ def test_int8_is_what_runs_and_is_proven(kept):
 
 def test_float_is_not_calibrated_and_a_broker_of_ones_own_is_used(tmp_path):
     with Mosquitto(tmp_path / "broker") as broker:
-        more = ("--broker", f"127.0.0.1:{broker.port}", "--keep", tmp_path, "--json")
+        more = ("--broker", f"127.0.0.1:{broker.port}", "--keep", tmp_path / "kept", "--json")
         done = demo("--cameras", 1, "--seconds", 2, "--precision", "fp32", *more)
 
     assert done.returncode == 0, done.stderr
@@ -87,7 +87,8 @@ def test_float_is_not_calibrated_and_a_broker_of_ones_own_is_used(tmp_path):
     assert content["received"] == content["sent"] > 0
     assert content["calibration"] is None
     assert content["run"]["precision"] == "fp32"
-    assert not (tmp_path / "traffic.calib.json").exists()
+    assert (tmp_path / "kept" / "camera-1.mp4").exists()
+    assert not (tmp_path / "kept" / "traffic.calib.json").exists()
 
 
 def test_a_demo_of_fewer_cameras_than_the_one_before(tmp_path, monkeypatch):
@@ -102,6 +103,7 @@ def test_a_demo_of_fewer_cameras_than_the_one_before(tmp_path, monkeypatch):
 def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "broken.jpg").write_bytes(b"no picture")
+    (tmp_path / "demo.yaml").touch()  # as an earlier demo's
 
     done = demo("--cameras", 1, "--seconds", 4, "--keep", tmp_path)
 
@@ -110,6 +112,17 @@ def test_without_int8_the_demo_goes_on_in_float_and_says_why(tmp_path):
     assert "running 1 cameras in FP32 with" in done.stderr
     assert re.search(r"^FP32 +because INT8 failed .*broken\.jpg", done.stdout, re.MULTILINE)
     assert "sent = received" in done.stdout
+
+
+def test_a_folder_of_other_files_is_refused_and_left_as_it_is(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "yard.jpg").write_bytes(b"mine")
+
+    refused = demo("--cameras", 1, "--keep", tmp_path)
+
+    assert refused.returncode == 2
+    assert f"{tmp_path}: no demo has made its images; name a new folder" in refused.stderr
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["images", "yard.jpg"]
 
 
 def test_a_port_that_no_broker_can_have_is_refused_before_anything_is_calibrated():

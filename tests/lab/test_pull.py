@@ -40,6 +40,10 @@ class Fetching:
     def said(self) -> str:
         return self.device.run(f"journalctl --no-pager -q -o cat -u {PULL}").stdout
 
+    def wait_said(self, text: str) -> None:
+        """Wait until pull has said `text`: the journal reads it behind the end of the unit."""
+        wait_until(lambda: text in self.said(), what=f"pull says {text!r}")
+
 
 @pytest.fixture(scope="module")
 def fetching(shop, provisioned_layer, tmp_path_factory) -> Iterator[Fetching]:
@@ -76,7 +80,7 @@ def test_a_device_fetches_its_first_release_and_serves_it(fetching, shop, figure
     assert fetching.site.current() == shop.first.manifest.release, fetching.said()
     fetching.site.wait_serving(shop.first.manifest.release)
     assert fetching.site.state()["last"]["result"] == "committed"
-    assert f"committed, {shop.first.manifest.release}" in fetching.said()
+    fetching.wait_said(f"committed, {shop.first.manifest.release}")
 
 
 def test_a_look_that_finds_nothing_new_changes_nothing(fetching, shop, figures):
@@ -84,7 +88,7 @@ def test_a_look_that_finds_nothing_new_changes_nothing(fetching, shop, figures):
 
     fetching.look()
 
-    assert f"unchanged, {shop.first.manifest.release}" in fetching.said()
+    fetching.wait_said(f"unchanged, {shop.first.manifest.release}")
     assert fetching.site.invocation() == before
     took = "systemctl show -p ExecMainStartTimestampMonotonic -p ExecMainExitTimestampMonotonic --value " + PULL
     begin_us, end_us = sorted(int(one) for one in fetching.device.run(took).stdout.split())
@@ -123,16 +127,15 @@ def test_a_device_whose_only_way_out_is_the_registry_comes_to_a_new_release_and_
         came_to = fetching.site.current()
         fetching.publish(bad)
         fetching.look()
-        went_back_to, said = fetching.site.current(), fetching.said()
+        went_back_to = fetching.site.current()
+        fetching.wait_said(f"rolled-back, {bad.manifest.release}")
         fetching.look()
     finally:
         for rule in ("-P OUTPUT ACCEPT", "-P INPUT ACCEPT", "-F"):
             iptables(fetching, rule)
 
-    assert came_to == shop.second.manifest.release, said
-    assert went_back_to == shop.second.manifest.release
-    assert f"rolled-back, {bad.manifest.release}" in said
-    assert f"still {bad.manifest.release}, which was rolled back here" in fetching.said()
+    assert came_to == went_back_to == shop.second.manifest.release
+    fetching.wait_said(f"still {bad.manifest.release}, which was rolled back here")
     fetching.site.wait_serving(shop.second.manifest.release)
 
 

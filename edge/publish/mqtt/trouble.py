@@ -103,7 +103,7 @@ def trouble_from_error(error: OSError | ValueError, endpoint: Endpoint) -> Broke
         return _tls_trouble(error)
     if isinstance(error, socket.gaierror):
         return BrokerError(
-            Trouble.UNREACHABLE, f"no such host name: {endpoint.host}", hint="check mqtt.host and the name server"
+            Trouble.UNREACHABLE, f"no such host name: {endpoint.host}", hint="check its spelling and the name server"
         )
     if isinstance(error, ConnectionRefusedError):
         return BrokerError(

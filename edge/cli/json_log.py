@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from numbers import Real
 from typing import Any
 
 from edge.log_events import EVENTS, phrase_of
@@ -17,28 +19,27 @@ __all__ = ["JsonFormatter", "Repeats", "log_json"]
 
 _FIELD = re.compile(r"(?:(\w+)=\"?)?%[-#0 +]*[\d.]*[a-zA-Z]")
 _OTHER = "other"
-_MOST_PER_WINDOW = 5
+_MOST_EQUAL = 5
 _WINDOW_S = 60.0
 
 
 class Repeats(logging.Filter):
-    """Lets five lines of one event and stream through in a minute; the first one after that says how many were not."""
+    """Leaves out, for a minute, what equals the last five lines of its event and stream; the next says how many."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock_s = clock_s
-        self._seen: dict[tuple[str, str], list[float | int]] = {}  # when the window began, lines in it, left out
+        self._said: dict[tuple[str, str], tuple[str, float, int]] = {}  # the last line, since when, how often
 
     def filter(self, record: logging.LogRecord) -> bool:
         key = (event_of(record), str(fields_of(record).get("stream", "")))
-        now_s = self._clock_s()
-        window = self._seen.setdefault(key, [now_s, 0, 0])
-        if now_s - window[0] >= _WINDOW_S:
-            record.repeated = window[2]
-            window[:] = [now_s, 0, 0]
-        window[1] += 1
-        window[2] += window[1] > _MOST_PER_WINDOW
-        return window[1] <= _MOST_PER_WINDOW
+        text, now_s = record.getMessage(), self._clock_s()
+        last, since_s, times = self._said.get(key, (text, now_s, 0))
+        if text != last or now_s - since_s >= _WINDOW_S:
+            record.repeated = max(0, times - _MOST_EQUAL)
+            since_s, times = now_s, 0
+        self._said[key] = (text, since_s, times + 1)
+        return times < _MOST_EQUAL
 
 
 class JsonFormatter(logging.Formatter):
@@ -75,7 +76,11 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    return value if isinstance(value, (int, bool)) or value is None else cleaned(str(value))
+    if isinstance(value, dict):
+        return {cleaned(str(name)): _plain(one) for name, one in value.items()}
+    if value is None or isinstance(value, int):
+        return value
+    return float(value) if isinstance(value, Real) and math.isfinite(value) else cleaned(str(value))
 
 
 def log_json() -> None:

@@ -133,17 +133,14 @@ def _dots(dots: Sequence[Dot], frame: _Frame) -> Iterator[str]:
     """Yield the largest first, so that a small one is never hidden; their marks above all of them."""
     marks, taken = [], list[float]()
     for dot in sorted(dots, key=lambda one: -one.share):
-        x, y, radius = frame.x(dot.intensity), frame.y(dot.rate), _radius(dot.share)
+        x, y = frame.x(dot.intensity), frame.y(dot.rate)
+        radius = max(_SMALLEST_PX, _LARGEST_PX * math.sqrt(2 * dot.share))
         title = f"<title>{html.escape(dot.label)}</title>"
         yield f'<circle class="{dot.style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
         if dot.mark and all(abs(x - other) > _LABEL_GAP_PX for other in taken):
             taken.append(x)
             marks.append(svg_text(x + radius * 0.7 + 3, y + radius * 0.7 + 11, dot.mark, anchor="start", style="mark"))
     yield from marks
-
-
-def _radius(share: float) -> float:
-    return max(_SMALLEST_PX, _LARGEST_PX * math.sqrt(2 * share))
 
 
 def strip_svg(rows: Sequence[tuple[str, Sequence[Segment]]], *, title: str, unit: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from edge.calibrate.diff import TableDiff
 from edge.calibrate.table import CalibrationTable, Evidence, Objects, Variety
@@ -18,7 +17,8 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     """Yield where a table comes from, name and value."""
     model, dataset, evidence = content.model, content.dataset, content.evidence
     yield "model", "unknown" if model is None else f"{model.name}  sha256 {model.sha256[:12]}"
-    yield "preprocess", "unknown" if content.preprocess is None else _settings(content.preprocess)
+    settings = {"unknown": ""} if content.preprocess is None else content.preprocess
+    yield "preprocess", ", ".join(f"{key} {value}" for key, value in settings.items()).rstrip()
     yield "images", "unknown" if dataset is None else f"{dataset.images}  sha256 {dataset.sha256[:12]}"
     if dataset is not None and dataset.variety is not None:
         yield from _variety(dataset.variety)
@@ -75,10 +75,6 @@ def margin(evidence: Evidence) -> str:
 
 def unlabelled_line(names: Sequence[str], images: int) -> str:
     return f"{len(names)} of {images} images have no labels, and were taken as empty: {listed(names)}"
-
-
-def _settings(preprocess: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in preprocess.items())
 
 
 def range_lines(content: CalibrationTable) -> Iterator[str]:

@@ -107,10 +107,10 @@ def _document(listed: tuple[Target, ...], inventory: Inventory, answers: Mapping
 def _echo_lines(listed: tuple[Target, ...], inventory: Inventory, states: Mapping[str, tuple[str, ...]]) -> None:
     from edge.cli.run_command import tell
 
-    rows = [
-        (target.name, _address(target), target.compatible or "-", _labels(target), *states.get(target.name, ()))
-        for target in listed
-    ]
+    rows = []
+    for one in listed:
+        labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
+        rows.append((one.name, _address(one), one.compatible or "-", labels, *states.get(one.name, ())))
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -125,10 +125,6 @@ def _echo_lines(listed: tuple[Target, ...], inventory: Inventory, states: Mappin
 def _address(target: Target) -> str:
     port = "" if target.port is None else f":{target.port}"
     return f"{target.user}@{target.host}{port}" if target.user else f"{target.host}{port}"
-
-
-def _labels(target: Target) -> str:
-    return " ".join(f"{key}={value}" for key, value in sorted(target.labels.items()))
 
 
 def _status(answer: Outcome) -> Mapping[str, object]:

@@ -190,7 +190,8 @@ def _differences(plain: Step, again: Step) -> Step:
     """Return the step as the service did it: of what went as before how much that is, and each difference."""
     before = {row.name: row for row in plain.rows}
     worse = [row for row in again.rows if _is_worse(before.get(row.name), row)]
-    missing = sorted(before.keys() - {row.name for row in again.rows}) if _any_failed(worse) else []
+    has_failed = any(row.verdict is Verdict.FAILS for row in worse)
+    missing = sorted(before.keys() - {row.name for row in again.rows}) if has_failed else []
     same = len(again.rows) - len(worse)
     rows = [
         Row(name=row.name, verdict=Verdict.FAILS, detail=f"not as the service: {row.detail}", values=row.values)
@@ -201,10 +202,6 @@ def _differences(plain: Step, again: Step) -> Step:
     rows.append(Row(name="as the service", verdict=Verdict.PROVEN if not worse else Verdict.TOLD,
                     detail=f"{same} rows are as in a shell"))  # fmt: skip
     return Step(number=again.number, name=again.name, seconds=again.seconds, rows=tuple(rows), as_service=True)
-
-
-def _any_failed(rows: Sequence[Row]) -> bool:
-    return any(row.verdict is Verdict.FAILS for row in rows)
 
 
 def _is_worse(before: Row | None, row: Row) -> bool:

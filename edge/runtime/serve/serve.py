@@ -65,6 +65,7 @@ class Heartbeat:
         self._rates, self._clock_s = Rates(), clock_s
         self._is_broken = False
         self._hanging: tuple[str, ...] = ()
+        self._were_hanging: tuple[str, ...] = ()
 
     @property
     def every_s(self) -> float:
@@ -95,9 +96,11 @@ class Heartbeat:
         self._notifier.tell("STOPPING=1", "STATUS=stopping")
 
     def _name_hanging(self, names: tuple[str, ...]) -> None:
-        if names != self._hanging and names:
-            _log.error("threads hang, the watchdog is not fed names=%s", ",".join(names))
-        self._hanging = names
+        # Twice: behind a suspended machine all seem to hang at the first look.
+        still = tuple(name for name in names if name in self._were_hanging)
+        if still and still != self._hanging:
+            _log.error("threads hang, the watchdog is not fed names=%s", ",".join(still))
+        self._hanging, self._were_hanging = still, names
 
     def _write(self, path: Path, health: Health) -> None:
         try:

@@ -54,7 +54,7 @@ class StreamStates:
         self._statuses = {stream: _starting(stream) for stream in streams}
         self._device_state: tuple[DeviceState, str | None] = ("online", None)
         self._alarms: dict[str, str] = {}
-        self._said: tuple[DeviceState, tuple[str, ...]] = ("online", ())
+        self._said: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._ending: dict[StreamId, tuple[StreamStatus, str]] = {}
         self._overloads: dict[StreamId, str] = {}
 
@@ -161,7 +161,7 @@ class StreamStates:
         wrong = [*([f"down: {', '.join(down)}"] if down else []), *self._alarms.values()]
         state: DeviceState = "degraded" if wrong else "online"
         reason = "; ".join(wrong) or None
-        news = (state, tuple(sorted(self._alarms)))
+        news = tuple(sorted(down)), tuple(sorted(self._alarms))
         if is_news or news != self._said:
             self._said = news
             self._publisher.publish(StateMessage(device=self._device, state=state, since=since, reason=reason))

@@ -3,6 +3,7 @@
 import json
 import logging
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,14 +60,43 @@ def test_whatever_is_said_is_one_line_without_what_moves_a_cursor(stream, reason
     assert line["text"].isprintable()
 
 
-def test_repeats_are_left_out_and_counted_by_event_and_stream():
+def test_equal_lines_are_left_out_and_counted_by_event_and_stream():
     now_s = 0.0
     repeats = Repeats(lambda: now_s)
     text = "stream failed stream=%s reason=%s"
-    assert [repeats.filter(record(text, "east", n)) for n in range(20)] == [True] * 5 + [False] * 15
-    assert repeats.filter(record(text, "west", 0))
+    assert [repeats.filter(record(text, "east", "gone")) for _ in range(20)] == [True] * 5 + [False] * 15
+    assert repeats.filter(record(text, "west", "gone"))
     assert repeats.filter(record("device throttled reason=%s", "heat"))
+    other = record(text, "east", "refused")
+    assert repeats.filter(other)
+    assert json.loads(JsonFormatter().format(other))["repeated"] == 15
     now_s = 61.0
-    again = record(text, "east", 20)
+    again = record(text, "east", "refused")
     assert repeats.filter(again)
-    assert json.loads(JsonFormatter().format(again))["repeated"] == 15
+    assert "repeated" not in json.loads(JsonFormatter().format(again))
+
+
+def test_equal_lines_are_said_again_after_a_minute():
+    now_s = 0.0
+    repeats = Repeats(lambda: now_s)
+    for _ in range(7):
+        repeats.filter(record("device throttled reason=%s", "heat"))
+    now_s = 60.0
+    again = record("device throttled reason=%s", "heat")
+    assert repeats.filter(again)
+    assert json.loads(JsonFormatter().format(again))["repeated"] == 2
+
+
+def test_a_line_that_says_something_new_is_never_left_out():
+    repeats = Repeats()
+    text = "stream %s stream=%s reconnects=%d reason=%s"
+    said = [repeats.filter(record(text, ("down", "up")[n % 2], "east", n // 2, "")) for n in range(20)]
+    said += [repeats.filter(record("pipeline not reloaded reason=%s", f"typo {n}")) for n in range(20)]
+    assert all(said)
+
+
+def test_numbers_are_numbers_and_counts_by_name_an_object():
+    line = line_of(
+        "engine measured batch_ms=%.1f rows=%d fps=%s dropped=%s", np.float32(9.5), np.int64(2), float("nan"), {"x": 3}
+    )
+    assert (line["batch_ms"], line["rows"], line["fps"], line["dropped"]) == (9.5, 2, "nan", {"x": 3})

@@ -61,13 +61,11 @@ def test_subscribers_and_the_log_hear_of_it_once(tmp_path, caplog):
     wait_until(lambda: looks > 3, what="it has looked several times")
     watch.close()
 
-    states.fail(StreamId("a"), "gone")
     degraded = [(one.state, one.reason) for one in published if one.topic == "state"]
     assert len(degraded) == 1
     assert degraded[0][0] == "degraded"
     assert degraded[0][1].startswith("throttled by gpu-throttle-alert")
     assert logged(caplog).count("device-throttled") == 1
-    assert states.device_state[1].startswith("down: a; throttled by")
 
 
 def test_a_device_that_is_well_again_says_so():

@@ -132,6 +132,23 @@ def test_two_things_that_are_wrong_are_told_beside_each_other():
     ]
 
 
+def test_the_reason_names_the_cameras_that_are_down_now():
+    published = []
+    states = StreamStates([StreamId("a"), StreamId("b")], Collecting(published), device="dev")
+    states.fail(StreamId("a"), "gone")
+    states.fail(StreamId("b"), "gone")
+    states.alarm("throttled by heat")
+    states.change(StreamStatus(stream=StreamId("a"), state=StreamState.UP, reason=None, reconnects=1))
+
+    assert [(one.state, one.reason) for one in published if one.topic == "state"] == [
+        ("degraded", "down: a"),
+        ("degraded", "down: a, b"),
+        ("degraded", "down: a, b; throttled by heat"),
+        ("degraded", "down: b; throttled by heat"),
+    ]
+    assert states.device_state == ("degraded", "down: b; throttled by heat")
+
+
 def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():
     published = []
     east = StreamId("east")

@@ -97,6 +97,15 @@ def test_the_watchdog_is_fed_by_progress_only(tmp_path, caplog, turns, batches, 
             assert any(line.startswith("STATUS=") and name in line for line in systemd.lines)
 
 
+def test_threads_that_were_suspended_with_the_machine_do_not_hang(tmp_path, caplog):
+    heartbeat = Heartbeat(Notifier({}), path=None)
+    for hanging in (("pull-s0", "infer"), (), ("infer",), ("infer",), ("infer",)):
+        heartbeat.tick(account(turns=1, batches=1, streams=[(UP, 1, 1, 0)], hanging=hanging))
+
+    assert "pull-s0" not in caplog.text
+    assert caplog.text.count("names=infer") == 1
+
+
 def test_it_is_not_fed_more_often_than_is_asked_for(tmp_path):
     now = [0.0]
     with NotifySocket(tmp_path / "notify", watchdog_s=30) as systemd:

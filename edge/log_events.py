@@ -238,7 +238,7 @@ def _head() -> Iterator[str]:
     yield ""
     yield "Made by `make docs` from `edge/log_events.py`. A line is an event, then `key=value`. With `--log json`"
     yield "(or `EDGE_LOG=json`) it is a JSON object: `ts`, `level`, `event` (the id below), `text`, the keys,"
-    yield "and `repeated`: lines left out before it, equal to those before them."
+    yield "and `repeated`: equal lines left out before it."
     yield ""
     yield "*Check the disk*: space, rights, errors in the kernel's journal. *Check the GPU*: errors there;"
     yield "if it repeats, restart the service, then the machine. *Report it* with the lines before it."

@@ -24,21 +24,21 @@ _WINDOW_S = 60.0
 
 
 class Repeats(logging.Filter):
-    """Leaves out, for a minute, what equals the last five lines of its event and stream; the next says how many."""
+    """Leaves out, for a minute, what equals the last five lines of its stream; the next one says how many."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock_s = clock_s
-        self._said: dict[tuple[str, str], tuple[str, float, int]] = {}  # the last line, since when, how often
+        self._said: dict[str, tuple[str, float, int]] = {}  # the last line, since when, how often
 
     def filter(self, record: logging.LogRecord) -> bool:
-        key = (event_of(record), str(fields_of(record).get("stream", "")))
+        stream = str(fields_of(record).get("stream", ""))  # "": the device itself
         text, now_s = record.getMessage(), self._clock_s()
-        last, since_s, times = self._said.get(key, (text, now_s, 0))
+        last, since_s, times = self._said.get(stream, (text, now_s, 0))
         if text != last or now_s - since_s >= _WINDOW_S:
             record.repeated = max(0, times - _MOST_EQUAL)
             since_s, times = now_s, 0
-        self._said[key] = (text, since_s, times + 1)
+        self._said[stream] = (text, since_s, times + 1)
         return times < _MOST_EQUAL
 
 

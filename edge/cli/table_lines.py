@@ -17,8 +17,8 @@ def provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
     """Yield where a table comes from, name and value."""
     model, dataset, evidence = content.model, content.dataset, content.evidence
     yield "model", "unknown" if model is None else f"{model.name}  sha256 {model.sha256[:12]}"
-    settings = {"unknown": ""} if content.preprocess is None else content.preprocess
-    yield "preprocess", ", ".join(f"{key} {value}" for key, value in settings.items()).rstrip()
+    settings = (f"{key} {value}" for key, value in (content.preprocess or {}).items())
+    yield "preprocess", ", ".join(settings) or "unknown"
     yield "images", "unknown" if dataset is None else f"{dataset.images}  sha256 {dataset.sha256[:12]}"
     if dataset is not None and dataset.variety is not None:
         yield from _variety(dataset.variety)

@@ -60,7 +60,7 @@ def test_whatever_is_said_is_one_line_without_what_moves_a_cursor(stream, reason
     assert line["text"].isprintable()
 
 
-def test_equal_lines_are_left_out_and_counted_by_event_and_stream():
+def test_equal_lines_are_left_out_and_counted_by_stream():
     now_s = 0.0
     repeats = Repeats(lambda: now_s)
     text = "stream failed stream=%s reason=%s"
@@ -92,6 +92,7 @@ def test_a_line_that_says_something_new_is_never_left_out():
     text = "stream %s stream=%s reconnects=%d reason=%s"
     said = [repeats.filter(record(text, ("down", "up")[n % 2], "east", n // 2, "")) for n in range(20)]
     said += [repeats.filter(record("pipeline not reloaded reason=%s", f"typo {n}")) for n in range(20)]
+    said += [repeats.filter(record(("not reloaded", "reloaded")[n % 2])) for n in range(20)]
     assert all(said)
 
 

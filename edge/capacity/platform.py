@@ -21,10 +21,9 @@ from edge.capacity.work import Video
 from edge.config.convert import convert
 from edge.config.yaml_file import read_yaml
 from edge.device.sensors import read_sensors
-from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
 from edge.errors import ConfigError
 from edge.reading import read_file
-from edge.roofline.machines import DecoderSpec, Machine, all_machines, find_machine
+from edge.roofline.machines import DecoderSpec, Machine, all_machines, jetson_of_board
 from edge.types import Precision
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "factors_of",
     "jetson_modes",
     "jetson_modules",
-    "key_of",
     "machine_here",
     "platform_of",
     "read_evidence",
@@ -266,17 +264,11 @@ def machine_here(root: Path = Path("/")) -> Machine | None:
     `root`: where its files lie.
     """
     board = _text(root / "proc/device-tree/model").strip("\0\n ")
-    module = jetson_module_of(board or None, _memory_bytes(root))
-    if module is None:
+    machine = jetson_of_board(board, _memory_bytes(root))
+    if machine is None:
         return None
-    machine = find_machine(key_of(module))
     name = (read_sensors(root).mode or "").partition(" ")[2]
     return dataclasses.replace(machine, mode_name=name) if name in machine.facts.modes else machine
-
-
-def key_of(module: JetsonModule) -> str:
-    """Return what the table calls a module."""
-    return f"{module.name.lower().replace(' ', '-')}-{module.memory_gib}gb" + ("-super" if module.is_super else "")
 
 
 def _memory_bytes(root: Path) -> int:

@@ -145,7 +145,7 @@ class Peak:
     unit: Literal["TOPS", "GB/s"]  # `TOPS` (a multiply and its add are two operations) or `GB/s`
     value: float | None  # None where it could not be measured
     detail: str  # how it was measured, or why it was not
-    ceiling: float | None = None  # of the datasheet, where the machine is known
+    ceiling: float | None = None  # by the table of machines, where it is one of it
 
     def as_json(self) -> dict[str, Any]:
         is_known = self.value is not None and self.ceiling is not None

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
 from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
 from edge.engine.cuda.kernels import Kernels
 from edge.engine.cuda.memory import DeviceBuffer, Owner
 from edge.engine.cuda.stream import Stream
 from edge.engine.kind import Peak
 from edge.errors import EngineError
+from edge.roofline.machines import Machine, jetson_of_board
 from edge.types import Precision
 
 __all__ = ["LEAST_S", "gpu_peaks"]
@@ -149,14 +149,14 @@ _FREE_SHARE = 4  # two buffers, and a service beside them
 
 
 def gpu_peaks(board: str | None) -> Iterator[Peak]:
-    """Yield the peaks of the GPU; `board` is the machine's name in its device tree, for the datasheet's figures.
+    """Yield the peaks of the GPU; `board` is the machine's name in its device tree, for the figures of the table.
 
     Raises `EngineError` if there is no GPU, or it computes something else than it should.
     """
     gpu = Gpu()
     try:
         with gpu.current(), Owner() as owner:
-            known = jetson_module_of(board, gpu.memory_bytes)
+            known = jetson_of_board(board or "", gpu.memory_bytes)
             kernels, stream = owner.keep(Kernels(gpu)), owner.keep(Stream())
             for precision in _NAMES:
                 yield _of_products(gpu, kernels, stream, owner, precision, known)
@@ -166,22 +166,23 @@ def gpu_peaks(board: str | None) -> Iterator[Peak]:
 
 
 def _of_products(
-    gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, precision: Precision, module: JetsonModule | None
+    gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, precision: Precision, known: Machine | None
 ) -> Peak:
     name = _NAMES[precision]
     if (why := why_no_products(gpu, precision)) is not None:
         return Peak(name=name, unit="TOPS", value=None, detail=why)
     found = product_rate(gpu, kernels, stream, owner, precision)
+    peak = known.peak(precision) if known is not None and precision is Precision.INT8 else None
     return Peak(
         name=name,
         unit="TOPS",
         value=round(found.per_s / 1e12, 3),
         detail=f"{gpu.name}: {found.how}, {found.elapsed_s * 1e3:.0f} ms",
-        ceiling=module.int8_tops if module is not None and precision is Precision.INT8 else None,
+        ceiling=None if peak is None else round(peak / 1e12, 1),
     )
 
 
-def _copy(kernels: Kernels, stream: Stream, owner: Owner, module: JetsonModule | None) -> Peak:
+def _copy(kernels: Kernels, stream: Stream, owner: Owner, known: Machine | None) -> Peak:
     cuda = cuda_driver()
     free, _ = cuda.mem_get_info()
     size = min(_COPY_BYTES, free // _FREE_SHARE) // _VECTOR_BYTES * _VECTOR_BYTES
@@ -202,5 +203,5 @@ def _copy(kernels: Kernels, stream: Stream, owner: Owner, module: JetsonModule |
         unit="GB/s",
         value=round(2 * size * times / elapsed_s / 1e9, 2),
         detail=f"read and written, {size >> 20} MiB by a kernel, {times} times",
-        ceiling=None if module is None else module.memory_gb_s,
+        ceiling=None if known is None else round(known.bytes_per_s / 1e9, 1),
     )

@@ -25,13 +25,8 @@ _EXACT = "this CPU sums INT8 exactly"
 class _OpenVino:
     """`edge.engine.kind.EngineKind` on the CPU."""
 
-    @property
-    def name(self) -> str:
-        return FACTS.name
-
-    @property
-    def options_type(self) -> type[msgspec.Struct]:
-        return Options
+    name = FACTS.name
+    options_type: type[msgspec.Struct] = Options
 
     def build(
         self,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.engine.cuda.memory import HostArray
 from edge.engine.kind import ModelForms
 from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.config import make_config
@@ -24,7 +25,7 @@ from edge.errors import DatasetError, EngineError
 from edge.reading import available_bytes
 from edge.types import ColourOrder, Precision, Preprocess
 
-__all__ = ["CALIBRATORS", "BatchMemory", "CalibratorSettings", "model_input", "written_cache"]
+__all__ = ["CALIBRATORS", "CalibratorSettings", "model_input", "written_cache"]
 
 CALIBRATORS = {
     "entropy2": "IInt8EntropyCalibrator2",
@@ -38,22 +39,6 @@ _CUTS = "legacy"  # the one that wants a quantile and a regression cutoff
 _AFTER_FUSION = ("entropy", "legacy")
 _QUANTILE, _CUTOFF = 0.9999, 1.0
 _FAST = 0  # the engine is thrown away
-
-
-class BatchMemory(Protocol):
-    """Memory that the host writes as `array` and the GPU reads at `address`."""
-
-    @property
-    def array(self) -> NDArray[Any]:
-        """float32 (B, 3, H, W)."""
-        ...
-
-    @property
-    def address(self) -> int:
-        """Where the GPU sees it."""
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +64,7 @@ class _Feed:
     """State shared with TensorRT's callbacks: an exception cannot travel through TensorRT, so it is kept."""
 
     batches: Iterator[NDArray[np.uint8]]
-    memory: BatchMemory
+    memory: HostArray  # float32 (B, 3, H, W)
     preprocess: Preprocess
     failure: BaseException | None = None
     written: list[bytes] = field(default_factory=list)
@@ -104,7 +89,7 @@ def written_cache(
     model: ModelForms,
     settings: CalibratorSettings,
     batches: Iterator[NDArray[np.uint8]],
-    make_memory: Callable[[tuple[int, ...]], BatchMemory],
+    make_memory: Callable[[tuple[int, ...]], HostArray],
 ) -> bytes:
     """Return the cache that a calibrator writes of the float model.
 

@@ -54,12 +54,8 @@ class TensorRtEngine(TensorRtRunner):
         self._slots: list[Slot] = []
         self._executions: Executions | None = None
         super().__init__(library, spec, max_batch=request.max_batch)
-        try:
-            with self._at_work():
-                self._open(content, header)
-        except BaseException:
-            self.close()
-            raise
+        with self._opening():
+            self._open(content, header)
 
     def start(self, index: int, count: int) -> None:
         self._require_rows(index, count)

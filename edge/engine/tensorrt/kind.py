@@ -37,7 +37,7 @@ from edge.engine.tensorrt.plan import PlanHeader, require_fit, split_plan, with_
 from edge.engine.tensorrt.routes import routes_of
 from edge.errors import EngineError
 from edge.roofline.proof import Row
-from edge.types import ModelSpec, Precision
+from edge.types import ModelSpec, Observed, Precision
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.engine import TensorRtEngine
@@ -51,13 +51,9 @@ _DLA_NODE = Path("/dev/nvhost-ctrl-nvdla0")
 class _TensorRt:
     """`edge.engine.kind.EngineKind` on an NVIDIA GPU."""
 
-    @property
-    def name(self) -> str:
-        return FACTS.name
-
-    @property
-    def options_type(self) -> type[msgspec.Struct]:
-        return Options
+    name = FACTS.name
+    options_type: type[msgspec.Struct] = Options
+    calibrators = tuple(CALIBRATORS)  # those of TensorRT 8 to 10
 
     def build(
         self,
@@ -89,11 +85,11 @@ class _TensorRt:
     def activations(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> ActivationEngine:
-        from edge.engine.tensorrt.inside import TensorRtActivations
+        from edge.engine.tensorrt.inside import InsideRunner
+        from edge.engine.tensorrt.takes import Whole
 
-        library = import_tensorrt()
-        read_device()
-        return TensorRtActivations(library, spec, tensors, max_batch=max_batch, content=content)
+        given = {*tensors, spec.output_name}
+        return InsideRunner(spec, tensors, lambda inside: [Whole(inside, given)], max_batch=max_batch, content=content)
 
     def observing(
         self,
@@ -104,27 +100,25 @@ class _TensorRt:
         max_batch: int = 1,
         content: bytes | None = None,
     ) -> ObservingEngine:
-        from edge.engine.tensorrt.inside import TensorRtObserving
+        """Return an engine that gives counts, never values."""
+        from edge.engine.tensorrt.inside import InsideRunner
+        from edge.engine.tensorrt.takes import Counts, Inside, Largest, Take
 
-        library = import_tensorrt()
-        read_device()
-        return TensorRtObserving(
-            library, spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content
-        )
+        def takes(inside: Inside) -> list[Take[Observed]]:
+            wanted = ((Counts, tensors), (Largest, tuple(largest_of)))
+            return [take(inside, names) for take, names in wanted if names]
+
+        return InsideRunner(spec, (*tensors, *largest_of), takes, max_batch=max_batch, content=content)
 
     def averaging(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> AveragingEngine:
-        from edge.engine.tensorrt.inside import TensorRtAveraging
+        from edge.engine.tensorrt.inside import InsideRunner
+        from edge.engine.tensorrt.takes import Means
 
-        library = import_tensorrt()
-        read_device()
-        return TensorRtAveraging(library, spec, tensors, max_batch=max_batch, content=content)
-
-    @property
-    def calibrators(self) -> tuple[str, ...]:
-        """Those of TensorRT 8 to 10."""
-        return tuple(CALIBRATORS)
+        return InsideRunner(
+            spec, tensors, lambda inside: [Means(inside, tensors)], max_batch=max_batch, content=content
+        )
 
     def calibrator_cache(
         self,
@@ -151,16 +145,14 @@ class _TensorRt:
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Return what times `layers` on the GPU, in an engine that is built for it: float32, or INT8."""
-        from edge.engine.tensorrt.profiling import GivenModel, ProfiledPlan, TimedLayers
+        from edge.engine.tensorrt.profiling import GivenModel, TimedLayers
 
         library, device = import_tensorrt(), read_device()
-        rows = spec.batch or 1
         model = GivenModel(spec, spec.path.read_bytes() if content is None else content)
         precision = Precision.INT8 if spec.is_quantized else Precision.FP32
-        request = EngineRequest(precision=precision, max_batch=rows, options=Options())
+        request = EngineRequest(precision=precision, max_batch=spec.batch or 1, options=Options())
         header, serialized = split_plan(build_plan(library, device, model, request).data)
-        plan = ProfiledPlan(library, header, serialized, spec, layers, rows=rows)
-        return TimedLayers(plan, layers)
+        return TimedLayers(library, header, serialized, spec, layers)
 
     def peaks(self) -> Iterator[Peak]:
         """Yield what the GPU reaches; neither TensorRT nor a model is needed."""

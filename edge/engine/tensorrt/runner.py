@@ -18,7 +18,7 @@ from edge.engine.cuda.stream import Stream
 from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.log import MessageLog
 from edge.errors import EngineError, TensorMismatchError
-from edge.types import ModelSpec, Preprocess
+from edge.types import ModelSpec
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.binding import ICudaEngine, ILogger, Runtime
@@ -72,27 +72,18 @@ class TensorRtRunner:
     """
 
     def __init__(self, library: TensorRtLibrary, spec: ModelSpec, *, max_batch: int) -> None:
-        self._library, self._spec, self._max_batch = library, spec, max_batch
+        self._library, self._spec = library, spec
+        self.name = f"{library.name} {library.version}"
+        self.preprocess = spec.preprocess
+        self.max_batch = max_batch
         self._canvases: Sequence[HostArray] = ()
         self._streams: list[Stream] = []
         self._gpu, self._owner = Gpu(), Owner()
 
     @property
-    def name(self) -> str:
-        return f"{self._library.name} {self._library.version}"
-
-    @property
-    def preprocess(self) -> Preprocess:
-        return self._spec.preprocess
-
-    @property
-    def max_batch(self) -> int:
-        return self._max_batch
-
-    @property
     def canvases(self) -> tuple[NDArray[np.uint8], ...]:
         """Two canvases, uint8 (max_batch, H, W, 3) RGB, in pinned memory: gone with `close`."""
-        return tuple(canvas.array[: self._max_batch] for canvas in self._canvases)
+        return tuple(canvas.array[: self.max_batch] for canvas in self._canvases)
 
     def close(self) -> None:
         """Wait for what runs, and free everything; a second time does nothing, or what the first could not.
@@ -121,6 +112,16 @@ class TensorRtRunner:
             _let_go(error)
             raise EngineError(f"{self._spec.name}: {error.problem}", hint=error.hint) from error
 
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        """As `_at_work`; what is there already is freed where it fails."""
+        try:
+            with self._at_work():
+                yield
+        except BaseException:
+            self.close()
+            raise
+
     def _stream(self) -> Stream:
         stream = self._owner.keep(Stream())
         self._streams.append(stream)
@@ -132,10 +133,10 @@ class TensorRtRunner:
 
     def _require_rows(self, index: int, count: int) -> None:
         self._require_open()
-        if not (0 <= index < len(self._canvases) and 1 <= count <= self._max_batch):
+        if not (0 <= index < len(self._canvases) and 1 <= count <= self.max_batch):
             raise TensorMismatchError(
                 f"canvas {index}, rows {count}: this engine has canvases 0 to {len(self._canvases) - 1} "
-                f"of 1 to {self._max_batch} rows"
+                f"of 1 to {self.max_batch} rows"
             )
 
 

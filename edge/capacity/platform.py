@@ -28,9 +28,9 @@ from edge.types import Precision
 
 __all__ = [
     "CapacityEvidence",
-    "DecoderLoad",
     "Factors",
     "HostCosts",
+    "Interval",
     "MeasuredEngine",
     "Platform",
     "evidence",
@@ -177,11 +177,24 @@ _MEASURED = "orin"  # the architecture that the evidence is of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderLoad:
-    """Which part of a decoder a stream takes: of the highest published rate of pixels, and of that of its own size."""
+class Interval:
+    """From what cannot be beaten to what is typical; None: not known."""
 
-    least: float
-    typical: float
+    least: float | None = None
+    typical: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.least is not None and self.typical is not None and not 0 <= self.least <= self.typical * (1 + 1e-9):
+            raise ValueError(f"expected a bound that is no higher than what is typical, got {self}")
+
+    def times(self, factor: float) -> Interval:
+        return Interval(
+            least=None if self.least is None else factor * self.least,
+            typical=None if self.typical is None else factor * self.typical,
+        )
+
+    def as_json(self) -> dict[str, float | None]:
+        return {"least": self.least, "typical": self.typical}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,18 +214,21 @@ class Platform:
         """Its name as `--machine` takes it."""
         return self.machine.called
 
-    def decoder_load(self, video: Video) -> DecoderLoad | None:
-        """Return what a stream takes of the decoder; None where no figure for its codec is published."""
+    def decoder_load(self, video: Video) -> Interval | None:
+        """Return which part of the decoder a stream takes; None where no figure for its codec is published.
+
+        At least: of the highest published rate of pixels. Typically: of that of its own size.
+        """
         if self.decoder is None or video.codec is None:
             return None
         if (fps_1080p := self.decoder.fps_1080p.get(video.codec)) is not None:
             share = video.pixels_per_s / (1920 * 1080 * fps_1080p)
-            return DecoderLoad(least=share, typical=share)
+            return Interval(least=share, typical=share)
         points = self.decoder.streams.get(video.codec)
         return None if points is None else _load_by_points(video, points)
 
 
-def _load_by_points(video: Video, points: Mapping[str, int]) -> DecoderLoad:
+def _load_by_points(video: Video, points: Mapping[str, int]) -> Interval:
     """Of the points of the video's own size, or the next smaller one, the lowest rate counts as typical."""
     rates: dict[int, list[float]] = {}
     for name, count in points.items():
@@ -222,17 +238,16 @@ def _load_by_points(video: Video, points: Mapping[str, int]) -> DecoderLoad:
         rates.setdefault(width * height, []).append(count * width * height * float(match[2]))
     own = max((pixels for pixels in rates if pixels <= video.pixels), default=min(rates))
     most = max(rate for of_size in rates.values() for rate in of_size)
-    return DecoderLoad(least=video.pixels_per_s / most, typical=video.pixels_per_s / min(rates[own]))
+    return Interval(least=video.pixels_per_s / most, typical=video.pixels_per_s / min(rates[own]))
 
 
 def platform_of(machine: Machine) -> Platform:
     facts, mode = machine.facts, machine.mode
-    uncapped = None if facts.cpu is None else facts.cpu.cores
     return Platform(
         machine=machine,
         watts=None if mode is None else mode.watts,
         memory_bytes=None if facts.memory.gb is None else facts.memory.gb * _GB,
-        cores=uncapped if mode is None else mode.cpu_cores,
+        cores=machine.cpu_cores,
         decoder=facts.decoder,
         is_jetson=facts.name.startswith("Jetson"),
         factors=factors_of(evidence().engine) if facts.architecture == _MEASURED else None,

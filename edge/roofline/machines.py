@@ -250,10 +250,6 @@ class Machine:
         peak = self.peak(precision)
         return None if peak is None else peak / self.bytes_per_s
 
-    def move_s(self, moved_bytes: float) -> float:
-        """Return the least seconds in which so many bytes pass through the memory."""
-        return moved_bytes / self.bytes_per_s
-
     def dla_peak(self, *, is_sparse: bool = False) -> float:
         """Return INT8 operations per second of all DLA cores; 0 where there is none."""
         if self.facts.dla is None:
@@ -264,7 +260,7 @@ class Machine:
         return sum(clocks) * 1e6 * rate.int8 * (rate.sparse_factor if is_sparse else 1.0)
 
     @property
-    def _cpu_cores(self) -> int | None:
+    def cpu_cores(self) -> int | None:
         if self.mode is not None:
             return self.mode.cpu_cores
         return None if self.facts.cpu is None else self.facts.cpu.cores
@@ -275,7 +271,7 @@ class Machine:
             "name": self.title,
             "watts": None if self.mode is None else self.mode.watts,
             "memory_gb": self.facts.memory.gb,
-            "cpu_cores": self._cpu_cores,
+            "cpu_cores": self.cpu_cores,
             "dla_int8_per_s": self.dla_peak(),
             "decoder": msgspec.to_builtins(self.facts.decoder),
             "peaks_per_s": {kind.value: self.peak(kind) for kind in Precision},

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.cuda.memory import HostArray
+from edge.engine.cuda.gpu import HostArray
 from edge.engine.kind import ModelForms
 from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.config import make_config
@@ -98,9 +99,8 @@ def written_cache(
         batches: uint8 (B, H, W, 3) RGB canvases, one B for all.
         make_memory: makes the memory of one batch, given its shape (B, 3, H, W).
 
-    Raises:
-        EngineError: if the library has no calibrators, cannot read the model, or wrote no cache.
-        DatasetError: if there is no batch, or they differ in size.
+    Raises `EngineError` if the library has no calibrators, cannot read the model, or wrote no cache; `DatasetError` if
+    there is no batch, or they differ in size.
     """
     _require_calibrators(library)
     first = next(batches, None)
@@ -110,7 +110,7 @@ def written_cache(
     if spec.batch not in (None, first.shape[0]):
         raise DatasetError(f"{spec.name} takes batches of {spec.batch}, got {first.shape[0]} images")
     memory = make_memory((first.shape[0], 3, size.height, size.width))
-    feed = _Feed(_chained(first, batches), memory, spec.preprocess)
+    feed = _Feed(chain([first], batches), memory, spec.preprocess)
     try:
         log = _run(library, device, model, settings, feed)
     finally:
@@ -184,11 +184,6 @@ def _calibrator(library: TensorRtLibrary, settings: CalibratorSettings, feed: _F
             """Keep none: a run calibrates once."""
 
     return _Calibrator()
-
-
-def _chained(first: NDArray[np.uint8], rest: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-    yield first
-    yield from rest
 
 
 def model_input(canvases: NDArray[np.uint8], preprocess: Preprocess) -> NDArray[np.float32]:

@@ -9,20 +9,18 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
+from edge.engine.cuda.gpu import CudaEvent, DeviceBuffer
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.cuda.memory import DeviceBuffer
-from edge.engine.cuda.stream import CudaEvent
 from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt, make_logger
 from edge.engine.tensorrt.build.build import serialized
 from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.network import infos_of, network_tensors, parsed_network, set_shapes
 from edge.engine.tensorrt.device import TensorrtDevice, read_device
-from edge.engine.tensorrt.execution import Execution
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import PlanHeader
 from edge.engine.tensorrt.routes import Route
-from edge.engine.tensorrt.runner import TensorRtRunner, load_engine
+from edge.engine.tensorrt.runner import Execution, TensorRtRunner, load_engine
 from edge.engine.tensorrt.slot import canvas_of
 from edge.engine.tensorrt.takes import CANVASES, Inside, Take
 from edge.engine.tensorrt.tensors import input_of, tensors_of
@@ -55,8 +53,7 @@ def build_marked(
         tensors: to give out beside its output; the input is none of them.
         max_batch: most rows at once.
 
-    Raises:
-        EngineError: if TensorRT cannot build it, or has no tensor of such a name.
+    Raises `EngineError` if TensorRT cannot build it, or has no tensor of such a name.
     """
     log = MessageLog()
     logger = make_logger(library, log)
@@ -98,8 +95,7 @@ class StepRunner(TensorRtRunner):
         max_batch: rows of each canvas.
         canvases: how many there are.
 
-    Raises:
-        EngineError: if there is no driver, TensorRT does not take the plan, or memory runs out.
+    Raises `EngineError` if there is no driver, TensorRT does not take the plan, or memory runs out.
     """
 
     def __init__(
@@ -162,8 +158,7 @@ class InsideRunner(StepRunner, Generic[Taken]):
         max_batch: rows of each canvas.
         content: the ONNX model, where it is not what the file of `spec` holds.
 
-    Raises:
-        EngineError: if the engine cannot be built or run here, or has no tensor of such a name.
+    Raises `EngineError` if the engine cannot be built or run here, or has no tensor of such a name.
     """
 
     def __init__(

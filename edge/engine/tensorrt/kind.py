@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.memory import HostArray
+from edge.engine.cuda.gpu import Gpu, HostArray
 from edge.engine.kind import (
     DoctorFinding,
     EngineKind,
@@ -25,7 +25,7 @@ from edge.engine.kind import (
     Plan,
     ProofForm,
 )
-from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt
+from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan, int8_forms
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
 from edge.engine.tensorrt.device import read_device
@@ -33,7 +33,7 @@ from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import PlanHeader, require_fit, split_plan, with_compiled
+from edge.engine.tensorrt.plan import require_fit, split_plan, with_compiled
 from edge.engine.tensorrt.routes import routes_of
 from edge.errors import EngineError
 from edge.roofline.proof import Row
@@ -41,7 +41,7 @@ from edge.types import ModelSpec, Observed, Precision
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.engine import TensorRtEngine
-    from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
+    from edge.protocols import ActivationEngine, AveragingEngine, ObservingEngine
 
 __all__ = ["KIND"]
 
@@ -66,20 +66,22 @@ class _TensorRt:
         plan = build_plan(library, device, model, request, on_progress=on_progress)
         if not library.abilities.has_own_graphs:
             return plan
-        with closing(self._engine(plan.data, model.spec, request)) as engine:
+        with closing(self.load(plan.data, model.spec, request)) as engine:
             return replace(plan, data=with_compiled(plan.data, engine.compiled()))
 
     def int8_forms(self, model: ModelForms, request: EngineRequest) -> tuple[Int8Form, ...]:
         """Return the forms that the installed TensorRT has; which is the fastest here is not known (docs/adr/0023)."""
         return int8_forms(import_tensorrt().abilities, model, request)
 
-    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> Engine:
-        return self._engine(plan, spec, request)
-
-    def _engine(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> TensorRtEngine:
+    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> TensorRtEngine:
         from edge.engine.tensorrt.engine import TensorRtEngine
 
-        library, (header, content) = self._read(plan, spec)
+        library, device = import_tensorrt(), read_device()
+        try:
+            header, content = split_plan(plan)
+            require_fit(header, library, device)
+        except EngineError as error:
+            raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error
         return TensorRtEngine(library, content, header, spec, request)
 
     def activations(
@@ -133,11 +135,12 @@ class _TensorRt:
         settings = CalibratorSettings(name=calibrator, quantile=quantile, cutoff=cutoff)
         library, device = import_tensorrt(), read_device()
         require_calibration(read_machine(), library)
+        memory = partial(HostArray, dtype=np.float32, is_mapped=True)
         on_progress("calibration", 0.0)
         gpu = Gpu()
         try:
             with gpu.current():
-                cache = written_cache(library, device, model, settings, batches, _host_memory)
+                cache = written_cache(library, device, model, settings, batches, memory)
         finally:
             gpu.close()
         on_progress("calibration", 1.0)
@@ -178,19 +181,6 @@ class _TensorRt:
             yield ProofForm(name=f"int8 {route.value}", precision=Precision.INT8, options=options)
         if _DLA_NODE.exists():
             yield ProofForm(name="dla", precision=Precision.INT8, options=Options(dla_core=0), is_beside=True)
-
-    def _read(self, plan: bytes, spec: ModelSpec) -> tuple[TensorRtLibrary, tuple[PlanHeader, bytes]]:
-        library, device = import_tensorrt(), read_device()
-        try:
-            header, content = split_plan(plan)
-            require_fit(header, library, device)
-        except EngineError as error:
-            raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error
-        return library, (header, content)
-
-
-def _host_memory(shape: tuple[int, ...]) -> HostArray:
-    return HostArray(shape, np.float32, is_mapped=True)
 
 
 KIND: EngineKind = _TensorRt()

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
-from edge.engine.cuda.memory import HostArray
-from edge.engine.kind import QdqForm
-from edge.engine.nodes import nodes_of_lone_layers
+from edge.engine.cuda.gpu import HostArray
+from edge.engine.kind import QdqForm, nodes_of_lone_layers
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.account import inspector_text, layers_of
 from edge.engine.tensorrt.inside import StepRunner
@@ -75,15 +74,10 @@ _REGION = "{ForeignNode["  # of Myelin, or a DLA core: from its first node to it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerOrigin:
-    """A layer of an engine.
+    """A layer of an engine."""
 
-    Attributes:
-        kind: what it is there, with its tactic where that is known: `CaskConvolution sm80_xmma_fprop...`.
-        nodes: of the ONNX file, of those that were asked for.
-    """
-
-    kind: str
-    nodes: frozenset[str]
+    kind: str  # what it is there, with its tactic where that is known: `CaskConvolution sm80_xmma_fprop...`
+    nodes: frozenset[str]  # of the ONNX file, of those that were asked for
 
 
 class Origins:
@@ -136,11 +130,9 @@ def _told(text: str) -> Iterator[tuple[str, str, str]]:
 class TimedLayers(StepRunner):
     """`edge.engine.kind.LayerProfiler`: runs a plan with one batch at a time, and holds the GPU until `close`.
 
-    Args:
-        layers: names of nodes in the ONNX file.
+    `layers`: names of nodes in the ONNX file.
 
-    Raises:
-        EngineError: if there is no driver, TensorRT does not take the plan, or memory runs out.
+    Raises `EngineError` if there is no driver, TensorRT does not take the plan, or memory runs out.
     """
 
     def __init__(

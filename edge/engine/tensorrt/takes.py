@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from edge.engine.cuda.binding import cuda_driver
+from edge.engine.cuda.gpu import DeviceBuffer, HostArray, Owner
 from edge.engine.cuda.kernels import AMAX_WORD, NOT_FINITE_WORD, TALLY_WORDS, ZEROS_WORD, Kernels
-from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
 from edge.engine.tensorrt.tensors import Tensor
 from edge.types import HISTOGRAM_BINS, MagnitudeCounts
 
@@ -34,20 +34,13 @@ Taken_co = TypeVar("Taken_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """What a `Take` is made for.
+    """What a `Take` is made for."""
 
-    Attributes:
-        owner: of its memory.
-        tensors: all that are given out, the input among them.
-        step: rows of an inference.
-        rows: of a batch, at most; whole steps.
-    """
-
-    owner: Owner
+    owner: Owner  # of its memory
     kernels: Kernels
-    tensors: Sequence[Tensor]
-    step: int
-    rows: int
+    tensors: Sequence[Tensor]  # all that are given out, the input among them
+    step: int  # rows of an inference
+    rows: int  # of a batch, at most; whole steps
 
     def named(self, names: Collection[str]) -> list[Tensor]:
         return [one for one in self.tensors if one.name in names]

@@ -40,19 +40,14 @@ _TOLD = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Scales of a table, held against a network.
+    """Scales of a table, held against a network."""
 
-    Attributes:
-        given: how many scales there are.
-        unused: tensors whose scale nothing in the network consumes.
-        missing: tensors of the network that have none, where the network wants one; they compute in float.
-        float_layers: Sub and Pad in front of Quantize layers, which take centres off in float; TensorRT's importers
-            make slices of Pad, and may fuse neither.
-    """
-
-    given: int
-    unused: tuple[str, ...]
+    given: int  # how many scales there are
+    unused: tuple[str, ...]  # tensors whose scale nothing in the network consumes
+    # tensors of the network that have none, where the network wants one; they compute in float
     missing: tuple[str, ...] = ()
+    # Sub and Pad in front of Quantize layers, which take centres off in float; TensorRT's importers make slices
+    # of Pad, and may fuse neither
     float_layers: int = 0
 
     def as_json(self) -> dict[str, object]:

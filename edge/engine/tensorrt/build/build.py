@@ -86,9 +86,8 @@ class Source:
 def source_of(model: ModelForms, chosen: ChosenRoute, precision: Precision) -> Source:
     """Return the model as `chosen` wants it.
 
-    Raises:
-        CalibrationError: if there is no table, and the route needs one.
-        ModelError: if the model cannot be converted, or brings pairs that TensorRT does not take.
+    Raises `CalibrationError` if there is no table, and the route needs one; `ModelError` if the model cannot be
+    converted, or brings pairs that TensorRT does not take.
     """
     route = chosen.route
     if route.is_explicit:
@@ -160,9 +159,8 @@ def build_plan(
         log: takes what TensorRT says; None: only this reads it.
         on_progress: takes a phase and the done share of it, 0 to 1; an exception from it ends the build.
 
-    Raises:
-        EngineError: if TensorRT cannot read or build it any way, or the machine lacks what is asked for.
-        CalibrationError: if there is no table, and INT8 is asked for.
+    Raises `EngineError` if TensorRT cannot read or build it any way, or the machine lacks what is asked for;
+    `CalibrationError` if there is no table, and INT8 is asked for.
     """
     first, *others = _ways(library.abilities, model, request)
 

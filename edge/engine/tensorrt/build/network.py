@@ -53,8 +53,7 @@ def set_shapes(
         max_batch: most rows at once; a model of a fixed batch takes its own instead.
         is_fixed: make a dynamic batch `max_batch`, always, as a DLA core wants it.
 
-    Raises:
-        EngineError: if the input is not what `spec` says.
+    Raises `EngineError` if the input is not what `spec` says.
     """
     tensor, size = network.get_input(0), spec.preprocess.size
     if tensor.name != spec.input_name or network.num_inputs != 1:

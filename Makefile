@@ -90,7 +90,7 @@ reliability: setup-test   ## every power cut and every disk fault of a push; wri
 
 docs: setup-test      ## schemas that are generated from the types
 	@$(PYTHON) -m tools.message_schemas docs
-	@$(PYTHON) -m edge.engine.jsonschema pipelines/pipeline.schema.json
+	@$(PYTHON) -m tools.pipeline_schema pipelines/pipeline.schema.json
 	@$(PYTHON) -m edge.log_events docs/log-events.md
 	@$(PYTHON) -m tools.proofs_page
 
@@ -100,7 +100,7 @@ pictures:        ## the pictures of README and docs, from the product itself: do
 
 kernels:         ## compile the CUDA kernels that the package ships; needs no GPU
 	@bash .ci/setup rest
-	@$(PYTHON) -m edge.engine.cuda.compile
+	@$(PYTHON) -m tools.compile
 
 clean:           ## everything that setup and tests made
 	rm -rf .venv .cache build out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -129,14 +129,10 @@ def smallest(work: Work, platforms: Sequence[Platform], *, headroom: float) -> E
 
     One whose decoder is not known to do it counts only where there is no other.
     """
-    served = [platform for platform in platforms if _serves(work, platform, headroom)]
-    known = [platform for platform in served if _shares(work, platform).is_decoder_known]
-    return next((answer_of(work, platform, headroom=headroom) for platform in (*known, *served)), None)
-
-
-def _serves(work: Work, platform: Platform, headroom: float) -> bool:
-    loads = loads_of(work, platform)
-    return loads is not None and loads.is_served(headroom)
+    each = [(platform, loads_of(work, platform)) for platform in platforms]
+    served = [(platform, loads) for platform, loads in each if loads is not None and loads.is_served(headroom)]
+    known = [(platform, loads) for platform, loads in served if loads.is_decoder_known]
+    return next((answer_of(work, platform, headroom=headroom) for platform, _ in (*known, *served)), None)
 
 
 def _shares(work: Work, platform: Platform) -> Loads:

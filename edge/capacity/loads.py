@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from edge.capacity.platform import HostCosts, Platform, evidence
+from edge.capacity.platform import HostCosts, Interval, Platform, evidence
 from edge.capacity.work import Video, Work
 from edge.roofline.bound import ModelBound, bound_of_model
 from edge.types import Precision
@@ -22,28 +22,7 @@ _BITS = 8
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """From what cannot be beaten to what is typical; None: not known."""
-
-    least: float | None
-    typical: float | None
-
-    def __post_init__(self) -> None:
-        if self.least is not None and self.typical is not None and not 0 <= self.least <= self.typical * (1 + 1e-9):
-            raise ValueError(f"expected a bound that is no higher than what is typical, got {self}")
-
-    def times(self, factor: float) -> Interval:
-        return Interval(
-            least=None if self.least is None else factor * self.least,
-            typical=None if self.typical is None else factor * self.typical,
-        )
-
-    def as_json(self) -> dict[str, float | None]:
-        return {"least": self.least, "typical": self.typical}
-
-
-_UNKNOWN = Interval(least=None, typical=None)
+_UNKNOWN = Interval()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +31,8 @@ class ResourceLoad:
 
     name: str
     unit: str
-    used: Interval
-    share: Interval  # of what there is, 1 is all; None where one of the two is not known
+    used: Interval = _UNKNOWN
+    share: Interval = _UNKNOWN  # of what there is, 1 is all; None where one of the two is not known
     note: str | None = None  # what is not known, or what it rests on
 
     def as_json(self) -> dict[str, Any]:
@@ -204,14 +183,6 @@ class _Maker:
     def all(self) -> tuple[ResourceLoad, ...]:
         return self.engine(), self.bandwidth(), self.memory(), self.decoder(), self.processor(), self.network()
 
-    @property
-    def _handled_cores(self) -> float:
-        return self.work.wanted_fps * self.host.frame_ms.value / 1e3
-
-    @property
-    def _decoded_cores(self) -> float:
-        return sum(self._decoded_s(camera.video) for camera in self.work.cameras)
-
     def engine(self) -> ResourceLoad:
         batch_s = Interval(least=self.mean.least_s, typical=self.mean.typical_s)
         share = batch_s.times(self.work.batches_per_s)
@@ -249,14 +220,14 @@ class _Maker:
 
     def decoder(self) -> ResourceLoad:
         if not self.platform.is_jetson:
-            return ResourceLoad(name="decoder", unit="s/s", used=_UNKNOWN, share=_UNKNOWN, note="the processor decodes")
+            return ResourceLoad(name="decoder", unit="s/s", note="the processor decodes")
         loads = [self.platform.decoder_load(camera.video) for camera in self.work.cameras]
         known = [load for load in loads if load is not None]
-        share = Interval(least=sum(one.least for one in known), typical=sum(one.typical for one in known))
-        if not self.unknown_codecs:
-            return ResourceLoad(name="decoder", unit="s/s", used=share, share=share)
-        note = f"how much {' and '.join(self.unknown_codecs)} this decoder does is not published: not counted"
-        share = share if known else _UNKNOWN
+        share = Interval(least=sum(one.least or 0.0 for one in known), typical=sum(one.typical or 0.0 for one in known))
+        note = None
+        if self.unknown_codecs:
+            note = f"how much {' and '.join(self.unknown_codecs)} this decoder does is not published: not counted"
+            share = share if known else _UNKNOWN
         return ResourceLoad(name="decoder", unit="s/s", used=share, share=share, note=note)
 
     @property
@@ -266,13 +237,12 @@ class _Maker:
         return sorted({one.codec for one in videos if one.codec and self.platform.decoder_load(one) is None})
 
     def processor(self) -> ResourceLoad:
-        typical, what = self._handled_cores, "reading, NMS and messages"
+        typical, what = self.work.wanted_fps * self.host.frame_ms.value / 1e3, "reading, NMS and messages"
         if not self.platform.is_jetson:
-            typical += self._decoded_cores
+            typical += sum(self._decoded_s(camera.video) for camera in self.work.cameras)
             what = f"decoding, scaling, {what}"
         note = f"{what}, in cores of an {self.host.cpu}: one of this machine was not measured"
-        used = Interval(least=None, typical=typical)
-        return ResourceLoad(name="processor", unit="cores", used=used, share=_UNKNOWN, note=note)
+        return ResourceLoad(name="processor", unit="cores", used=Interval(typical=typical), note=note)
 
     def _decoded_s(self, video: Video) -> float:
         """Return core seconds per second; a codec that was not measured counts as the dearest that was."""
@@ -285,9 +255,7 @@ class _Maker:
     def network(self) -> ResourceLoad:
         messages, size = self.work.messages, self.host.message_bytes
         if not messages.goes_to_broker:
-            return ResourceLoad(
-                name="broker", unit="bit/s", used=_UNKNOWN, share=_UNKNOWN, note="the pipeline has none"
-            )
+            return ResourceLoad(name="broker", unit="bit/s", note="the pipeline has none")
         beats = len(self.work.cameras) / messages.heartbeat_s
         least_per_s = {"all": self.work.wanted_fps, "change": min(beats, self.work.wanted_fps), "nonempty": 0.0}
         full = size.empty + size.objects * size.for_object
@@ -295,10 +263,9 @@ class _Maker:
             least=_BITS * least_per_s[messages.mode] * size.empty, typical=_BITS * self.work.wanted_fps * full
         )
         note = f"of JSON: from what has to be sent to {size.objects} objects in every frame"
-        return ResourceLoad(name="broker", unit="bit/s", used=used, share=_UNKNOWN, note=note)
+        return ResourceLoad(name="broker", unit="bit/s", used=used, note=note)
 
     @staticmethod
     def _load(name: str, unit: str, used: Interval, most: float | None, note: str | None = None) -> ResourceLoad:
-        if most is None:
-            return ResourceLoad(name=name, unit=unit, used=used, share=_UNKNOWN, note=note)
-        return ResourceLoad(name=name, unit=unit, used=used, share=used.times(1 / most), note=note)
+        share = _UNKNOWN if most is None else used.times(1 / most)
+        return ResourceLoad(name=name, unit=unit, used=used, share=share, note=note)

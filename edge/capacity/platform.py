@@ -21,24 +21,22 @@ from edge.capacity.work import Video
 from edge.config.convert import convert
 from edge.config.yaml_file import read_yaml
 from edge.device.sensors import read_sensors
-from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
 from edge.errors import ConfigError
 from edge.reading import read_file
-from edge.roofline.machines import DecoderSpec, Machine, all_machines, find_machine
+from edge.roofline.machines import DecoderSpec, Machine, all_machines, jetson_of_board
 from edge.types import Precision
 
 __all__ = [
     "CapacityEvidence",
-    "DecoderLoad",
     "Factors",
     "HostCosts",
+    "Interval",
     "MeasuredEngine",
     "Platform",
     "evidence",
     "factors_of",
     "jetson_modes",
     "jetson_modules",
-    "key_of",
     "machine_here",
     "platform_of",
     "read_evidence",
@@ -179,11 +177,24 @@ _MEASURED = "orin"  # the architecture that the evidence is of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderLoad:
-    """Which part of a decoder a stream takes: of the highest published rate of pixels, and of that of its own size."""
+class Interval:
+    """From what cannot be beaten to what is typical; None: not known."""
 
-    least: float
-    typical: float
+    least: float | None = None
+    typical: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.least is not None and self.typical is not None and not 0 <= self.least <= self.typical * (1 + 1e-9):
+            raise ValueError(f"expected a bound that is no higher than what is typical, got {self}")
+
+    def times(self, factor: float) -> Interval:
+        return Interval(
+            least=None if self.least is None else factor * self.least,
+            typical=None if self.typical is None else factor * self.typical,
+        )
+
+    def as_json(self) -> dict[str, float | None]:
+        return {"least": self.least, "typical": self.typical}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,18 +214,21 @@ class Platform:
         """Its name as `--machine` takes it."""
         return self.machine.called
 
-    def decoder_load(self, video: Video) -> DecoderLoad | None:
-        """Return what a stream takes of the decoder; None where no figure for its codec is published."""
+    def decoder_load(self, video: Video) -> Interval | None:
+        """Return which part of the decoder a stream takes; None where no figure for its codec is published.
+
+        At least: of the highest published rate of pixels. Typically: of that of its own size.
+        """
         if self.decoder is None or video.codec is None:
             return None
         if (fps_1080p := self.decoder.fps_1080p.get(video.codec)) is not None:
             share = video.pixels_per_s / (1920 * 1080 * fps_1080p)
-            return DecoderLoad(least=share, typical=share)
+            return Interval(least=share, typical=share)
         points = self.decoder.streams.get(video.codec)
         return None if points is None else _load_by_points(video, points)
 
 
-def _load_by_points(video: Video, points: Mapping[str, int]) -> DecoderLoad:
+def _load_by_points(video: Video, points: Mapping[str, int]) -> Interval:
     """Of the points of the video's own size, or the next smaller one, the lowest rate counts as typical."""
     rates: dict[int, list[float]] = {}
     for name, count in points.items():
@@ -224,17 +238,16 @@ def _load_by_points(video: Video, points: Mapping[str, int]) -> DecoderLoad:
         rates.setdefault(width * height, []).append(count * width * height * float(match[2]))
     own = max((pixels for pixels in rates if pixels <= video.pixels), default=min(rates))
     most = max(rate for of_size in rates.values() for rate in of_size)
-    return DecoderLoad(least=video.pixels_per_s / most, typical=video.pixels_per_s / min(rates[own]))
+    return Interval(least=video.pixels_per_s / most, typical=video.pixels_per_s / min(rates[own]))
 
 
 def platform_of(machine: Machine) -> Platform:
     facts, mode = machine.facts, machine.mode
-    uncapped = None if facts.cpu is None else facts.cpu.cores
     return Platform(
         machine=machine,
         watts=None if mode is None else mode.watts,
         memory_bytes=None if facts.memory.gb is None else facts.memory.gb * _GB,
-        cores=uncapped if mode is None else mode.cpu_cores,
+        cores=machine.cpu_cores,
         decoder=facts.decoder,
         is_jetson=facts.name.startswith("Jetson"),
         factors=factors_of(evidence().engine) if facts.architecture == _MEASURED else None,
@@ -266,17 +279,11 @@ def machine_here(root: Path = Path("/")) -> Machine | None:
     `root`: where its files lie.
     """
     board = _text(root / "proc/device-tree/model").strip("\0\n ")
-    module = jetson_module_of(board or None, _memory_bytes(root))
-    if module is None:
+    machine = jetson_of_board(board, _memory_bytes(root))
+    if machine is None:
         return None
-    machine = find_machine(key_of(module))
     name = (read_sensors(root).mode or "").partition(" ")[2]
     return dataclasses.replace(machine, mode_name=name) if name in machine.facts.modes else machine
-
-
-def key_of(module: JetsonModule) -> str:
-    """Return what the table calls a module."""
-    return f"{module.name.lower().replace(' ', '-')}-{module.memory_gib}gb" + ("-super" if module.is_super else "")
 
 
 def _memory_bytes(root: Path) -> int:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocols import ActivationEngine
-from edge.types import Preprocess
 
 __all__ = ["Averaging", "ByEngine"]
 
@@ -18,18 +17,9 @@ class ByEngine:
 
     def __init__(self, engine: ActivationEngine) -> None:
         self._engine = engine
-
-    @property
-    def name(self) -> str:
-        return self._engine.name
-
-    @property
-    def preprocess(self) -> Preprocess:
-        return self._engine.preprocess
-
-    @property
-    def max_batch(self) -> int:
-        return self._engine.max_batch
+        self.name = engine.name
+        self.preprocess = engine.preprocess
+        self.max_batch = engine.max_batch
 
     @property
     def canvases(self) -> tuple[NDArray[np.uint8], ...]:

@@ -42,6 +42,7 @@ __all__ = [
     "RacingKind",
     "build_and_load",
     "load_kind",
+    "nodes_of_lone_layers",
     "quick_kind",
     "usable_kind",
 ]
@@ -133,8 +134,8 @@ class DoctorFinding:
 
     name: str
     is_there: bool
-    is_needed: bool
     detail: str
+    is_needed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ class Peak:
     unit: Literal["TOPS", "GB/s"]  # `TOPS` (a multiply and its add are two operations) or `GB/s`
     value: float | None  # None where it could not be measured
     detail: str  # how it was measured, or why it was not
-    ceiling: float | None = None  # of the datasheet, where the machine is known
+    ceiling: float | None = None  # by the table of machines, where it is one of it
 
     def as_json(self) -> dict[str, Any]:
         is_known = self.value is not None and self.ceiling is not None
@@ -178,13 +179,8 @@ class LayerProfiler(Protocol):
 class EngineKind(Protocol):
     """One way to run models: the working half of a kind whose facts are in `edge.engine.kinds`."""
 
-    @property
-    def name(self) -> str:
-        """As in a pipeline file."""
-
-    @property
-    def options_type(self) -> type[msgspec.Struct]:
-        """Its keys in the `engine` section of a pipeline file, all with defaults."""
+    name: str  # as in a pipeline file
+    options_type: type[msgspec.Struct]  # its keys in the `engine` section of a pipeline file, all with defaults
 
     def build(
         self, model: ModelForms, request: EngineRequest, *, on_progress: Callable[[str, float], None] = ...
@@ -295,9 +291,8 @@ class ProvingKind(Protocol):
 class CalibratingKind(Protocol):
     """A kind whose library finds ranges itself and writes them as a TensorRT calibration cache."""
 
-    @property
-    def calibrators(self) -> tuple[str, ...]:
-        """Those that a library of this kind may have, as `--calibrator` names them, whatever is installed here."""
+    # those that a library of this kind may have, as `--calibrator` names them, whatever is installed here
+    calibrators: tuple[str, ...]
 
     def calibrator_cache(
         self,
@@ -353,3 +348,12 @@ def quick_kind(kind: EngineKind) -> EngineKind:
 def build_and_load(kind: EngineKind, model: ModelForms, request: EngineRequest) -> Engine:
     """Return an engine that is built here and now. Raises the EngineError of `kind`."""
     return kind.load(kind.build(model, request).data, model.spec, request)
+
+
+def nodes_of_lone_layers(layers_of: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Return the nodes of each layer that shares none of them with another layer."""
+    nodes_of: dict[str, list[str]] = {}
+    for node, layers in layers_of.items():
+        for layer in layers:
+            nodes_of.setdefault(layer, []).append(node)
+    return {layer: nodes for layer, nodes in nodes_of.items() if all(len(layers_of[node]) == 1 for node in nodes)}

@@ -60,7 +60,9 @@ def read_section(pipeline: Pipeline) -> EngineSection:
     read = convert(pipeline.document, types[kind], see=_REFERENCE, at=(_SECTION,))
     if kind == AUTO:
         return EngineSection(kind=AUTO, options={name: getattr(read, name) for name in kinds()})
-    return EngineSection(kind=kind, options={kind: _options(read, load_kind(kind).options_type)})
+    struct = load_kind(kind).options_type
+    options = struct(**{name: getattr(read, name) for name in struct.__struct_fields__})
+    return EngineSection(kind=kind, options={kind: options})
 
 
 def choose_engine(pipeline: Pipeline, *, kind: str | None = None) -> ChosenEngine:
@@ -118,7 +120,3 @@ def _refuse_misplaced(pipeline: Pipeline, kind: str, types: Mapping[str, type[ms
             below = " or ".join(f"engine: {{{name}: {{{key}: {value}}}}}" for name in owners)
             raise pipeline.error(where, f"belongs to one kind of engine; under kind: {AUTO} write {below}")
         raise pipeline.error(where, f"belongs to {' and '.join(owners)}, not to {kind}; remove it, or use that kind")
-
-
-def _options(read: msgspec.Struct, struct: type[msgspec.Struct]) -> msgspec.Struct:
-    return struct(**{name: getattr(read, name) for name in struct.__struct_fields__})

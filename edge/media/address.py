@@ -1,4 +1,7 @@
-"""Where a stream comes from: its URI taken apart, with the credential kept out of everything that is shown."""
+"""Where a stream comes from: its URI taken apart, with the credential kept out of everything that is shown.
+
+And advice for a camera that gives no frames.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,20 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from edge.config.schema import CameraTlsConfig
 from edge.config.uris import has_placeholder, host_problem, is_encrypted, local_path, with_login
-from edge.errors import ConfigError
+from edge.errors import ConfigError, EndOfPicture, SourceError
 
-__all__ = ["Address", "CLIP_SUFFIXES", "PORTS", "Trust", "parse_address", "redact"]
+__all__ = [
+    "Address",
+    "CLIP_SUFFIXES",
+    "IS_REFUSED",
+    "IS_UNKNOWN",
+    "PORTS",
+    "Trust",
+    "end_of_camera",
+    "parse_address",
+    "redact",
+    "remedy_of",
+]
 
 _SCHEMES = ("rtsp", "rtsps", "file", "http", "https", "v4l2", "csi", "test")
 PORTS = {"rtsp": 554, "rtsps": 322, "http": 80, "https": 443}
@@ -34,26 +48,18 @@ class Trust:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A URI in the form that an element or a library takes.
+    """A URI in the form that an element or a library takes."""
 
-    Attributes:
-        scheme: as in the URI; `file` for plain paths.
-        location: an absolute path, a URL without user and password but for those in its query, a device path, or what
-            follows the scheme.
-        credential: user and password, never shown.
-        options: the query of v4l2, csi and test addresses.
-        template: the location with the places of its query that want user and password, where it has such.
-        trust: what a camera's certificate is held against; None: the system's authorities.
-        stands_for: the address that is shown in its place.
-    """
-
-    scheme: str
+    scheme: str  # as in the URI; `file` for plain paths
+    # an absolute path, a URL without user and password but for those in its query, a device path, or what follows
+    # the scheme
     location: str
-    credential: tuple[str, str] | None = field(default=None, repr=False)
-    options: Mapping[str, str] = field(default_factory=dict)
+    credential: tuple[str, str] | None = field(default=None, repr=False)  # user and password, never shown
+    options: Mapping[str, str] = field(default_factory=dict)  # the query of v4l2, csi and test addresses
+    # the location with the places of its query that want user and password, where it has such
     template: str | None = None
-    trust: Trust | None = None
-    stands_for: str | None = None
+    trust: Trust | None = None  # what a camera's certificate is held against; None: the system's authorities
+    stands_for: str | None = None  # the address that is shown in its place
 
     @property
     def is_file_like(self) -> bool:
@@ -170,3 +176,26 @@ def _network_address(uri: str, scheme: str, credential: tuple[str, str] | None) 
             f"{redact(uri)!r}: its query wants user and password", hint=f"{scheme}://USER:PASSWORD@HOST/..."
         )
     return Address(scheme=scheme, location=with_login(location, *credential), credential=credential, template=location)
+
+
+IS_REFUSED = "store the camera's user:password under the name of the stream's credential"
+IS_UNKNOWN = "correct the path in the stream's address: the camera does not have this one"
+_BY_SCHEME = {
+    "v4l2": "see which cameras this machine has (ls -l /dev/video*), and that the service may read it (group video)",
+    "csi": "look at the cable of the camera, and at nvargus-daemon",
+}
+_NETWORK = "see that the camera is on, and that this machine knows its name and reaches its port"
+
+
+def remedy_of(scheme: str) -> str:
+    """Return what to do where a camera of that kind of address gives no frames and did not say why."""
+    return _BY_SCHEME.get(scheme, _NETWORK)
+
+
+def end_of_camera(address: Address, decoded: int) -> SourceError:
+    """Return what a camera has ended with, after so many frames."""
+    if address.scheme in ("http", "https") and decoded == 1:
+        return EndOfPicture(f"{address.shown}: the camera gives one picture for each request")
+    if address.scheme in ("http", "https") and decoded == 0:
+        return SourceError(f"{address.shown}: what the server sends ended without a picture in it")
+    return SourceError(f"{address.shown}: the camera ended the stream")

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from edge.errors import EdgeError, EndOfPicture, EndOfStream, SourceError
-from edge.media.backoff import CameraBackoff
-from edge.media.probe import ProbeWatch
-from edge.media.threads import join_or_remember, stuck_streams
+from edge.media.probe import CameraBackoff, ProbeWatch
+from edge.media.threads import close_beside, stuck_streams
 from edge.protocols import FrameSource
 from edge.types import Frame, FrameHeader, SourceCounts, StreamId, StreamState
 
@@ -342,14 +341,11 @@ class Camera:
         self.phase = CameraPhase.BACKOFF
 
     def _drop_source(self) -> None:
-        """Close the source in a helper thread: rtspsrc is known to hang now and then while it is stopped."""
         source, self._source = self._source, None
         if source is None:
             return
         self.phase = CameraPhase.TEARDOWN
-        helper = threading.Thread(target=source.close, name=f"teardown {self.stream}", daemon=True)
-        helper.start()
-        if not join_or_remember(helper, TEARDOWN_S, self.stream):
+        if not close_beside(source, TEARDOWN_S):
             _log.error("stream teardown hangs stream=%s after_s=%g", self.stream, TEARDOWN_S)
         self._past += source.counts()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,14 +12,13 @@ from numpy.typing import NDArray
 from edge.config.schema import StreamConfig
 from edge.deadline import Deadline
 from edge.errors import SourceError
-from edge.media.address import Address
+from edge.media.address import Address, remedy_of
 from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer.source import GstSource
 from edge.media.images import resize
 from edge.media.probe import why_unreached
-from edge.media.remedy import remedy_of
 from edge.media.select import choose_decoder, make_connection, require_decoder
-from edge.media.threads import join_or_remember
+from edge.media.threads import close_beside
 from edge.types import Frame, FrameHeader, ImageSize, Preprocess
 
 __all__ = ["FirstLook", "look_at"]
@@ -35,20 +33,14 @@ _TEARDOWN_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLook:
-    """Facts seen of a stream.
+    """Facts seen of a stream."""
 
-    Attributes:
-        codec: such as `h264`; None where the decoder does not tell.
-        fps: frames per second, counted; None where there was one frame only.
-        turn_deg: by how many degrees clockwise players turn it, which is not done here; None where nothing says so.
-        picture: its first frame, uint8 (H, W, 3) RGB, at most 1280 px long, its own memory.
-    """
-
-    codec: str | None
+    codec: str | None  # such as `h264`; None where the decoder does not tell
     size: ImageSize
-    fps: float | None
+    fps: float | None  # frames per second, counted; None where there was one frame only
+    # by how many degrees clockwise players turn it, which is not done here; None where nothing says so
     turn_deg: int | None
-    picture: NDArray[np.uint8]
+    picture: NDArray[np.uint8]  # its first frame, uint8 (H, W, 3) RGB, at most 1280 px long, its own memory
 
 
 def look_at(
@@ -84,7 +76,7 @@ def look_at(
         problem = error.problem if why is None else f"{address.shown}: {why}"
         raise SourceError(problem, hint=remedy_of(address.scheme), wants_login=error.wants_login) from error
     finally:
-        _close(source)
+        close_beside(source, _TEARDOWN_S)
 
 
 def _first_frame(
@@ -119,10 +111,3 @@ def _picture(frame: Frame) -> NDArray[np.uint8]:
     source, fitted = frame.header.source_size, frame.letterbox.fitted
     image = resize(frame.image, source) if source.width < fitted.width else frame.image
     return np.array(image, order="C")
-
-
-def _close(source: GstSource | PyavSource) -> None:
-    """In a helper thread: rtspsrc is known to hang now and then while it is stopped."""
-    helper = threading.Thread(target=source.close, name=f"teardown {source.stream}", daemon=True)
-    helper.start()
-    join_or_remember(helper, _TEARDOWN_S, source.stream)

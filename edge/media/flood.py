@@ -22,7 +22,7 @@ from edge.errors import SourceError
 from edge.media.address import PORTS, Address
 from edge.media.threads import Effort
 
-__all__ = ["FloodWatch", "endless_error", "end_floods"]
+__all__ = ["FloodWatch", "endless_error"]
 
 _SUSPICIOUS_S, _MOST_S = 0.3, 1.0  # of CPU before the first picture: making a decoder takes a quarter of a second
 _LOOK_EVERY_S = 0.5
@@ -88,7 +88,24 @@ class FloodWatch:
         return spent_s - self._borne_s
 
     def _end_floods(self, address: Address) -> bool:
-        return end_floods(address, is_alone=self._is_alone, is_over=lambda: self._fruitless_s() < _SUSPICIOUS_S)
+        """End those connections of this process to the server of `address` whose data does not end; takes 0.2 s.
+
+        Returns whether there was one; false, too, where what was waited for has come meanwhile.
+        """
+        peers = _peers(address)
+        with contextlib.ExitStack() as stack:
+            looks = [_Look(stack.enter_context(link)) for link in _connections(peers)]
+            for _ in range(_LOOKS):
+                time.sleep(_LOOK_S)
+                for look in looks:
+                    look.take()
+            if self._fruitless_s() < _SUSPICIOUS_S:
+                return False
+            may_be_too_much = self._is_alone(peers)
+            floods = [one for one in looks if one.is_endless_text or (may_be_too_much and one.is_too_much)]
+            for flood in floods:
+                _end(flood.link)
+        return bool(floods)
 
     def _is_alone(self, peers: Collection[Peer]) -> bool:
         """Whether no source that may be an ordinary one reads from these."""
@@ -115,37 +132,6 @@ class FloodWatch:
             yield
         finally:
             has_ended.set()
-
-
-def end_floods(
-    address: Address,
-    *,
-    is_alone: Callable[[Collection[Peer]], bool] = lambda _: True,
-    is_over: Callable[[], bool] = lambda: False,
-) -> bool:
-    """End those connections of this process to the server of `address` whose data does not end; takes 0.2 s.
-
-    Args:
-        is_alone: whether all connections to these are ours to end by how much comes over them.
-        is_over: whether what we waited for has come while we looked.
-
-    Returns:
-        whether there was one.
-    """
-    peers = _peers(address)
-    with contextlib.ExitStack() as stack:
-        looks = [_Look(stack.enter_context(link)) for link in _connections(peers)]
-        for _ in range(_LOOKS):
-            time.sleep(_LOOK_S)
-            for look in looks:
-                look.take()
-        if is_over():
-            return False
-        may_be_too_much = is_alone(peers)
-        floods = [one for one in looks if one.is_endless_text or (may_be_too_much and one.is_too_much)]
-        for flood in floods:
-            _end(flood.link)
-    return bool(floods)
 
 
 class _Look:

@@ -80,7 +80,7 @@ def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
     _check_size(path, content)
     data = np.frombuffer(content, np.uint8)
     try:
-        with caught_words() as words:
+        with caught_damage() as damage:
             decoded = cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
     except cv2.error as error:
         raise DatasetError(f"{path}: is not an image that OpenCV can decode: {error}") from error
@@ -89,11 +89,12 @@ def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
     if decoded is None:
         raise DatasetError(
             f"{path}: expected an image, got {len(data)} bytes that OpenCV cannot decode"
-            + (f" ({words.damage})" if words.damage else ""),
+            + (f" ({'; '.join(damage)})" if damage else ""),
             hint="mend or remove it",
         )
-    if damage := words.damage or ("it ends before its data does" if is_cut_short(content) else ""):
-        raise DatasetError(f"{path}: the picture is damaged: {damage}", hint="mend or remove it")
+    if damage or is_cut_short(content):
+        what = "; ".join(damage) or "it ends before its data does"
+        raise DatasetError(f"{path}: the picture is damaged: {what}", hint="mend or remove it")
     rgb: NDArray[np.uint8] = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
     return rgb
 
@@ -242,10 +243,19 @@ _TIFF_SIZES = {3: "H", 4: "I"}
 
 def stated_size(content: bytes) -> tuple[int, int] | None:
     """Return width and height in pixels; None where the format is none of ours, or its header is cut short."""
-    try:
-        return _stated(content)
-    except (struct.error, IndexError):
-        return None
+    with contextlib.suppress(struct.error, IndexError):
+        if content.startswith(b"\x89PNG\r\n\x1a\n"):
+            width, height = struct.unpack_from(">II", content, 16)
+            return width, height
+        if content.startswith(b"\xff\xd8"):
+            return _jpeg(content)
+        if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+            return _webp(content)
+        if content.startswith(b"BM"):
+            return _bmp(content)
+        if content[:4] in (b"II*\0", b"MM\0*"):
+            return _tiff(content)
+    return None
 
 
 def is_cut_short(content: bytes) -> bool:
@@ -255,21 +265,6 @@ def is_cut_short(content: bytes) -> bool:
     with contextlib.suppress(struct.error, IndexError):
         return any(marker == _SOS and _EOI not in content[at:] for marker, at in _jpeg_segments(content))
     return True
-
-
-def _stated(content: bytes) -> tuple[int, int] | None:
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
-        width, height = struct.unpack_from(">II", content, 16)
-        return width, height
-    if content.startswith(b"\xff\xd8"):
-        return _jpeg(content)
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return _webp(content)
-    if content.startswith(b"BM"):
-        return _bmp(content)
-    if content[:4] in (b"II*\0", b"MM\0*"):
-        return _tiff(content)
-    return None
 
 
 def _jpeg(content: bytes) -> tuple[int, int] | None:
@@ -336,33 +331,25 @@ _DAMAGE = re.compile(r"(Corrupt JPEG data|Premature end of JPEG|Inconsistent pro
 _HARMLESS = re.compile(r".*bad ICC marker|.*: \d extraneous bytes before marker 0xd9")
 
 
-class DecoderWords:
-    """`damage` is what was said of it, empty where nothing was."""
-
-    def __init__(self) -> None:
-        self.damage = ""
-
-
 @contextlib.contextmanager
-def caught_words() -> Iterator[DecoderWords]:
-    """Catch what is said while one picture is decoded, by one thread at a time."""
-    words = DecoderWords()
+def caught_damage() -> Iterator[list[str]]:
+    """Catch what is said while one picture is decoded, by one thread at a time; gives what is said of damage, later."""
+    damage: list[str] = []
     with _ONE_AT_A_TIME, contextlib.ExitStack() as stack:
         try:
             real = os.dup(_STDERR)
         except OSError:  # closed: nothing can be said there
-            yield words
+            yield damage
             return
         stack.callback(os.close, real)
         memory = os.memfd_create("stderr")
         stack.callback(os.close, memory)
         os.dup2(memory, _STDERR)
         try:
-            yield words
+            yield damage
         finally:
             os.dup2(real, _STDERR)
             lines = os.pread(memory, os.fstat(memory).st_size, 0).decode(errors="replace").splitlines(keepends=True)
-            damage = [line.strip() for line in lines if _DAMAGE.match(line) and not _HARMLESS.match(line)]
-            words.damage = "; ".join(damage)
+            damage += [line.strip() for line in lines if _DAMAGE.match(line) and not _HARMLESS.match(line)]
             if others := [line for line in lines if not _DAMAGE.match(line)]:
                 os.write(real, "".join(others).encode())

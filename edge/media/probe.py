@@ -1,10 +1,12 @@
-"""Asks a camera that is away whether it is back, at the price of a packet: the connection itself is tried rarely.
+"""When a camera that is away is tried again: after a wait that grows, or when it answers.
 
-A server that answers is not yet one that delivers, so its answer only brings the next attempt forward.
+Whether it is back is asked at the price of a packet: the connection itself is tried rarely. A server that answers is
+not yet one that delivers, so its answer only brings the next attempt forward.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import socket
 import threading
@@ -14,11 +16,11 @@ from urllib.parse import urlsplit
 
 from edge.media.address import PORTS, Address
 
-__all__ = ["ProbeWatch", "is_there", "why_unreached"]
+__all__ = ["CameraBackoff", "ProbeWatch", "is_there", "why_unreached"]
 
 EVERY_S = 1.0
 _ANSWER_S = 1.0
-_FIRST_S = 2 * _ANSWER_S
+_FIRST_ANSWER_S = 2 * _ANSWER_S
 _STATUS = re.compile(rb"RTSP/1\.\d (\d{3})")
 _UNKNOWN = ("404", "454", "503")  # the server is there, the stream is not
 
@@ -115,7 +117,7 @@ class ProbeWatch:
 
     def first_problem(self) -> str | None:
         """Return `problem` after the first answer, or after the time that most take: a name may take longer."""
-        self._has_asked.wait(_FIRST_S)
+        self._has_asked.wait(_FIRST_ANSWER_S)
         return self.problem
 
     def _run(self) -> None:
@@ -128,3 +130,41 @@ class ProbeWatch:
             self.is_away = self.is_known_away = is_there is False
             self._has_asked.set()
             self._stop.wait(self._every_s)
+
+
+FIRST_S = 0.5
+LONGEST_S = 3.0
+HEALTHY_S = 10.0
+REFUSED_S = 30.0
+CHEAP_S = 0.5
+COST_FACTOR = 30.0  # what no picture comes of takes a thirtieth of a core at most
+JITTER = 0.2
+
+
+class CameraBackoff:
+    """Doubles the wait with every failure, up to a limit.
+
+    The limit is low: with 30 s, a camera whose server flapped stayed dark for half a minute after the server was back.
+    It can be: of a server that does not even answer, no connection is tried (`ProbeWatch`).
+    Jitter keeps the cameras of one switch from coming back all at once.
+    """
+
+    def __init__(self, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self._uniform = uniform
+        self._next_s = FIRST_S
+
+    def delay_s(self, *, streamed_s: float, is_refused: bool, cost_s: float = 0.0) -> float:
+        """Return the wait after a connection that delivered frames for `streamed_s` seconds.
+
+        Args:
+            streamed_s: from 10 s on, the connection counts as healthy and the doubling begins anew.
+            is_refused: the camera said no (401, 404): asking often gets accounts locked, so wait long.
+            cost_s: CPU seconds that the connection took without giving anything for them.
+        """
+        if streamed_s >= HEALTHY_S:
+            self._next_s = FIRST_S
+        wait_s = REFUSED_S if is_refused else self._next_s
+        if cost_s > CHEAP_S:
+            wait_s = max(wait_s, cost_s * COST_FACTOR)
+        self._next_s = min(LONGEST_S, self._next_s * 2)
+        return wait_s * self._uniform(1 - JITTER, 1 + JITTER)

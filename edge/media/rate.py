@@ -1,14 +1,19 @@
-"""The exact limit of `max_fps`, for every kind of source, reckoned on the times of the frames."""
+"""The exact limit of `max_fps`, for every kind of source, reckoned on the times of the frames.
+
+And the lower limits, caps, of streams while the machine cannot keep up: ordered by one thread, obeyed by another.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from edge.deadline import Deadline
 from edge.protocols import FrameSource
 from edge.types import DropReason, Frame, SourceCounts
 
-__all__ = ["RateLimit", "RateLimitedSource"]
+__all__ = ["Cap", "Caps", "RateLimit", "RateLimitedSource"]
 
 # No ratio of frame rates that people use makes a frame exactly that early: on the edge, rounding would decide.
 _EARLY = 0.2236
@@ -39,6 +44,28 @@ class RateLimit:
         is_after_pause = pts_ns - self._due_ns >= self._period_ns
         self._due_ns = (pts_ns if is_after_pause else self._due_ns) + self._period_ns
         return True
+
+
+@dataclass(slots=True)
+class Cap:
+    """The cap of one stream, over all its connections: frames above it are let go behind the decoder; None: no cap."""
+
+    max_fps: float | None = None
+
+
+@dataclass(slots=True)
+class Caps:
+    """Those of all streams, made when first asked for."""
+
+    _all: dict[str, Cap] = field(default_factory=dict)
+
+    def of(self, stream: str) -> Cap:
+        return self._all.setdefault(stream, Cap())
+
+    def in_force(self) -> Mapping[str, float]:
+        """Return the frames per second of streams that have a cap."""
+        caps = {stream: cap.max_fps for stream, cap in list(self._all.items())}
+        return {stream: max_fps for stream, max_fps in caps.items() if max_fps is not None}
 
 
 class RateLimitedSource:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, MissingDependencyError
-from edge.media.address import Address, parse_address
+from edge.media.address import Address, parse_address, remedy_of
 from edge.media.camera import Camera, StreamStatus
 from edge.media.ffmpeg import binding as pyav
 from edge.media.ffmpeg.source import PyavSource
@@ -16,9 +16,7 @@ from edge.media.gstreamer import binding as gst
 from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES, check_static_elements
 from edge.media.gstreamer.source import GstSource
 from edge.media.probe import ProbeWatch, is_there, why_unreached
-from edge.media.rate import RateLimitedSource
-from edge.media.remedy import remedy_of
-from edge.media.shedding import SheddingOrder
+from edge.media.rate import Cap, RateLimitedSource
 from edge.media.tunnel import require_trust
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
@@ -39,14 +37,14 @@ def make_source(
     base_dir: Path,
     credential: Callable[[], tuple[str, str] | None] = lambda: None,
     on_status: Callable[[StreamStatus], None] | None = None,
-    order: SheddingOrder | None = None,
+    cap: Cap | None = None,
 ) -> FrameSource:
     """Return the source of a stream, with reconnection and `max_fps`; it is not open yet.
 
     Args:
         base_dir: folder of the pipeline file, which relative paths are relative to.
         credential: gives user and password of the camera; asked now, and for every connection.
-        order: what the stream leaves out, if it is live; may be changed at any time.
+        cap: of the stream, if it is live; may be changed at any time.
 
     Raises `ConfigError` if the address cannot be used, or not with the decoder that was asked for, or the credential;
     `MissingDependencyError` if nothing is installed that could read it.
@@ -59,7 +57,7 @@ def make_source(
 
     def make() -> FrameSource:
         current = parse_address(stream.uri, base_dir=base_dir, credential=login.current(), tls=stream.tls)
-        return make_connection(stream, current, decoder=decoder, preprocess=preprocess, order=order)
+        return make_connection(stream, current, decoder=decoder, preprocess=preprocess, cap=cap)
 
     def watch(is_refused: bool) -> ProbeWatch:
         return ProbeWatch(
@@ -86,12 +84,12 @@ def make_source(
 
 
 def make_connection(
-    stream: StreamConfig, address: Address, *, decoder: str, preprocess: Preprocess, order: SheddingOrder | None = None
+    stream: StreamConfig, address: Address, *, decoder: str, preprocess: Preprocess, cap: Cap | None = None
 ) -> GstSource | PyavSource:
     """Return one connection to a stream, by a `decoder` of `choose_decoder`: what breaks it, ends it."""
     if decoder == "pyav":
-        return PyavSource(stream, address, preprocess=preprocess, order=order)
-    return GstSource(stream, address, preprocess=preprocess, is_nvmm=decoder == "nvmm", order=order)
+        return PyavSource(stream, address, preprocess=preprocess, cap=cap)
+    return GstSource(stream, address, preprocess=preprocess, is_nvmm=decoder == "nvmm", cap=cap)
 
 
 def require_decoder(stream: StreamConfig, address: Address, decoder: str) -> None:
@@ -140,8 +138,7 @@ class CameraLogin:
 
     Keeps what was read last where it cannot be read any more.
 
-    Args:
-        read: gives user and password, or None for a camera without; called at once.
+    `read`: gives user and password, or None for a camera without; called at once.
 
     Raises `ConfigError` if it cannot be read now.
     """

@@ -6,9 +6,10 @@ import contextlib
 import threading
 import time
 
+from edge.protocols import FrameSource
 from edge.types import StreamId
 
-__all__ = ["Effort", "has_stuck_threads", "join_or_remember", "stuck_streams"]
+__all__ = ["Effort", "close_beside", "has_stuck_threads", "join_or_remember", "stuck_streams"]
 
 _stuck: list[tuple[StreamId | None, threading.Thread]] = []
 _changing = threading.Lock()
@@ -22,6 +23,13 @@ def join_or_remember(thread: threading.Thread, timeout_s: float, stream: StreamI
             _stuck.append((stream, thread))
         return False
     return True
+
+
+def close_beside(source: FrameSource, timeout_s: float) -> bool:
+    """Close a source in a helper thread, as rtspsrc is known to hang now and then; return whether it came in time."""
+    helper = threading.Thread(target=source.close, name=f"teardown {source.stream}", daemon=True)
+    helper.start()
+    return join_or_remember(helper, timeout_s, source.stream)
 
 
 def stuck_streams() -> tuple[StreamId, ...]:

@@ -40,8 +40,7 @@ def require_trust(address: Address) -> None:
 class Tunnel:
     """For the decoder of one connection of a source: each time it connects, it is led to the camera.
 
-    Args:
-        address: of the camera; `rtsps` or `https`.
+    `address`: of the camera; `rtsps` or `https`.
 
     Attributes:
         address: where the decoder is to connect.

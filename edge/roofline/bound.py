@@ -101,7 +101,8 @@ def _bound_of_layer(layer: LayerAccount, machine: Machine) -> LayerBound | None:
     peak = machine.peak(layer.precision)
     if peak is None:
         return None
-    return LayerBound(layer=layer, compute_s=layer.operations / peak, memory_s=machine.move_s(layer.moved_bytes))
+    memory_s = layer.moved_bytes / machine.bytes_per_s
+    return LayerBound(layer=layer, compute_s=layer.operations / peak, memory_s=memory_s)
 
 
 def _as_json(one: LayerBound) -> dict[str, Any]:

@@ -28,6 +28,7 @@ __all__ = [
     "Mode",
     "all_machines",
     "find_machine",
+    "jetson_of_board",
     "machine_table",
     "read_machines",
 ]
@@ -174,6 +175,7 @@ def _sources(value: object) -> list[str]:
     return named + [name for part in value.values() for name in _sources(part)]
 
 
+_SUPER = "-super"  # the faster power modes of a module are a machine of their own
 _SM_PER_TPC = 2
 _BITS_PER_BYTE = 8
 _TRANSFERS_PER_CLOCK = 2
@@ -248,10 +250,6 @@ class Machine:
         peak = self.peak(precision)
         return None if peak is None else peak / self.bytes_per_s
 
-    def move_s(self, moved_bytes: float) -> float:
-        """Return the least seconds in which so many bytes pass through the memory."""
-        return moved_bytes / self.bytes_per_s
-
     def dla_peak(self, *, is_sparse: bool = False) -> float:
         """Return INT8 operations per second of all DLA cores; 0 where there is none."""
         if self.facts.dla is None:
@@ -262,7 +260,7 @@ class Machine:
         return sum(clocks) * 1e6 * rate.int8 * (rate.sparse_factor if is_sparse else 1.0)
 
     @property
-    def _cpu_cores(self) -> int | None:
+    def cpu_cores(self) -> int | None:
         if self.mode is not None:
             return self.mode.cpu_cores
         return None if self.facts.cpu is None else self.facts.cpu.cores
@@ -273,7 +271,7 @@ class Machine:
             "name": self.title,
             "watts": None if self.mode is None else self.mode.watts,
             "memory_gb": self.facts.memory.gb,
-            "cpu_cores": self._cpu_cores,
+            "cpu_cores": self.cpu_cores,
             "dla_int8_per_s": self.dla_peak(),
             "decoder": msgspec.to_builtins(self.facts.decoder),
             "peaks_per_s": {kind.value: self.peak(kind) for kind in Precision},
@@ -309,6 +307,24 @@ def find_machine(name: str) -> Machine:
         known = f"expected one of {', '.join(facts.modes)}" if facts.modes else "none of its modes is known"
         raise ConfigError(f"machine {name!r}: {key} has no power mode {mode!r}", hint=known)
     return Machine(key=key, facts=facts, table=table, mode_name=names[_plain(mode)])
+
+
+def jetson_of_board(board: str, memory_bytes: int) -> Machine | None:
+    """Return the Jetson module, uncapped; None where the table has none that is called so.
+
+    Args:
+        board: as the device tree has it, e.g. `NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super`.
+        memory_bytes: as system or driver tell it: a little less than the module has. Tells those of one name apart.
+    """
+    words, gib = set(board.lower().split()), memory_bytes / 2**30
+    for machine in all_machines():
+        *name, _ = machine.key.removesuffix(_SUPER).split("-")  # of orin-nano-8gb-super: orin, nano
+        is_named = machine.facts.name.startswith("Jetson") and words.issuperset(name)
+        most_gib = machine.facts.memory.gb or 0.0
+        is_large = most_gib * 0.75 < gib <= most_gib
+        if is_named and is_large and machine.key.endswith(_SUPER) == ("super" in words):
+            return machine
+    return None
 
 
 def _plain(mode: str) -> str:

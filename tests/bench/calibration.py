@@ -17,8 +17,7 @@ import numpy as np
 from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.table import read_table
-from edge.engine.openvino.activations import OpenVinoActivations
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoActivations, OpenVinoEngine
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
@@ -101,7 +100,7 @@ def _observing(spec, data):
 
 def _engine_ms(spec, quantized, seconds):
     used = spec if quantized is None else dataclasses.replace(spec, is_quantized=True)
-    engine = OpenVinoEngine(used, OpenVinoOptions(max_batch=4), content=quantized)
+    engine = OpenVinoEngine(used, max_batch=4, content=quantized)
     engine.canvases[0][:] = np.random.default_rng(0).integers(0, 256, engine.canvases[0].shape, np.uint8)
     frames, started = -4, 0.0
     while frames < 0 or time.perf_counter() - started < seconds:

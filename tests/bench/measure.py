@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from edge.demo.cameras import lay_out_cameras
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine
 from edge.model.inspect import inspect_model
 from edge.publish.frames import FramePublisher
 from edge.publish.jsonl import JsonlPublisher
@@ -85,7 +85,7 @@ def _batch_on_a_cpu(model, *, seconds):
 
 
 def _engine_ms(spec, *, rows_per_request, seconds):
-    engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=4, rows_per_request=rows_per_request))
+    engine = OpenVinoEngine(spec, max_batch=4, rows_per_request=rows_per_request)
     engine.canvases[0][:] = np.random.default_rng(0).integers(0, 256, engine.canvases[0].shape, np.uint8)
     engine.start(0, 4)
     engine.wait(0)

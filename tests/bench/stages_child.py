@@ -17,7 +17,7 @@ import numpy as np
 from edge.config.load import load_pipeline
 from edge.engine.pipeline_model import read_model
 from edge.media.gstreamer import build
-from edge.media.gstreamer.launch import read_sections
+from edge.media.gstreamer.binding import read_sections
 from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve import parts as runtime_parts
 from edge.runtime.serve.engine import Running

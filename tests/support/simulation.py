@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge.media.rate import RateLimit
-from edge.media.shedding import SheddingOrder
+from edge.media.rate import Cap, RateLimit
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.rows import Batch, Turn
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
@@ -85,7 +84,7 @@ class _Stream:
         self.is_reading = True
         self.has_ended = False
         self.reads = 0
-        self.order = SheddingOrder()
+        self.order = Cap()
         self._limit: tuple[float, RateLimit] | None = None
 
     def start(self) -> None:
@@ -112,7 +111,7 @@ class _Stream:
 
     def _admits(self) -> bool:
         """As the probes behind the decoder do."""
-        most_fps = self.order.now.max_fps
+        most_fps = self.order.max_fps
         if most_fps is None:
             return True
         if self._limit is None or self._limit[0] != most_fps:
@@ -264,7 +263,7 @@ class Simulation:
         return {name: stream.told for name, stream in self._streams.items()}
 
     @property
-    def orders(self) -> dict[str, SheddingOrder]:
+    def orders(self) -> dict[str, Cap]:
         """What each stream is to leave out."""
         return {name: stream.order for name, stream in self._streams.items()}
 

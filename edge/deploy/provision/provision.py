@@ -15,7 +15,7 @@ from edge.deploy.provision.keys import PublicKey, read_public_key
 from edge.deploy.provision.wanted import KEYS, SIGNERS, Wanted, steps
 from edge.deploy.provision.wheels import Gatherer, WheelSet
 from edge.errors import DeployError
-from edge.media.gstreamer.packages import APT
+from edge.media.gstreamer.binding import APT
 from edge.transport.ssh import SshAddress, ssh_command
 from edge.untrusted import cleaned
 from edge.version import __version__, is_later

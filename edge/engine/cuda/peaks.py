@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
-from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.jetson_modules import JetsonModule, jetson_module_of
+from edge.engine.cuda.gpu import DeviceBuffer, Gpu, Owner, Stream
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.cuda.memory import DeviceBuffer, Owner
-from edge.engine.cuda.stream import Stream
 from edge.engine.kind import Peak
 from edge.errors import EngineError
+from edge.roofline.machines import Machine, jetson_of_board
 from edge.types import Precision
 
 __all__ = ["LEAST_S", "gpu_peaks"]
@@ -33,34 +31,16 @@ _BLOCKS_PER_PROCESSOR = 4  # two warps or more for each of its four parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProductRate:
-    """Operations per second, a multiply and its add being two, over so many seconds; `how` is for people."""
-
-    per_s: float
-    elapsed_s: float
-    how: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """A kernel of `kernels.cu` that multiplies and adds.
+    """A kernel of `kernels.cu` that multiplies and adds."""
 
-    Attributes:
-        name: of it; `arguments` behind the sums and the rounds, as `struct` writes them.
-        factors: that it multiplies.
-        operations: of a warp in a round.
-        sums: what each thread has to have after so many rounds.
-        most_rounds: after which a sum is still exact.
-        how: for people.
-    """
-
-    name: str
+    name: str  # of it; `arguments` behind the sums and the rounds, as `struct` writes them
     arguments: str
-    factors: tuple[float, float]
-    operations: int
-    sums: Callable[[int], np.generic]
-    most_rounds: int
-    how: str
+    factors: tuple[float, float]  # that it multiplies
+    operations: int  # of a warp in a round
+    sums: Callable[[int], np.generic]  # what each thread has to have after so many rounds
+    most_rounds: int  # after which a sum is still exact
+    how: str  # for people
 
 
 _ONE_HALF, _SIXTEEN_HALF = 0x3C003C00, 0x4C004C00  # two float16 of 1, of 16
@@ -95,20 +75,15 @@ _KERNELS = {
 }
 
 
-def why_no_products(gpu: Gpu, precision: Precision) -> str | None:
-    """Return why the peak in a precision cannot be measured on this GPU; None: it can be."""
-    if precision is Precision.FP32 or gpu.compute_capability >= _TENSOR_CORES_SINCE:
-        return None
-    what, (major, minor) = _KERNELS[precision].how.partition(",")[0], gpu.compute_capability
-    return f"not measured: {what} begins with compute capability 8.0, this is {major}.{minor}"
-
-
-def product_rate(gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, precision: Precision) -> ProductRate:
-    """Return what one long run of products reached; the GPU is current.
-
-    Raises `EngineError` if it computes something else than it should.
-    """
-    made = _KERNELS[precision]
+def _of_products(
+    gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, precision: Precision, known: Machine | None
+) -> Peak:
+    """Return what one long run of products reached: operations, a multiply and its add being two."""
+    made, name = _KERNELS[precision], _NAMES[precision]
+    if precision is not Precision.FP32 and gpu.compute_capability < _TENSOR_CORES_SINCE:
+        what, (major, minor) = made.how.partition(",")[0], gpu.compute_capability
+        why = f"not measured: {what} begins with compute capability 8.0, this is {major}.{minor}"
+        return Peak(name=name, unit="TOPS", value=None, detail=why)
     blocks = gpu.processors * _BLOCKS_PER_PROCESSOR
     sums: NDArray[np.generic] = np.empty(blocks * _THREADS, made.sums(0).dtype)
     target = owner.keep(DeviceBuffer(sums.nbytes))
@@ -118,23 +93,30 @@ def product_rate(gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, preci
         kernel.prepared_async_call((blocks, 1), (_THREADS, 1, 1), stream.raw, target.address, rounds, *made.factors)
 
     with cuda_errors(f"measuring {precision.value}"):
-        rounds, elapsed_s = longest_run(run, stream, most=made.most_rounds, least_s=LEAST_S)
+        rounds, elapsed_s = longest_run(run, stream, most=made.most_rounds)
         cuda_driver().memcpy_dtoh(sums, target.address)
     if not (sums == made.sums(rounds)).all():
         raise EngineError(f"{gpu.name}: products in {precision.value} came to a wrong sum")
     operations = rounds * made.operations * blocks * _THREADS // _WARP
-    return ProductRate(per_s=operations / elapsed_s, elapsed_s=elapsed_s, how=made.how)
+    peak = known.peak(precision) if known is not None and precision is Precision.INT8 else None
+    return Peak(
+        name=name,
+        unit="TOPS",
+        value=round(operations / elapsed_s / 1e12, 3),
+        detail=f"{gpu.name}: {made.how}, {elapsed_s * 1e3:.0f} ms",
+        ceiling=None if peak is None else round(peak / 1e12, 1),
+    )
 
 
-def longest_run(run: Callable[[int], None], stream: Stream, *, most: int, least_s: float) -> tuple[int, float]:
-    """Run ever more, until it takes `least_s`; return how much, and its seconds. The first runs warm the clocks up."""
+def longest_run(run: Callable[[int], None], stream: Stream, *, most: int) -> tuple[int, float]:
+    """Run ever more, until it takes `LEAST_S`; return how much, and its seconds. The first runs warm the clocks up."""
     amount = 1
     while True:
         began_s = time.perf_counter()
         run(amount)
         stream.synchronize()
         elapsed_s = time.perf_counter() - began_s
-        if elapsed_s >= least_s or amount == most:
+        if elapsed_s >= LEAST_S or amount == most:
             return amount, elapsed_s
         amount = min(2 * amount, most)
 
@@ -149,14 +131,14 @@ _FREE_SHARE = 4  # two buffers, and a service beside them
 
 
 def gpu_peaks(board: str | None) -> Iterator[Peak]:
-    """Yield the peaks of the GPU; `board` is the machine's name in its device tree, for the datasheet's figures.
+    """Yield the peaks of the GPU; `board` is the machine's name in its device tree, for the figures of the table.
 
     Raises `EngineError` if there is no GPU, or it computes something else than it should.
     """
     gpu = Gpu()
     try:
         with gpu.current(), Owner() as owner:
-            known = jetson_module_of(board, gpu.memory_bytes)
+            known = jetson_of_board(board or "", gpu.memory_bytes)
             kernels, stream = owner.keep(Kernels(gpu)), owner.keep(Stream())
             for precision in _NAMES:
                 yield _of_products(gpu, kernels, stream, owner, precision, known)
@@ -165,23 +147,7 @@ def gpu_peaks(board: str | None) -> Iterator[Peak]:
         gpu.close()
 
 
-def _of_products(
-    gpu: Gpu, kernels: Kernels, stream: Stream, owner: Owner, precision: Precision, module: JetsonModule | None
-) -> Peak:
-    name = _NAMES[precision]
-    if (why := why_no_products(gpu, precision)) is not None:
-        return Peak(name=name, unit="TOPS", value=None, detail=why)
-    found = product_rate(gpu, kernels, stream, owner, precision)
-    return Peak(
-        name=name,
-        unit="TOPS",
-        value=round(found.per_s / 1e12, 3),
-        detail=f"{gpu.name}: {found.how}, {found.elapsed_s * 1e3:.0f} ms",
-        ceiling=module.int8_tops if module is not None and precision is Precision.INT8 else None,
-    )
-
-
-def _copy(kernels: Kernels, stream: Stream, owner: Owner, module: JetsonModule | None) -> Peak:
+def _copy(kernels: Kernels, stream: Stream, owner: Owner, known: Machine | None) -> Peak:
     cuda = cuda_driver()
     free, _ = cuda.mem_get_info()
     size = min(_COPY_BYTES, free // _FREE_SHARE) // _VECTOR_BYTES * _VECTOR_BYTES
@@ -196,11 +162,11 @@ def _copy(kernels: Kernels, stream: Stream, owner: Owner, module: JetsonModule |
             )
 
     with cuda_errors("measuring the memory"):
-        times, elapsed_s = longest_run(run, stream, most=1 << 12, least_s=LEAST_S)
+        times, elapsed_s = longest_run(run, stream, most=1 << 12)
     return Peak(
         name="memory copy",
         unit="GB/s",
         value=round(2 * size * times / elapsed_s / 1e9, 2),
         detail=f"read and written, {size >> 20} MiB by a kernel, {times} times",
-        ceiling=None if module is None else module.memory_gb_s,
+        ceiling=None if known is None else round(known.bytes_per_s / 1e9, 1),
     )

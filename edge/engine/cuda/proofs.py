@@ -14,11 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
-from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.images import read_kernel_image
-from edge.engine.cuda.kernels import FLOAT_TYPES, CellLayout, Kernels
-from edge.engine.cuda.memory import DeviceBuffer, HostArray, Owner
-from edge.engine.cuda.stream import Stream, capture
+from edge.engine.cuda.gpu import DeviceBuffer, Gpu, HostArray, Owner, Stream, capture
+from edge.engine.cuda.kernels import FLOAT_TYPES, CellLayout, Kernels, read_kernel_image
 from edge.errors import EngineError
 from edge.roofline.proof import Row, Verdict
 from edge.types import ImageSize, Preprocess
@@ -47,12 +44,15 @@ class _Bench:
         cuda_driver().memcpy_htod(buffer.address, np.ascontiguousarray(values))
         return buffer
 
+    def normalize(self, kernels: Kernels, canvas: int, target: int, dtype: str) -> None:
+        kernels.normalize(self.stream.raw, canvas, target, rows=_ROWS, preprocess=self.preprocess, dtype=dtype)
+
     def normalized(self, kernels: Kernels, canvas: int, dtype: str) -> NDArray[np.generic]:
         """Return the model's input as the GPU makes it of a canvas that lies at an address."""
         shape = (_ROWS, 3, *self.canvas.shape[1:3])
         found = np.empty(shape, dtype)
         target = self.owner.keep(DeviceBuffer(found.nbytes))
-        kernels.normalize(self.stream.raw, canvas, target.address, rows=_ROWS, preprocess=self.preprocess, dtype=dtype)
+        self.normalize(kernels, canvas, target.address, dtype)
         self.stream.synchronize()
         cuda_driver().memcpy_dtoh(found, target.address)
         return found
@@ -73,7 +73,8 @@ def cuda_proofs(*, is_brief: bool, opens: int = _OPENS, side: int = 320) -> Iter
     try:
         where = "shares the machine's memory" if gpu.is_integrated else "has memory of its own"
         capability = "{}.{}".format(*gpu.compute_capability)
-        told = f"{gpu.name}, compute capability {capability}, {gpu.processors} processors, {where}; by {_driver()}"
+        driver = cuda_driver().__name__
+        told = f"{gpu.name}, compute capability {capability}, {gpu.processors} processors, {where}; by {driver}"
         yield Row(name="gpu", verdict=Verdict.TOLD, detail=told)
         with gpu.current(), Owner() as owner, cuda_errors("proving CUDA"):
             canvas = np.random.default_rng(1).integers(0, 256, (_ROWS, side, side, 3), np.uint8)
@@ -90,10 +91,6 @@ def cuda_proofs(*, is_brief: bool, opens: int = _OPENS, side: int = 320) -> Iter
             yield _opened(opens)
     finally:
         gpu.close()
-
-
-def _driver() -> str:
-    return str(cuda_driver().__name__)
 
 
 def _row(name: str, is_good: bool, detail: str) -> Row:
@@ -146,9 +143,7 @@ def _graph(bench: _Bench) -> Row:
     target = bench.owner.keep(DeviceBuffer(found.nbytes))
 
     def work() -> None:
-        bench.kernels.normalize(
-            bench.stream.raw, canvas.address, target.address, rows=_ROWS, preprocess=bench.preprocess, dtype="float32"
-        )
+        bench.normalize(bench.kernels, canvas.address, target.address, "float32")
 
     work()
     bench.stream.synchronize()
@@ -171,9 +166,7 @@ def _memories(bench: _Bench) -> Row:
     target = bench.owner.keep(DeviceBuffer(4 * bench.canvas.size))
 
     def run(address: int) -> None:
-        bench.kernels.normalize(
-            bench.stream.raw, address, target.address, rows=_ROWS, preprocess=bench.preprocess, dtype="float32"
-        )
+        bench.normalize(bench.kernels, address, target.address, "float32")
 
     def copied() -> None:
         cuda_driver().memcpy_htod_async(device.address, mapped.array, bench.stream.raw)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.openvino.binding import core, import_openvino, name_and_version
-from edge.engine.openvino.int8 import is_int8_in_float
+from edge.engine.openvino.binding import core, import_openvino, is_int8_in_float, name_and_version
 from edge.errors import EngineError, TensorMismatchError
 from edge.model.graph import Graph, graph_from_bytes, load_graph
 from edge.model.qdq import with_float_arithmetic, with_uint8_activations
@@ -226,31 +225,22 @@ class RowsRunner:
     """`edge.protocols.Runner` but for `wait`: canvases, the rows of each inferred by requests of their own."""
 
     def __init__(self, spec: ModelSpec, max_batch: int) -> None:
-        self._spec, self._max_batch = spec, max_batch
+        self._spec = spec
         self._rows: tuple[Rows, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return name_and_version()
-
-    @property
-    def preprocess(self) -> Preprocess:
-        return self._spec.preprocess
-
-    @property
-    def max_batch(self) -> int:
-        return self._max_batch
+        self.name = name_and_version()
+        self.preprocess = spec.preprocess
+        self.max_batch = max_batch
 
     @property
     def canvases(self) -> tuple[NDArray[np.uint8], ...]:
-        return tuple(rows.canvas[: self._max_batch] for rows in self._rows)
+        return tuple(rows.canvas[: self.max_batch] for rows in self._rows)
 
     def start(self, index: int, count: int) -> None:
         """TensorMismatchError if there is no such canvas, or it has fewer rows."""
-        if not (0 <= index < len(self._rows) and 1 <= count <= self._max_batch):
+        if not (0 <= index < len(self._rows) and 1 <= count <= self.max_batch):
             raise TensorMismatchError(
                 f"canvas {index}, rows {count}: this engine has canvases 0 to {len(self._rows) - 1} of 1 to "
-                f"{self._max_batch} rows"
+                f"{self.max_batch} rows"
             )
         self._rows[index].start(count)
 

@@ -1,4 +1,4 @@
-"""OpenVINO as an engine: the rows of a canvas run side by side.
+"""OpenVINO as an engine, and as something to look into: the rows of a canvas run side by side.
 
 A CPU gains nothing from a batch dimension (docs/adr/0006): the rows of a canvas run as independent requests, unless
 `rows_per_request` asks for more. Input and output tensors are slices of arrays made once, so that nothing is copied or
@@ -8,7 +8,7 @@ allocated per frame.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from edge.engine.cores import available_cores
 from edge.engine.openvino.binding import require_precision
-from edge.engine.openvino.compiler import Compiler, Rows, RowsRunner
+from edge.engine.openvino.compiler import Compiler, Rows, RowsRunner, largest_name
 from edge.model.graph import graph_from_bytes
 from edge.model.rebatch import largest_difference, rebatch
-from edge.types import ModelSpec, Precision
+from edge.types import ColourOrder, ModelSpec, Precision, Preprocess
 
-__all__ = ["OpenVinoEngine", "OpenVinoOptions", "Options"]
+__all__ = ["OpenVinoActivations", "OpenVinoEngine", "Options"]
 
 _log = logging.getLogger(__name__)
 _CANVASES = 2  # one is inferred while the other is filled
@@ -31,34 +31,37 @@ _REBATCH_TOLERANCE = 1e-4  # of the largest output: other kernels may sum in ano
 _INT8_TOLERANCE = 0.05  # sums that end close to the middle of two levels fall to either side
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenVinoOptions:
-    """How to run; `threads` None = all cores; `rows_per_request` > 1 puts a real batch dimension into the graph."""
-
-    max_batch: int
-    precision: Precision = Precision.FP32
-    threads: int | None = None
-    rows_per_request: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.rows_per_request <= self.max_batch:
-            raise ValueError(f"rows_per_request is 1 to max_batch={self.max_batch}, got {self.rows_per_request}")
-
-
 class OpenVinoEngine(RowsRunner):
     """`edge.protocols.Engine` on the CPU.
 
-    `content`: the model, where it is not what the file of `spec` holds. Raises `EngineError` if OpenVINO cannot read,
-    compile or run the model, or this CPU lacks the precision; MissingDependencyError if openvino is not installed.
+    `threads` None: all cores. `rows_per_request`, 1 to `max_batch`: more than 1 put a real batch dimension into the
+    graph. `content`: the model, where it is not what the file of `spec` holds.
+    Raises `EngineError` if OpenVINO cannot read, compile or run the model, or this CPU lacks the precision;
+    MissingDependencyError if openvino is not installed.
     """
 
-    def __init__(self, spec: ModelSpec, options: OpenVinoOptions, *, content: bytes | None = None) -> None:
-        super().__init__(spec, options.max_batch)
-        batched = self._rebatched(content) if spec.batch == 1 and options.rows_per_request > 1 else None
-        self._config = self._compile_config(options)
+    def __init__(
+        self,
+        spec: ModelSpec,
+        *,
+        max_batch: int,
+        precision: Precision = Precision.FP32,
+        threads: int | None = None,
+        rows_per_request: int = 1,
+        content: bytes | None = None,
+    ) -> None:
+        super().__init__(spec, max_batch)
+        batched = self._rebatched(content) if spec.batch == 1 and rows_per_request > 1 else None
+        require_precision(precision)
+        threads = threads or available_cores()
+        self._config = {
+            "INFERENCE_NUM_THREADS": str(threads),
+            "NUM_STREAMS": str(min(threads, -(-max_batch // rows_per_request))),
+            "INFERENCE_PRECISION_HINT": _TYPE_OF_PRECISION.get(precision, "f32"),
+        }
         self._one = Compiler(spec, self._config, content=content)
         self._many = self._one if batched is None else Compiler(spec, self._config, content=batched)
-        sizes = self._request_sizes(options, has_batch=spec.batch is None or batched is not None)
+        sizes = self._request_sizes(rows_per_request if spec.batch is None or batched is not None else 1)
         self._rows = self._make_rows(sizes)
         if len(sizes) > 1 and not self._rows_agree(sizes[0]):
             self._rows = self._make_rows([1])
@@ -67,27 +70,17 @@ class OpenVinoEngine(RowsRunner):
         """Valid until the next `start` of this canvas."""
         return self._outputs(index)[self._spec.output_name]
 
-    def _compile_config(self, options: OpenVinoOptions) -> dict[str, str]:
-        threads = options.threads or available_cores()
-        config = {
-            "INFERENCE_NUM_THREADS": str(threads),
-            "NUM_STREAMS": str(min(threads, -(-options.max_batch // options.rows_per_request))),
-            "INFERENCE_PRECISION_HINT": _TYPE_OF_PRECISION.get(options.precision, "f32"),
-        }
-        require_precision(options.precision)
-        return config
-
     def _make_rows(self, sizes: list[int]) -> tuple[Rows, ...]:
-        rows = -(-self._max_batch // sizes[-1]) * sizes[-1]
+        rows = -(-self.max_batch // sizes[-1]) * sizes[-1]
         compiled = {size: (self._one if size == self._spec.batch else self._many).compile(size) for size in sizes}
         outputs = (self._spec.output_name,)
         return tuple(Rows(compiled, outputs, preprocess=self._spec.preprocess, rows=rows) for _ in range(_CANVASES))
 
-    def _request_sizes(self, options: OpenVinoOptions, *, has_batch: bool) -> list[int]:
+    def _request_sizes(self, rows_per_request: int) -> list[int]:
         # Largest first; the last one also takes what is left over. A model that is fixed at B > 1 leaves no choice.
         if self._spec.batch is not None and self._spec.batch > 1:
             return [self._spec.batch]
-        return sorted({options.rows_per_request if has_batch else 1, 1}, reverse=True)
+        return sorted({rows_per_request, 1}, reverse=True)
 
     def _rebatched(self, content: bytes | None) -> bytes | None:
         path = self._spec.path
@@ -105,14 +98,12 @@ class OpenVinoEngine(RowsRunner):
             return rows.run(images, step=len(images))[output]
 
         difference = largest_difference(run, run, images)
-        limit = self._tolerance() * float(np.abs(run(images[:1])).max())
+        tolerance = _INT8_TOLERANCE if self._spec.is_quantized else _REBATCH_TOLERANCE
+        limit = tolerance * float(np.abs(run(images[:1])).max())
         rows.canvas[:] = self._spec.preprocess.pad_value
         if difference > limit:
             _log.warning("rows run one by one model=%s difference=%.3g limit=%.3g", self._spec.name, difference, limit)
         return difference <= limit
-
-    def _tolerance(self) -> float:
-        return _INT8_TOLERANCE if self._spec.is_quantized else _REBATCH_TOLERANCE
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,3 +111,72 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     threads: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None
     rows_per_request: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+
+
+_IN_FLIGHT_BESIDE_CORES = 2  # one that is being read, and one that waits, so that no core ever does
+
+
+class OpenVinoActivations(RowsRunner):
+    """`edge.protocols.ActivationEngine` and `ObservingEngine` on the CPU.
+
+    Every image is one request on one thread, so that its values depend neither on the rows beside it nor on the number
+    of cores. Only a model whose batch is fixed to more than one gets that many images at once. `names`: tensors to give
+    out. `largest_of`: other tensors of which only the largest |x| of an image is given out, float32 (count,).
+    `max_batch`: rows of each canvas. `content`: the model, where it is not what the file of `spec` holds.
+    Raises `EngineError` if OpenVINO cannot read, compile or run the model, or it has no tensor of such a name;
+    MissingDependencyError if openvino is not installed.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        names: Sequence[str],
+        *,
+        largest_of: Sequence[str] = (),
+        max_batch: int = 1,
+        content: bytes | None = None,
+    ) -> None:
+        super().__init__(spec, max_batch)
+        cores = available_cores()
+        config = {"INFERENCE_NUM_THREADS": str(cores), "NUM_STREAMS": str(cores), "INFERENCE_PRECISION_HINT": "f32"}
+        inner = tuple(name for name in names if name != spec.input_name)
+        step = spec.batch or 1
+        compiler = Compiler(spec, config, content=content, inner=inner, largest_of=largest_of)
+        compiled = {step: compiler.compile(step)}
+        self._largest = {name: largest_name(name) for name in largest_of}
+        outputs = tuple(dict.fromkeys((*inner, spec.output_name, *self._largest.values())))
+        rows = -(-self.max_batch // step) * step
+        canvases = cores + _IN_FLIGHT_BESIDE_CORES
+        self._rows = tuple(Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows) for _ in range(canvases))
+        self._input = _Input(spec.preprocess, rows) if len(inner) < len(names) else None
+        self._counts = [0] * canvases
+
+    def start(self, index: int, count: int) -> None:
+        super().start(index, count)
+        self._counts[index] = count
+
+    def wait(self, index: int) -> dict[str, NDArray[np.float32]]:
+        """Return the tensors of the rows last started, by name; valid until the next `start` of this canvas."""
+        found = self._outputs(index)
+        for name, given_out in self._largest.items():
+            found[name] = found.pop(given_out)
+        if self._input is not None:
+            found[self._spec.input_name] = self._input.of(self.canvases[index][: self._counts[index]])
+        return found
+
+
+class _Input:
+    """Input of the first node. OpenVINO cannot be asked for it: it moves the order of colours into that node."""
+
+    def __init__(self, preprocess: Preprocess, rows: int) -> None:
+        levels = np.arange(256) * preprocess.scale
+        pairs = zip(preprocess.mean, preprocess.std, strict=True)
+        self._values = [((levels - mean) / std).astype(np.float32) for mean, std in pairs]
+        self._channels = (2, 1, 0) if preprocess.colour_order is ColourOrder.BGR else (0, 1, 2)
+        self._array = np.empty((rows, 3, preprocess.size.height, preprocess.size.width), np.float32)
+
+    def of(self, canvas: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return float32 (count, 3, H, W), valid until the next call."""
+        for channel, (source, values) in enumerate(zip(self._channels, self._values, strict=True)):
+            np.take(values, canvas[..., source], out=self._array[: len(canvas), channel], mode="clip")
+        return self._array[: len(canvas)]

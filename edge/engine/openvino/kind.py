@@ -9,11 +9,9 @@ import msgspec
 
 from edge.engine.averaging import Averaging
 from edge.engine.kind import DoctorFinding, EngineKind, EngineRequest, LayerProfiler, ModelForms, Peak, Plan, QdqForm
-from edge.engine.openvino.activations import OpenVinoActivations
-from edge.engine.openvino.binding import name_and_version, require_precision
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions, Options
+from edge.engine.openvino.binding import name_and_version, require_precision, why_int8_in_float
+from edge.engine.openvino.engine import OpenVinoActivations, OpenVinoEngine, Options
 from edge.engine.openvino.facts import FACTS
-from edge.engine.openvino.int8 import why_int8_in_float
 from edge.errors import EngineError, ModelError
 from edge.types import ModelSpec, Precision
 
@@ -25,13 +23,8 @@ _EXACT = "this CPU sums INT8 exactly"
 class _OpenVino:
     """`edge.engine.kind.EngineKind` on the CPU."""
 
-    @property
-    def name(self) -> str:
-        return FACTS.name
-
-    @property
-    def options_type(self) -> type[msgspec.Struct]:
-        return Options
+    name = FACTS.name
+    options_type: type[msgspec.Struct] = Options
 
     def build(
         self,
@@ -51,15 +44,16 @@ class _OpenVino:
         """The file of `spec` is not read."""
         options = request.options
         assert isinstance(options, Options)
-        settings = OpenVinoOptions(
-            max_batch=request.max_batch,
-            precision=request.precision,
-            threads=1 if request.is_one_of_many else options.threads,
-            rows_per_request=min(options.rows_per_request, request.max_batch),
-        )
         spec = dataclasses.replace(spec, is_quantized=request.precision is Precision.INT8)
         try:
-            return OpenVinoEngine(spec, settings, content=plan)
+            return OpenVinoEngine(
+                spec,
+                max_batch=request.max_batch,
+                precision=request.precision,
+                threads=1 if request.is_one_of_many else options.threads,
+                rows_per_request=min(options.rows_per_request, request.max_batch),
+                content=plan,
+            )
         except ModelError as error:  # the plan is a model, but whose fault it is, is another question
             raise EngineError(
                 f"{spec.name}: the plan cannot be used: {error.problem}", hint="build it again"
@@ -100,12 +94,10 @@ class _OpenVino:
     def examine(self) -> Iterator[DoctorFinding]:
         if FACTS.why_not() is not None:
             return
-        yield DoctorFinding(
-            name=FACTS.name, is_there=True, is_needed=False, detail=f"{name_and_version()} (the CPU engine)"
-        )
+        yield DoctorFinding(name=FACTS.name, is_there=True, detail=f"{name_and_version()} (the CPU engine)")
         why = why_int8_in_float()
         detail = f"computed in float, at its speed: {why}" if why else f"computed in INT8: {_EXACT}"
-        yield DoctorFinding(name="int8 on the CPU", is_there=why is None, is_needed=False, detail=detail)
+        yield DoctorFinding(name="int8 on the CPU", is_there=why is None, detail=detail)
 
 
 def _int8(model: ModelForms) -> Plan:

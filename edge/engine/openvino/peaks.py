@@ -11,8 +11,7 @@ import numpy as np
 
 from edge.engine.cores import available_cores
 from edge.engine.kind import Peak
-from edge.engine.openvino.binding import core, import_openvino
-from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.binding import core, import_openvino, why_int8_in_float
 
 __all__ = ["cpu_peaks"]
 
@@ -40,7 +39,8 @@ def _int8() -> Peak:
     made = opset.fake_quantize(images, *_levels(0, 255), 256)
     for _ in range(2):  # the second takes the levels of the first, and its time is most of the whole
         made = opset.fake_quantize(_convolution(opset, made), *_levels(0, 255), 256)
-    compiled = core().compile_model(ov.Model([made], [images], "int8"), "CPU", _config(cores))
+    config = {"INFERENCE_NUM_THREADS": str(cores), "NUM_STREAMS": "1", "INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core().compile_model(ov.Model([made], [images], "int8"), "CPU", config)
     request = compiled.create_infer_request()
     request.set_input_tensor(ov.Tensor(np.zeros((cores, _CHANNELS, _SIDE, _SIDE), np.float32)))
     elapsed_s = _fastest_s(request.infer)
@@ -78,10 +78,6 @@ def _convolution(opset: Any, levels: Any) -> Any:
 
 def _levels(low: float, high: float) -> tuple[Any, ...]:
     return (np.float32(low), np.float32(high)) * 2
-
-
-def _config(cores: int) -> dict[str, str]:
-    return {"INFERENCE_NUM_THREADS": str(cores), "NUM_STREAMS": "1", "INFERENCE_PRECISION_HINT": "f32"}
 
 
 def _fastest_s(run: Callable[[], object]) -> float:

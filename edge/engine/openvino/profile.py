@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.nodes import nodes_of_lone_layers
+from edge.engine.kind import nodes_of_lone_layers
 from edge.engine.openvino.compiler import Compiler
 from edge.errors import EngineError
 from edge.types import ModelSpec

@@ -36,34 +36,21 @@ __all__ = ["Abilities", "TensorRtLibrary", "abilities_of", "import_tensorrt", "l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """Features of a library.
+    """Features of a library."""
 
-    Attributes:
-        has_calibrators: classes that calibrate, and read and write a calibration cache (until 10.x).
-        has_dynamic_ranges: the range of a tensor can be set (until 10.x).
-        has_precision_flags: INT8 and FP16 are flags of a build, and the builder picks where (until 10.x).
-        has_strong_typing: a network computes in the types that the ONNX states (since 10; always since 11).
-        has_explicit_batch_flag: a network is made with a flag for what all of them are since 10.
-        takes_int8_weights: an int8 weight may stand behind a DequantizeLinear alone. TensorRT 8 wants a pair behind a
-            float weight; nothing on its surface says so, but what came with 10.0, as that did, is there: int64.
-        has_progress_monitor: a build tells how far it is (since 10).
-        has_node_of_error: a parser's error names the node (since 10).
-        has_chosen_capability: a build for a GPU that is not in this machine (TensorRT for RTX).
-        has_context_strategies: a context takes memory by a strategy, of a stated size (since 10.1).
-        has_own_graphs: it compiles kernels and captures graphs itself, where it runs (TensorRT for RTX).
-    """
-
-    has_calibrators: bool
-    has_dynamic_ranges: bool
-    has_precision_flags: bool
-    has_strong_typing: bool
-    has_explicit_batch_flag: bool
+    has_calibrators: bool  # classes that calibrate, and read and write a calibration cache (until 10.x)
+    has_dynamic_ranges: bool  # the range of a tensor can be set (until 10.x)
+    has_precision_flags: bool  # INT8 and FP16 are flags of a build, and the builder picks where (until 10.x)
+    has_strong_typing: bool  # a network computes in the types that the ONNX states (since 10; always since 11)
+    has_explicit_batch_flag: bool  # a network is made with a flag for what all of them are since 10
+    # an int8 weight may stand behind a DequantizeLinear alone. TensorRT 8 wants a pair behind a float weight;
+    # nothing on its surface says so, but what came with 10.0, as that did, is there: int64
     takes_int8_weights: bool
-    has_progress_monitor: bool
-    has_node_of_error: bool
-    has_chosen_capability: bool
-    has_context_strategies: bool
-    has_own_graphs: bool
+    has_progress_monitor: bool  # a build tells how far it is (since 10)
+    has_node_of_error: bool  # a parser's error names the node (since 10)
+    has_chosen_capability: bool  # a build for a GPU that is not in this machine (TensorRT for RTX)
+    has_context_strategies: bool  # a context takes memory by a strategy, of a stated size (since 10.1)
+    has_own_graphs: bool  # it compiles kernels and captures graphs itself, where it runs (TensorRT for RTX)
 
     @property
     def is_always_strongly_typed(self) -> bool:
@@ -90,16 +77,11 @@ def abilities_of(trt: Any) -> Abilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorRtLibrary:
-    """An imported TensorRT.
-
-    Attributes:
-        name: `tensorrt` or `tensorrt_rtx`.
-        version: as `10.3.0`.
-    """
+    """An imported TensorRT."""
 
     trt: Any
-    name: str
-    version: str
+    name: str  # `tensorrt` or `tensorrt_rtx`
+    version: str  # as `10.3.0`
     abilities: Abilities
 
     @property

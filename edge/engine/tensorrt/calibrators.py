@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.engine.cuda.gpu import HostArray
 from edge.engine.kind import ModelForms
 from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.config import make_config
@@ -24,7 +26,7 @@ from edge.errors import DatasetError, EngineError
 from edge.reading import available_bytes
 from edge.types import ColourOrder, Precision, Preprocess
 
-__all__ = ["CALIBRATORS", "BatchMemory", "CalibratorSettings", "model_input", "written_cache"]
+__all__ = ["CALIBRATORS", "CalibratorSettings", "model_input", "written_cache"]
 
 CALIBRATORS = {
     "entropy2": "IInt8EntropyCalibrator2",
@@ -38,22 +40,6 @@ _CUTS = "legacy"  # the one that wants a quantile and a regression cutoff
 _AFTER_FUSION = ("entropy", "legacy")
 _QUANTILE, _CUTOFF = 0.9999, 1.0
 _FAST = 0  # the engine is thrown away
-
-
-class BatchMemory(Protocol):
-    """Memory that the host writes as `array` and the GPU reads at `address`."""
-
-    @property
-    def array(self) -> NDArray[Any]:
-        """float32 (B, 3, H, W)."""
-        ...
-
-    @property
-    def address(self) -> int:
-        """Where the GPU sees it."""
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +65,7 @@ class _Feed:
     """State shared with TensorRT's callbacks: an exception cannot travel through TensorRT, so it is kept."""
 
     batches: Iterator[NDArray[np.uint8]]
-    memory: BatchMemory
+    memory: HostArray  # float32 (B, 3, H, W)
     preprocess: Preprocess
     failure: BaseException | None = None
     written: list[bytes] = field(default_factory=list)
@@ -104,7 +90,7 @@ def written_cache(
     model: ModelForms,
     settings: CalibratorSettings,
     batches: Iterator[NDArray[np.uint8]],
-    make_memory: Callable[[tuple[int, ...]], BatchMemory],
+    make_memory: Callable[[tuple[int, ...]], HostArray],
 ) -> bytes:
     """Return the cache that a calibrator writes of the float model.
 
@@ -113,9 +99,8 @@ def written_cache(
         batches: uint8 (B, H, W, 3) RGB canvases, one B for all.
         make_memory: makes the memory of one batch, given its shape (B, 3, H, W).
 
-    Raises:
-        EngineError: if the library has no calibrators, cannot read the model, or wrote no cache.
-        DatasetError: if there is no batch, or they differ in size.
+    Raises `EngineError` if the library has no calibrators, cannot read the model, or wrote no cache; `DatasetError` if
+    there is no batch, or they differ in size.
     """
     _require_calibrators(library)
     first = next(batches, None)
@@ -125,7 +110,7 @@ def written_cache(
     if spec.batch not in (None, first.shape[0]):
         raise DatasetError(f"{spec.name} takes batches of {spec.batch}, got {first.shape[0]} images")
     memory = make_memory((first.shape[0], 3, size.height, size.width))
-    feed = _Feed(_chained(first, batches), memory, spec.preprocess)
+    feed = _Feed(chain([first], batches), memory, spec.preprocess)
     try:
         log = _run(library, device, model, settings, feed)
     finally:
@@ -199,11 +184,6 @@ def _calibrator(library: TensorRtLibrary, settings: CalibratorSettings, feed: _F
             """Keep none: a run calibrates once."""
 
     return _Calibrator()
-
-
-def _chained(first: NDArray[np.uint8], rest: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-    yield first
-    yield from rest
 
 
 def model_input(canvases: NDArray[np.uint8], preprocess: Preprocess) -> NDArray[np.float32]:

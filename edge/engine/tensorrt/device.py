@@ -11,19 +11,12 @@ __all__ = ["TensorrtDevice", "read_device"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorrtDevice:
-    """A GPU.
+    """A GPU."""
 
-    Attributes:
-        name: as the driver tells it.
-        compute_capability: major and minor.
-        memory_bytes: of its memory; on an integrated GPU that is the machine's.
-        is_integrated: whether it shares the machine's memory, as a Jetson's does.
-    """
-
-    name: str
-    compute_capability: tuple[int, int]
-    memory_bytes: int
-    is_integrated: bool
+    name: str  # as the driver tells it
+    compute_capability: tuple[int, int]  # major and minor
+    memory_bytes: int  # of its memory; on an integrated GPU that is the machine's
+    is_integrated: bool  # whether it shares the machine's memory, as a Jetson's does
 
     @property
     def capability(self) -> str:

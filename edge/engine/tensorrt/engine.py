@@ -8,16 +8,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
+from edge.engine.cuda.gpu import DeviceBuffer, Stream
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.cuda.memory import DeviceBuffer
-from edge.engine.cuda.stream import Stream
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import TensorRtLibrary
-from edge.engine.tensorrt.execution import Execution, Executions
 from edge.engine.tensorrt.plan import PlanHeader, split_compiled
-from edge.engine.tensorrt.results import CandidateResult, RawResult, Result
-from edge.engine.tensorrt.runner import TensorRtRunner, load_engine
-from edge.engine.tensorrt.slot import COPY, Slot
+from edge.engine.tensorrt.runner import Execution, Executions, TensorRtRunner, load_engine
+from edge.engine.tensorrt.slot import COPY, CandidateResult, RawResult, Result, Slot
 from edge.engine.tensorrt.tensors import Tensors, input_of, tensors_of
 from edge.errors import EngineError
 from edge.types import EngineOutput, ModelSpec
@@ -36,8 +33,7 @@ class TensorRtEngine(TensorRtRunner):
         content: what TensorRT serialized.
         request: what the plan was built for.
 
-    Raises:
-        EngineError: if there is no driver, TensorRT does not take the plan, or memory runs out.
+    Raises `EngineError` if there is no driver, TensorRT does not take the plan, or memory runs out.
     """
 
     def __init__(
@@ -54,12 +50,8 @@ class TensorRtEngine(TensorRtRunner):
         self._slots: list[Slot] = []
         self._executions: Executions | None = None
         super().__init__(library, spec, max_batch=request.max_batch)
-        try:
-            with self._at_work():
-                self._open(content, header)
-        except BaseException:
-            self.close()
-            raise
+        with self._opening():
+            self._open(content, header)
 
     def start(self, index: int, count: int) -> None:
         self._require_rows(index, count)

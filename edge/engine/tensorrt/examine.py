@@ -24,20 +24,13 @@ _EVER: _Version = (999,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBad:
-    """One combination.
+    """One combination."""
 
-    Attributes:
-        what: that does not work, in a few words; the name of the finding.
-        since, before: versions of TensorRT, the second one excluded.
-        is_on_jetson: on a Jetson only (True), elsewhere only (False), or anywhere (None).
-        l4t: beginning of the Jetson's release, as `36.`; empty: any.
-    """
-
-    what: str
-    since: _Version = (0,)
+    what: str  # that does not work, in a few words; the name of the finding
+    since: _Version = (0,)  # a version of TensorRT; `before`: one that is excluded
     before: _Version = _EVER
-    is_on_jetson: bool | None = None
-    l4t: str = ""
+    is_on_jetson: bool | None = None  # on a Jetson only (True), elsewhere only (False), or anywhere (None)
+    l4t: str = ""  # beginning of the Jetson's release, as `36.`; empty: any
     problem: str
     fix: str
     source: str
@@ -132,12 +125,12 @@ def examined(machine: ThisMachine) -> Iterator[DoctorFinding]:
     if why_not(machine) is None:
         library, device = import_tensorrt(), read_device()
         told = f"{library.name} {library.version} on {device.name}, compute capability {device.capability}"
-        yield DoctorFinding(name="tensorrt", is_there=True, is_needed=False, detail=told)
+        yield DoctorFinding(name="tensorrt", is_there=True, detail=told)
         yield _route(library)
     version = machine.libraries.get(machine.library or "")
     if version is not None and machine.library == "tensorrt":
         for row in known_bad_on(machine, version):
-            yield DoctorFinding(name=row.what, is_there=False, is_needed=False, detail=row.told)
+            yield DoctorFinding(name=row.what, is_there=False, detail=row.told)
 
 
 def require_calibration(machine: ThisMachine, library: TensorRtLibrary) -> None:
@@ -152,7 +145,7 @@ def _route(library: TensorRtLibrary) -> DoctorFinding:
     chosen = choose_routes(WantedRoute(precision=Precision.INT8), library.abilities)[0]
     others = ", ".join(route.value for route in routes_of(library.abilities) if route is not chosen.route)
     told = f"{chosen.route.value}: {chosen.why}" + (f" (also here: {others})" if others else "")
-    return DoctorFinding(name="int8 route", is_there=True, is_needed=False, detail=told)
+    return DoctorFinding(name="int8 route", is_there=True, detail=told)
 
 
 def _surroundings(machine: ThisMachine) -> Iterator[DoctorFinding]:
@@ -164,15 +157,15 @@ def _surroundings(machine: ThisMachine) -> Iterator[DoctorFinding]:
             f"the system has TensorRT {hidden[0].version}, {where} see it: make it again with "
             "/usr/bin/python3 -m venv --system-site-packages, or set include-system-site-packages = true in pyvenv.cfg"
         )
-        yield DoctorFinding(name="system's TensorRT", is_there=False, is_needed=False, detail=told)
+        yield DoctorFinding(name="system's TensorRT", is_there=False, detail=told)
     foreign = [copy for copy in machine.system_copies if copy not in hidden]
     if machine.library is None and foreign and not hidden:
         told = f"the system has TensorRT {foreign[0].version} for Python {foreign[0].python}, this is {machine.python}"
-        yield DoctorFinding(name="system's TensorRT", is_there=False, is_needed=False, detail=told)
+        yield DoctorFinding(name="system's TensorRT", is_there=False, detail=told)
     if machine.nodes and machine.missing_groups:
         groups = ",".join(machine.missing_groups)
         told = f"this user is not in {groups}: sudo usermod -aG {groups} USER, then log in again"
-        yield DoctorFinding(name="groups of the GPU", is_there=not machine.closed_nodes, is_needed=False, detail=told)
+        yield DoctorFinding(name="groups of the GPU", is_there=not machine.closed_nodes, detail=told)
     if machine.is_jetson and not machine.nodes:
         told = "a Jetson without its GPU: a container has to be started with --runtime nvidia"
-        yield DoctorFinding(name="GPU", is_there=False, is_needed=False, detail=told)
+        yield DoctorFinding(name="GPU", is_there=False, detail=told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.memory import HostArray
+from edge.engine.cuda.gpu import Gpu, HostArray
 from edge.engine.kind import (
     DoctorFinding,
     EngineKind,
@@ -25,7 +25,7 @@ from edge.engine.kind import (
     Plan,
     ProofForm,
 )
-from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt
+from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan, int8_forms
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
 from edge.engine.tensorrt.device import read_device
@@ -33,15 +33,15 @@ from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import PlanHeader, require_fit, split_plan, with_compiled
+from edge.engine.tensorrt.plan import require_fit, split_plan, with_compiled
 from edge.engine.tensorrt.routes import routes_of
 from edge.errors import EngineError
 from edge.roofline.proof import Row
-from edge.types import ModelSpec, Precision
+from edge.types import ModelSpec, Observed, Precision
 
 if TYPE_CHECKING:
     from edge.engine.tensorrt.engine import TensorRtEngine
-    from edge.protocols import ActivationEngine, AveragingEngine, Engine, ObservingEngine
+    from edge.protocols import ActivationEngine, AveragingEngine, ObservingEngine
 
 __all__ = ["KIND"]
 
@@ -51,13 +51,9 @@ _DLA_NODE = Path("/dev/nvhost-ctrl-nvdla0")
 class _TensorRt:
     """`edge.engine.kind.EngineKind` on an NVIDIA GPU."""
 
-    @property
-    def name(self) -> str:
-        return FACTS.name
-
-    @property
-    def options_type(self) -> type[msgspec.Struct]:
-        return Options
+    name = FACTS.name
+    options_type: type[msgspec.Struct] = Options
+    calibrators = tuple(CALIBRATORS)  # those of TensorRT 8 to 10
 
     def build(
         self,
@@ -70,30 +66,32 @@ class _TensorRt:
         plan = build_plan(library, device, model, request, on_progress=on_progress)
         if not library.abilities.has_own_graphs:
             return plan
-        with closing(self._engine(plan.data, model.spec, request)) as engine:
+        with closing(self.load(plan.data, model.spec, request)) as engine:
             return replace(plan, data=with_compiled(plan.data, engine.compiled()))
 
     def int8_forms(self, model: ModelForms, request: EngineRequest) -> tuple[Int8Form, ...]:
         """Return the forms that the installed TensorRT has; which is the fastest here is not known (docs/adr/0023)."""
         return int8_forms(import_tensorrt().abilities, model, request)
 
-    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> Engine:
-        return self._engine(plan, spec, request)
-
-    def _engine(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> TensorRtEngine:
+    def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> TensorRtEngine:
         from edge.engine.tensorrt.engine import TensorRtEngine
 
-        library, (header, content) = self._read(plan, spec)
+        library, device = import_tensorrt(), read_device()
+        try:
+            header, content = split_plan(plan)
+            require_fit(header, library, device)
+        except EngineError as error:
+            raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error
         return TensorRtEngine(library, content, header, spec, request)
 
     def activations(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> ActivationEngine:
-        from edge.engine.tensorrt.inside import TensorRtActivations
+        from edge.engine.tensorrt.inside import InsideRunner
+        from edge.engine.tensorrt.takes import Whole
 
-        library = import_tensorrt()
-        read_device()
-        return TensorRtActivations(library, spec, tensors, max_batch=max_batch, content=content)
+        given = {*tensors, spec.output_name}
+        return InsideRunner(spec, tensors, lambda inside: [Whole(inside, given)], max_batch=max_batch, content=content)
 
     def observing(
         self,
@@ -104,27 +102,25 @@ class _TensorRt:
         max_batch: int = 1,
         content: bytes | None = None,
     ) -> ObservingEngine:
-        from edge.engine.tensorrt.inside import TensorRtObserving
+        """Return an engine that gives counts, never values."""
+        from edge.engine.tensorrt.inside import InsideRunner
+        from edge.engine.tensorrt.takes import Counts, Inside, Largest, Take
 
-        library = import_tensorrt()
-        read_device()
-        return TensorRtObserving(
-            library, spec, tensors, largest_of=tuple(largest_of), max_batch=max_batch, content=content
-        )
+        def takes(inside: Inside) -> list[Take[Observed]]:
+            wanted = ((Counts, tensors), (Largest, tuple(largest_of)))
+            return [take(inside, names) for take, names in wanted if names]
+
+        return InsideRunner(spec, (*tensors, *largest_of), takes, max_batch=max_batch, content=content)
 
     def averaging(
         self, spec: ModelSpec, tensors: Sequence[str], *, max_batch: int = 1, content: bytes | None = None
     ) -> AveragingEngine:
-        from edge.engine.tensorrt.inside import TensorRtAveraging
+        from edge.engine.tensorrt.inside import InsideRunner
+        from edge.engine.tensorrt.takes import Means
 
-        library = import_tensorrt()
-        read_device()
-        return TensorRtAveraging(library, spec, tensors, max_batch=max_batch, content=content)
-
-    @property
-    def calibrators(self) -> tuple[str, ...]:
-        """Those of TensorRT 8 to 10."""
-        return tuple(CALIBRATORS)
+        return InsideRunner(
+            spec, tensors, lambda inside: [Means(inside, tensors)], max_batch=max_batch, content=content
+        )
 
     def calibrator_cache(
         self,
@@ -139,11 +135,12 @@ class _TensorRt:
         settings = CalibratorSettings(name=calibrator, quantile=quantile, cutoff=cutoff)
         library, device = import_tensorrt(), read_device()
         require_calibration(read_machine(), library)
+        memory = partial(HostArray, dtype=np.float32, is_mapped=True)
         on_progress("calibration", 0.0)
         gpu = Gpu()
         try:
             with gpu.current():
-                cache = written_cache(library, device, model, settings, batches, _host_memory)
+                cache = written_cache(library, device, model, settings, batches, memory)
         finally:
             gpu.close()
         on_progress("calibration", 1.0)
@@ -151,16 +148,14 @@ class _TensorRt:
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Return what times `layers` on the GPU, in an engine that is built for it: float32, or INT8."""
-        from edge.engine.tensorrt.profiling import GivenModel, ProfiledPlan, TimedLayers
+        from edge.engine.tensorrt.profiling import GivenModel, TimedLayers
 
         library, device = import_tensorrt(), read_device()
-        rows = spec.batch or 1
         model = GivenModel(spec, spec.path.read_bytes() if content is None else content)
         precision = Precision.INT8 if spec.is_quantized else Precision.FP32
-        request = EngineRequest(precision=precision, max_batch=rows, options=Options())
+        request = EngineRequest(precision=precision, max_batch=spec.batch or 1, options=Options())
         header, serialized = split_plan(build_plan(library, device, model, request).data)
-        plan = ProfiledPlan(library, header, serialized, spec, layers, rows=rows)
-        return TimedLayers(plan, layers)
+        return TimedLayers(library, header, serialized, spec, layers)
 
     def peaks(self) -> Iterator[Peak]:
         """Yield what the GPU reaches; neither TensorRT nor a model is needed."""
@@ -186,19 +181,6 @@ class _TensorRt:
             yield ProofForm(name=f"int8 {route.value}", precision=Precision.INT8, options=options)
         if _DLA_NODE.exists():
             yield ProofForm(name="dla", precision=Precision.INT8, options=Options(dla_core=0), is_beside=True)
-
-    def _read(self, plan: bytes, spec: ModelSpec) -> tuple[TensorRtLibrary, tuple[PlanHeader, bytes]]:
-        library, device = import_tensorrt(), read_device()
-        try:
-            header, content = split_plan(plan)
-            require_fit(header, library, device)
-        except EngineError as error:
-            raise EngineError(f"{spec.name}: {error.problem}", hint=error.hint) from error
-        return library, (header, content)
-
-
-def _host_memory(shape: tuple[int, ...]) -> HostArray:
-    return HostArray(shape, np.float32, is_mapped=True)
 
 
 KIND: EngineKind = _TensorRt()

@@ -35,32 +35,21 @@ class SystemCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """The parts of this machine that TensorRT needs.
+    """The parts of this machine that TensorRT needs."""
 
-    Attributes:
-        architecture: as `aarch64`.
-        python: as `3.10`.
-        board: a Jetson's name; None: it is none.
-        l4t: its release, as `36.4.3`; None: no Jetson, or a container that does not show it.
-        gpus: names of discrete GPUs, as the driver tells them.
-        nodes: device files of GPUs.
-        closed_nodes: those that this user may not open.
-        libraries: versions of the libraries that can be imported, by import name.
-        system_copies: what lies among the system's packages, whether this Python sees it or not.
-        is_venv: whether this Python runs in a virtual environment.
-        missing_groups: `video` and `render`, where the machine has them and the user, who is not root, is not in them.
-    """
-
-    architecture: str
-    python: str
-    board: str | None = None
-    l4t: str | None = None
-    gpus: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    closed_nodes: tuple[str, ...] = ()
+    architecture: str  # as `aarch64`
+    python: str  # as `3.10`
+    board: str | None = None  # a Jetson's name; None: it is none
+    l4t: str | None = None  # its release, as `36.4.3`; None: no Jetson, or a container that does not show it
+    gpus: tuple[str, ...] = ()  # names of discrete GPUs, as the driver tells them
+    nodes: tuple[str, ...] = ()  # device files of GPUs
+    closed_nodes: tuple[str, ...] = ()  # those that this user may not open
+    # versions of the libraries that can be imported, by import name
     libraries: Mapping[str, str] = field(default_factory=dict)
+    # what lies among the system's packages, whether this Python sees it or not
     system_copies: tuple[SystemCopy, ...] = ()
-    is_venv: bool = False
+    is_venv: bool = False  # whether this Python runs in a virtual environment
+    # `video` and `render`, where the machine has them and the user, who is not root, is not in them
     missing_groups: tuple[str, ...] = ()
 
     @property

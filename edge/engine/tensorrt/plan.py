@@ -33,36 +33,21 @@ class PlanTensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Header of a plan: the software and machine that it is for, its precision and its tensors.
+    """Header of a plan: the software and machine that it is for, its precision and its tensors."""
 
-    Attributes:
-        library: `tensorrt` or `tensorrt_rtx`.
-        version: of that library, to the last number: another patch does not read the plan.
-        compute_capability: of the GPU, major and minor.
-        device: its name: a GPU of the same capability and another size runs the plan, slower than one of its own.
-        precision: `int8`, `fp16` or `fp32`.
-        route: how it was built (`edge.engine.tensorrt.routes`).
-        max_batch: most rows at once.
-        batch: rows of every inference, where the model fixes them; None: 1 to `max_batch`.
-        inputs, outputs: of the engine.
-        dla_core: on which it runs; None: on the GPU.
-        sha256: of what follows.
-        compiled_bytes: of it, at its end: kernels that TensorRT for RTX compiled where it ran first.
-    """
-
-    library: str
-    version: str
-    compute_capability: tuple[int, int]
-    device: str
-    precision: str
-    route: str
-    max_batch: int
-    batch: int | None
+    library: str  # `tensorrt` or `tensorrt_rtx`
+    version: str  # of that library, to the last number: another patch does not read the plan
+    compute_capability: tuple[int, int]  # of the GPU, major and minor
+    device: str  # its name: a GPU of the same capability and another size runs the plan, slower than one of its own
+    precision: str  # `int8`, `fp16` or `fp32`
+    route: str  # how it was built (`edge.engine.tensorrt.routes`)
+    max_batch: int  # most rows at once
+    batch: int | None  # rows of every inference, where the model fixes them; None: 1 to `max_batch`
     inputs: tuple[PlanTensor, ...]
     outputs: tuple[PlanTensor, ...]
-    dla_core: int | None = None
-    sha256: str = ""
-    compiled_bytes: int = 0
+    dla_core: int | None = None  # on which it runs; None: on the GPU
+    sha256: str = ""  # of what follows
+    compiled_bytes: int = 0  # of it, at its end: kernels that TensorRT for RTX compiled where it ran first
 
 
 def written_plan(header: PlanHeader, content: bytes) -> bytes:

@@ -5,7 +5,6 @@ TensorRT's layer is the unit: what it fused is timed as one, and never shared ou
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,24 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
-from edge.engine.cuda.kernels import Kernels
-from edge.engine.cuda.memory import DeviceBuffer, HostArray
-from edge.engine.kind import QdqForm
-from edge.engine.nodes import nodes_of_lone_layers
+from edge.engine.cuda.gpu import HostArray
+from edge.engine.kind import QdqForm, nodes_of_lone_layers
 from edge.engine.tensorrt.binding import TensorRtLibrary
-from edge.engine.tensorrt.execution import Execution
+from edge.engine.tensorrt.build.account import inspector_text, layers_of
+from edge.engine.tensorrt.inside import StepRunner
 from edge.engine.tensorrt.plan import PlanHeader
-from edge.engine.tensorrt.runner import TensorRtRunner, load_engine
-from edge.engine.tensorrt.slot import canvas_of
-from edge.engine.tensorrt.tensors import input_of, tensors_of
 from edge.errors import CalibrationError, EngineError
 from edge.model.qdq.insert import QdqModel
 from edge.types import ModelSpec
 
 if TYPE_CHECKING:
-    from edge.engine.tensorrt.binding import ICudaEngine, IProfiler
+    from edge.engine.tensorrt.binding import IProfiler
 
-__all__ = ["GivenModel", "Origins", "ProfiledPlan", "TimedLayers", "nodes_of_layer"]
+__all__ = ["GivenModel", "Origins", "TimedLayers", "nodes_of_layer"]
 
 
 class GivenModel:
@@ -43,12 +38,14 @@ class GivenModel:
         content: the file.
     """
 
-    def __init__(self, spec: ModelSpec, content: bytes) -> None:
-        self._spec, self._content = spec, content
+    ranges: Mapping[str, float] | None = None
+    keep_float: tuple[str, ...] = ()
+    has_centres = False
+    beyond_ranges: tuple[str, ...] = ()
 
-    @property
-    def spec(self) -> ModelSpec:
-        return self._spec
+    def __init__(self, spec: ModelSpec, content: bytes) -> None:
+        self.spec = spec
+        self._content = content
 
     def float_model(self, *, is_float16: bool = False) -> bytes:
         """Return the file; only in the precision that it has is it asked for."""
@@ -59,24 +56,8 @@ class GivenModel:
         """Return the file, in whichever form its pairs are: what a TensorRT does not take, it refuses by name."""
         return QdqModel(model=self._content, quantized_nodes=(), float_nodes=(), mac_share_int8=0.0, ranges={})
 
-    @property
-    def ranges(self) -> Mapping[str, float] | None:
-        return None
-
-    @property
-    def keep_float(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def has_centres(self) -> bool:
-        return False
-
-    @property
-    def beyond_ranges(self) -> tuple[str, ...]:
-        return ()
-
     def calibration_cache(self, *, version: int, calibrator: str) -> bytes:
-        raise CalibrationError(f"{self._spec.name}: there is no table to write a calibration cache of")
+        raise CalibrationError(f"{self.spec.name}: there is no table to write a calibration cache of")
 
 
 # TensorRT fuses, and splits: the unit that it times is a layer of its own. Since 8.6 its parser writes into each layer
@@ -93,15 +74,10 @@ _REGION = "{ForeignNode["  # of Myelin, or a DLA core: from its first node to it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerOrigin:
-    """A layer of an engine.
+    """A layer of an engine."""
 
-    Attributes:
-        kind: what it is there, with its tactic where that is known: `CaskConvolution sm80_xmma_fprop...`.
-        nodes: of the ONNX file, of those that were asked for.
-    """
-
-    kind: str
-    nodes: frozenset[str]
+    kind: str  # what it is there, with its tactic where that is known: `CaskConvolution sm80_xmma_fprop...`
+    nodes: frozenset[str]  # of the ONNX file, of those that were asked for
 
 
 class Origins:
@@ -143,11 +119,7 @@ def nodes_of_layer(name: str, metadata: str) -> list[str]:
 
 def _told(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, kind and metadata of each layer."""
-    try:
-        layers = json.loads(text)["Layers"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return
-    for layer in layers if isinstance(layers, list) else ():
+    for layer in layers_of(text):
         if isinstance(layer, str):
             yield layer, "layer", ""
         elif isinstance(layer, Mapping):
@@ -155,109 +127,71 @@ def _told(text: str) -> Iterator[tuple[str, str, str]]:
             yield str(layer.get("Name", "?")), kind or "layer", str(layer.get("Metadata", ""))
 
 
-class ProfiledPlan(TensorRtRunner):
-    """Runs a plan with one batch at a time, without graphs.
+class TimedLayers(StepRunner):
+    """`edge.engine.kind.LayerProfiler`: runs a plan with one batch at a time, and holds the GPU until `close`.
 
-    Args:
-        content: what TensorRT serialized.
-        names: of nodes of the ONNX file; the profile says which of them went into a layer.
-        rows: of each batch, as many as the model fixes where it does.
+    `layers`: names of nodes in the ONNX file.
 
-    Raises:
-        EngineError: if there is no driver, TensorRT does not take the plan, or memory runs out.
+    Raises `EngineError` if there is no driver, TensorRT does not take the plan, or memory runs out.
     """
 
     def __init__(
-        self,
-        library: TensorRtLibrary,
-        header: PlanHeader,
-        content: bytes,
-        spec: ModelSpec,
-        names: Collection[str],
-        *,
-        rows: int,
+        self, library: TensorRtLibrary, header: PlanHeader, plan: bytes, spec: ModelSpec, layers: Collection[str]
     ) -> None:
+        self._layers = tuple(layers)
         self._taken_s: dict[str, float] = {}
         self._profiler: IProfiler | None = None
-        super().__init__(library, spec, max_batch=rows)
-        try:
-            with self._at_work():
-                self._open(header, content, names)
-        except BaseException:
-            self.close()
-            raise
+        self._runs: list[dict[str, float]] = []
+        super().__init__(library, header, plan, spec, max_batch=spec.batch or 1, canvases=1)
 
-    @property
-    def origins(self) -> Origins:
-        return self._origins
+    def warm_up(self, images: NDArray[np.uint8]) -> None:
+        self._layer_seconds(images)
 
-    def fill(self, images: NDArray[np.uint8]) -> None:
-        """Say what is inferred from now on: uint8 (rows, H, W, 3) RGB."""
-        self._canvas.array[:] = images
+    def run(self, images: NDArray[np.uint8]) -> None:
+        """Raises `EngineError` if the inference failed, or TensorRT reports nothing of it."""
+        self._runs.append(self._layer_seconds(images))
 
-    def layer_seconds(self) -> dict[str, float]:
+    def times(self) -> dict[str, NDArray[np.float64]]:
+        """Return seconds for one frame in each run, float64 (runs,), by layer.
+
+        A layer that TensorRT cut into several is their sum. It is left out where one of them is another one of the
+        layers, too, and where no layer of TensorRT's is known to be it.
+        """
+        names = dict.fromkeys(name for run in self._runs for name in run)
+        lone = nodes_of_lone_layers({name: self._origins.of(name).nodes for name in names})
+        return {
+            layer: np.array([sum(run.get(name, 0.0) for name in lone[layer]) for run in self._runs]) / self.max_batch
+            for layer in self._layers
+            if layer in lone
+        }
+
+    def _layer_seconds(self, images: NDArray[np.uint8]) -> dict[str, float]:
         """Infer once with TensorRT's profiler, and return what it reports by layer, of equal names the sum.
 
-        Raises `EngineError` if the inference failed, or TensorRT reports nothing of it.
+        `images`: uint8 (rows, H, W, 3) RGB.
         """
+        self._require_open()
+        self._canvases[0].array[:] = images
         with self._at_work(), cuda_errors("profiling an inference"):
             if self._profiler is None:
                 self._profiler = _make_profiler(self._library, self._taken_s)
                 self._execution.report_to(self._profiler)
             self._taken_s.clear()
-            self._infer()
+            self._bring(0, self._rows)
+            output = self._outputs[0]
+            address = self._infer(0)[output.name]
+            cuda_driver().memcpy_dtoh_async(self._host.array, address, self._order.raw)
             self._order.synchronize()
             self._execution.report()
             if not self._taken_s:
                 raise EngineError("TensorRT's profiler reported no layer")
             return dict(self._taken_s)
 
-    def _open(self, header: PlanHeader, content: bytes, names: Collection[str]) -> None:
-        keep, rows, spec = self._owner.keep, self._max_batch, self._spec
-        self._kernels, self._order = keep(Kernels(self._gpu)), self._stream()
-        loaded = load_engine(self._library, content, name=spec.name, dla_core=header.dla_core)
-        self._origins = Origins(_inspected(self._library, loaded.engine), names)
-        self._execution = keep(Execution(loaded, name=spec.name, stream=self._order.handle))
-        self._input = input_of(header, spec)
-        self._execution.set_shape(self._input.name, (rows, *self._input.row_shape))
-        tensors = tensors_of(header, spec, self._execution.shape_of, rows=rows)
-        self._output = tensors.output
-        every = (self._input, tensors.output, *tensors.others)
-        self._device = {one.name: keep(DeviceBuffer(rows * one.row_bytes)) for one in every}
-        self._execution.place({name: buffer.address for name, buffer in self._device.items()})
-        self._canvas = keep(canvas_of(self._gpu, spec.preprocess, rows))
-        self._canvases = [self._canvas]
-        self._copy = None if self._gpu.is_integrated else keep(DeviceBuffer(self._canvas.array.nbytes))
-        self._host = keep(HostArray((rows, *self._output.row_shape), self._output.dtype, is_mapped=False))
-
-    def _infer(self) -> None:
-        if self._copy is not None:
-            self._bring()
-        self._normalize()
-        self._execution.enqueue(self._order.handle)
-        self._fetch()
-
-    def _bring(self) -> None:
-        assert self._copy is not None
-        cuda_driver().memcpy_htod_async(self._copy.address, self._canvas.array, self._order.raw)
-
-    def _normalize(self) -> None:
-        self._kernels.normalize(
-            self._order.raw,
-            self._canvas.address if self._copy is None else self._copy.address,
-            self._device[self._input.name].address,
-            rows=self._max_batch,
-            preprocess=self._spec.preprocess,
-            dtype=self._input.dtype,
-        )
-
-    def _fetch(self) -> None:
-        cuda_driver().memcpy_dtoh_async(self._host.array, self._device[self._output.name].address, self._order.raw)
-
-
-def _inspected(library: TensorRtLibrary, engine: ICudaEngine) -> str:
-    inspector = engine.create_engine_inspector()
-    return str(inspector.get_engine_information(library.trt.LayerInformationFormat.JSON))
+    def _open(self, header: PlanHeader, plan: bytes, canvases: int) -> None:
+        super()._open(header, plan, canvases)
+        self._origins = Origins(inspector_text(self._library, self._loaded.engine), self._layers)
+        output = self._outputs[0]
+        self._host = self._owner.keep(HostArray((self._rows, *output.row_shape), output.dtype, is_mapped=False))
 
 
 def _make_profiler(library: TensorRtLibrary, taken_s: dict[str, float]) -> Any:
@@ -272,43 +206,3 @@ def _make_profiler(library: TensorRtLibrary, taken_s: dict[str, float]) -> Any:
             taken_s[layer_name] = taken_s.get(layer_name, 0.0) + 1e-3 * ms
 
     return _Profiler()
-
-
-class TimedLayers:
-    """`edge.engine.kind.LayerProfiler`: holds the GPU until `close`.
-
-    Args:
-        plan: it is closed with this.
-        layers: names of nodes in the ONNX file.
-    """
-
-    def __init__(self, plan: ProfiledPlan, layers: Collection[str]) -> None:
-        self._plan, self._layers = plan, tuple(layers)
-        self._runs: list[dict[str, float]] = []
-
-    def warm_up(self, images: NDArray[np.uint8]) -> None:
-        self._plan.fill(images)
-        self._plan.layer_seconds()
-
-    def run(self, images: NDArray[np.uint8]) -> None:
-        """Raises `EngineError` if the inference failed, or TensorRT reports nothing of it."""
-        self._plan.fill(images)
-        self._runs.append(self._plan.layer_seconds())
-
-    def times(self) -> dict[str, NDArray[np.float64]]:
-        """Return seconds for one frame in each run, float64 (runs,), by layer.
-
-        A layer that TensorRT cut into several is their sum. It is left out where one of them is another one of the
-        layers, too, and where no layer of TensorRT's is known to be it.
-        """
-        names = dict.fromkeys(name for run in self._runs for name in run)
-        lone = nodes_of_lone_layers({name: self._plan.origins.of(name).nodes for name in names})
-        return {
-            layer: np.array([sum(run.get(name, 0.0) for name in lone[layer]) for run in self._runs])
-            / self._plan.max_batch
-            for layer in self._layers
-            if layer in lone
-        }
-
-    def close(self) -> None:
-        self._plan.close()

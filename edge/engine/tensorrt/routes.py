@@ -41,22 +41,14 @@ class Route(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRoute:
-    """Request for a route.
-
-    Attributes:
-        forced: the `route` option; None: `auto`.
-        has_own_qdq: the model carries Q/DQ pairs itself.
-        is_for_dla: it is to run on a DLA core.
-        beyond_ranges: what a table says that an implicit way leaves out.
-        without_centres: Q/DQ pairs leave out the centres of the table.
-    """
+    """Request for a route."""
 
     precision: Precision
-    forced: Route | None = None
-    has_own_qdq: bool = False
-    is_for_dla: bool = False
-    beyond_ranges: tuple[str, ...] = ()
-    without_centres: bool = False
+    forced: Route | None = None  # the `route` option; None: `auto`
+    has_own_qdq: bool = False  # the model carries Q/DQ pairs itself
+    is_for_dla: bool = False  # it is to run on a DLA core
+    beyond_ranges: tuple[str, ...] = ()  # what a table says that an implicit way leaves out
+    without_centres: bool = False  # Q/DQ pairs leave out the centres of the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,17 +25,12 @@ _LAYOUTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """An input or output.
-
-    Attributes:
-        row_shape: its shape without the first axis.
-        entries: of the first axis for each row: attention over areas has several.
-    """
+    """An input or output."""
 
     name: str
-    row_shape: tuple[int, ...]
+    row_shape: tuple[int, ...]  # its shape without the first axis
     dtype: np.dtype[np.generic]
-    entries: int = 1
+    entries: int = 1  # of the first axis for each row: attention over areas has several
 
     @property
     def row_size(self) -> int:
@@ -75,8 +70,7 @@ def tensors_of(
         shape_of: the shape of an output, once the input's is known.
         rows: that the input is known to be of.
 
-    Raises:
-        EngineError: if they are not those of `spec`, or of a type that there are no kernels for.
+    Raises `EngineError` if they are not those of `spec`, or of a type that there are no kernels for.
     """
     source, result = input_of(header, spec), _named(header.outputs, spec.output_name, spec)
     others = (one for one in header.outputs if one.name != spec.output_name)

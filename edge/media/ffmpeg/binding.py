@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import MissingDependencyError, SourceError
-from edge.media.address import Address, redact
-from edge.media.remedy import IS_REFUSED, IS_UNKNOWN
+from edge.media.address import IS_REFUSED, IS_UNKNOWN, Address, redact
 from edge.types import ImageSize
 
 __all__ = ["Decoder", "is_available", "load", "rgb_from_frame"]
@@ -61,8 +60,7 @@ def load() -> Any:
 class Decoder:
     """One pass over a stream, from its start or from now, by the thread that iterates.
 
-    Args:
-        stall_s: a silence of the network that long is none yet.
+    `stall_s`: a silence of the network that long is none yet.
 
     Attributes:
         errors: packets that could not be decoded; reading goes on after them.

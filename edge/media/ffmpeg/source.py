@@ -9,12 +9,10 @@ from typing import Any
 
 from edge.config.schema import StreamConfig
 from edge.errors import EdgeError, EndOfPicture, EndOfStream, SourceError
-from edge.media.address import Address
+from edge.media.address import Address, end_of_camera
 from edge.media.ffmpeg.binding import Decoder, rgb_from_frame, turn_of
 from edge.media.flood import FloodWatch, endless_error
-from edge.media.rate import RateLimit
-from edge.media.remedy import end_of_camera
-from edge.media.shedding import SheddingOrder
+from edge.media.rate import Cap, RateLimit
 from edge.media.sideways import Sideways
 from edge.media.threads import Effort, join_or_remember
 from edge.media.tunnel import Tunnel
@@ -38,7 +36,7 @@ class PyavSource:
     """
 
     def __init__(
-        self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, order: SheddingOrder | None = None
+        self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, cap: Cap | None = None
     ) -> None:
         self._config = stream
         self.stream = StreamId(stream.id)
@@ -49,7 +47,7 @@ class PyavSource:
         self._has_changed = threading.Condition()
         self._frames: deque[tuple[int, int, int, Any]] = deque()  # number, PTS, arrival, av.VideoFrame
         self._decoded = self._damaged = self._capped = self._late = self._taken = self._errors = 0
-        self._order = order or SheddingOrder()
+        self._cap = cap or Cap()
         self._limit: RateLimit | None = None
         self._limit_fps: float | None = None
         self._end: Exception | None = None
@@ -228,7 +226,7 @@ class PyavSource:
             return True
 
     def _admits(self, pts_ns: int) -> bool:
-        most_fps = self._order.now.max_fps  # what else is ordered, FFmpeg's binding cannot count
+        most_fps = self._cap.max_fps
         if most_fps != self._limit_fps:
             self._limit_fps, self._limit = most_fps, None if most_fps is None else RateLimit(most_fps)
         return self._limit is None or self._limit.admits(pts_ns)

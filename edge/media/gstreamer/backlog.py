@@ -16,9 +16,8 @@ from typing import Any
 from edge.media.gstreamer.binding import load
 from edge.media.gstreamer.clean import LOSS, WHOLE, tell
 from edge.media.rate import RateLimit
-from edge.media.shedding import EVERYTHING, Shedding
 
-__all__ = ["Backlog", "GstShedding"]
+__all__ = ["Backlog", "GstCap"]
 
 _MOST_NS = 2_000_000_000
 _FRESH_NS = 1_000_000_000
@@ -80,7 +79,7 @@ class Backlog:
         return running_ns - pts - self._latency_ns
 
 
-class GstShedding:
+class GstCap:
     """Used by the reading thread; the probe runs in a streaming thread, and is there only while a cap is in force."""
 
     def __init__(self, decoded: Any) -> None:
@@ -88,17 +87,18 @@ class GstShedding:
         self._pad = decoded.get_static_pad("src")
         self._limit: RateLimit | None = None
         self._probe: int | None = None
-        self.now = EVERYTHING
+        self.max_fps: float | None = None
         self.capped = 0
 
-    def obey(self, order: Shedding) -> None:
-        if order.max_fps is None:
+    def set(self, max_fps: float | None) -> None:
+        """Raises `ValueError` if it is not positive."""
+        if max_fps is None:
             self.disconnect()
-        elif order != self.now:
-            self._limit = RateLimit(order.max_fps)
+        else:
+            self._limit = RateLimit(max_fps)
             if self._probe is None:
                 self._probe = self._pad.add_probe(self._gst.PadProbeType.BUFFER, self._on_decoded)
-        self.now = order
+        self.max_fps = max_fps
 
     def disconnect(self) -> None:
         if self._probe is not None:

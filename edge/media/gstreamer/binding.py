@@ -1,21 +1,29 @@
-"""The only importer of `gi`: GStreamer, loaded when first used, and the small helpers that every user of it needs."""
+"""The only importer of `gi`: GStreamer, loaded when first used, and the small helpers that every user of it needs.
+
+The launch texts under `pipelines/launch/` are sections of GStreamer launch descriptions, read and parsed here. A
+comment is a whole line that begins with `#`, a section begins with its name in brackets, and everything up to the next
+one is a single launch description, on as many lines as it likes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from edge.errors import ConfigError, MissingDependencyError
-from edge.media.gstreamer.packages import APT
 
 __all__ = [
+    "APT",
     "GStreamer",
     "JETSON_HINT",
     "caps_fields",
@@ -23,14 +31,25 @@ __all__ = [
     "has_factories",
     "is_available",
     "is_idle",
+    "is_installed",
+    "joined",
     "load",
     "load_errors",
     "message_fields",
     "parse_bin",
     "parse_decoder",
+    "parse_sections",
+    "read_sections",
     "set_if_present",
 ]
 
+APT = (
+    "apt-get install python3-gi python3-gst-1.0 gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0 "
+    "gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav"
+)
+"""As Debian and Ubuntu, and with them JetPack, package it."""
+
+_LIBRARIES = (Path("/usr/lib"), Path("/usr/local/lib"))
 _HINT = f"{APT}, and create the environment with --system-site-packages; or read with PyAV (decoder: pyav)"
 JETSON_HINT = (
     "these are NVIDIA's own plugins, which no distribution packages: they come with JetPack, on a Jetson "
@@ -50,6 +69,13 @@ class GStreamer:
 
 
 _loading = threading.Lock()
+
+
+def is_installed() -> bool:
+    """Whether this Python finds the bindings, and they find the library; nothing is loaded."""
+    names = ("girepository-1.0/Gst-1.0.typelib", "*/girepository-1.0/Gst-1.0.typelib")
+    has_library = any(True for folder in _LIBRARIES for name in names for _ in folder.glob(name))
+    return has_library and importlib.util.find_spec("gi") is not None
 
 
 def load() -> GStreamer:
@@ -209,3 +235,64 @@ def elements_of(made: Any) -> Iterator[Any]:
 def _next(iterator: Any) -> Any:
     result, item = iterator.next()
     return item if result == load().gst.IteratorResult.OK else None
+
+
+def joined(*descriptions: str) -> str:
+    """Return one launch description in which each of `descriptions` is linked to the next; empty ones are left out."""
+    return " ! ".join(description for description in descriptions if description)
+
+
+@cache
+def read_sections(name: str) -> dict[str, str]:
+    """Raises `ConfigError` if there is no launch text `name`, e.g. `software`, or it cannot be parsed."""
+    file_name = f"{name}.launch"
+    return parse_sections(_find_text(file_name), file_name)
+
+
+def parse_sections(text: str, file_name: str) -> dict[str, str]:
+    """Return section name -> launch description on one line. Asking for a section that is not there says which are.
+    Raises `ConfigError` if text stands before the first header, or a header is empty or comes twice.
+    """
+    lines: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for number, line in enumerate((raw.strip() for raw in text.splitlines()), start=1):
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            name = line[1:-1].strip()
+            if not name or name in lines:
+                raise ConfigError(f"{file_name}:{number}: expected a new section name, got [{name}]")
+            current = lines[name] = []
+        elif current is None:
+            raise ConfigError(f"{file_name}:{number}: expected a [section] header first, got {line!r}")
+        else:
+            current.append(line)
+    return _Sections(file_name, {name: " ".join(parts) for name, parts in lines.items()})
+
+
+class _Sections(dict[str, str]):
+    """A dict whose missing keys are errors for the user."""
+
+    def __init__(self, file_name: str, sections: dict[str, str]) -> None:
+        super().__init__(sections)
+        self._file_name = file_name
+
+    def __missing__(self, name: str) -> str:
+        known = ", ".join(self) or "none"
+        raise ConfigError(f"{self._file_name}: there is no section [{name}]", hint=f"its sections are: {known}")
+
+
+def _find_text(file_name: str) -> str:
+    """Installed, the texts are data of `edge.pipelines`; in a checkout they lie beside the package."""
+    try:
+        return (resources.files("edge.pipelines") / "launch" / file_name).read_text("utf-8")
+    except (ModuleNotFoundError, FileNotFoundError):
+        pass
+    path = Path(__file__).resolve().parents[3] / "pipelines" / "launch" / file_name
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"launch text {file_name} is neither in the package edge.pipelines nor at {path}",
+            hint="install the package again, with its data files",
+        ) from error

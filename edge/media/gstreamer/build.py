@@ -16,13 +16,14 @@ from edge.media.gstreamer.binding import (
     caps_fields,
     has_factories,
     is_idle,
+    joined,
     load,
     parse_bin,
     parse_decoder,
+    read_sections,
     set_if_present,
 )
 from edge.media.gstreamer.clean import CleanFrames
-from edge.media.gstreamer.launch import joined, read_sections
 from edge.media.gstreamer.sender_clock import SenderClock
 from edge.media.gstreamer.tail import Pace, add_tail, is_burst, is_video
 from edge.media.threads import Effort

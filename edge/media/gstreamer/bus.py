@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 from edge.errors import SourceError
-from edge.media.address import Address, redact
+from edge.media.address import IS_REFUSED, IS_UNKNOWN, Address, redact
 from edge.media.gstreamer.binding import load, message_fields
-from edge.media.remedy import IS_REFUSED, IS_UNKNOWN
 
 __all__ = ["BusReader"]
 

@@ -90,10 +90,7 @@ class GstLoop:
 
     def _seek(self, flags: Any) -> None:
         start, none = self._gst.SeekType.SET, self._gst.SeekType.NONE
-        self._require_sought(self._pipeline.seek(1.0, self._gst.Format.TIME, flags, start, 0, none, 0))
-
-    def _require_sought(self, is_sought: bool) -> None:
-        if not is_sought:
+        if not self._pipeline.seek(1.0, self._gst.Format.TIME, flags, start, 0, none, 0):
             raise SourceError(
                 f"{self._where}: cannot be looped: it does not let itself be read from its start again",
                 is_permanent=True,

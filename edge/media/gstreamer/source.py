@@ -7,9 +7,9 @@ import time
 
 from edge.config.schema import StreamConfig
 from edge.errors import EdgeError, EndOfStream, SourceError
-from edge.media.address import Address
+from edge.media.address import Address, end_of_camera
 from edge.media.flood import FloodWatch, endless_error
-from edge.media.gstreamer.backlog import Backlog, GstShedding
+from edge.media.gstreamer.backlog import Backlog, GstCap
 from edge.media.gstreamer.binding import load
 from edge.media.gstreamer.build import PipelineBuilder
 from edge.media.gstreamer.bus import BusReader
@@ -17,8 +17,7 @@ from edge.media.gstreamer.gate import BufferGate
 from edge.media.gstreamer.loop import GstLoop
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
 from edge.media.gstreamer.tail import is_live
-from edge.media.remedy import end_of_camera
-from edge.media.shedding import SheddingOrder
+from edge.media.rate import Cap
 from edge.media.sideways import Sideways
 from edge.media.tunnel import Tunnel
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts, StreamId
@@ -48,7 +47,7 @@ class GstSource:
         *,
         preprocess: Preprocess,
         is_nvmm: bool,
-        order: SheddingOrder | None = None,
+        cap: Cap | None = None,
     ) -> None:
         self._config = stream
         self.stream = StreamId(stream.id)
@@ -64,8 +63,8 @@ class GstSource:
         self._kept = None if kept is None else Counter(kept)
         self._clock = RunningClock(self.pipeline)
         self._backlog: Backlog | None = None  # of an RTSP camera, once it is known what it sends
-        self._order = order or SheddingOrder()
-        self._shedding = GstShedding(self.pipeline.get_by_name("decoded"))
+        self._wanted_cap = cap or Cap()
+        self._cap = GstCap(self.pipeline.get_by_name("decoded"))
         self._gate = BufferGate(self.pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self.pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self.pipeline, address.shown) if stream.loop and address.is_file_like else None
@@ -123,8 +122,8 @@ class GstSource:
                 raise SourceError(f"{self.stream}: read from a closed source")
             if now_ns - self._listened_at_ns >= _LISTEN_EVERY_NS or self._loop is not None:
                 self._check_bus(now_ns)
-            if self._order.now is not self._shedding.now and self.is_live:
-                self._shedding.obey(self._order.now)
+            if self._wanted_cap.max_fps != self._cap.max_fps and self.is_live:
+                self._cap.set(self._wanted_cap.max_fps)
             sample = self._sink.pull(min(max(0, deadline_ns - now_ns), self._slice_ns))
             now_ns = time.monotonic_ns()
             if sample is not None:
@@ -147,7 +146,7 @@ class GstSource:
     def counts(self) -> SourceCounts:
         # In this order, since frames go on meanwhile: none may be seen behind a place and not yet in front of it.
         clean, damaged, late, taken = self._builder.clean, self._damaged, self._late, self._taken
-        by_rate, capped, decoded = self._dropped_by_rate(), self._shedding.capped, self._decoded()
+        by_rate, capped, decoded = self._dropped_by_rate(), self._cap.capped, self._decoded()
         dropped = {
             DropReason.MAX_FPS: by_rate,
             DropReason.CAPPED: capped,
@@ -175,7 +174,7 @@ class GstSource:
                 self._tunnel.close()
             self._floods.close()
             self._is_stopped = True
-            for part in (self._builder, self._gate, self._loop, self._shedding, self._backlog):
+            for part in (self._builder, self._gate, self._loop, self._cap, self._backlog):
                 if part is not None:
                     part.disconnect()
 
@@ -186,7 +185,7 @@ class GstSource:
         """
         if self._kept is not None:
             decoded = self._decoded() - (0 if self._is_stopped else 1)
-            self._by_rate = max(self._by_rate, decoded - self._shedding.capped - self._kept.count())
+            self._by_rate = max(self._by_rate, decoded - self._cap.capped - self._kept.count())
         return self._by_rate
 
     def _check_bus(self, now_ns: int) -> None:
@@ -303,7 +302,7 @@ class GstSource:
         self._last_number = max(least, self._last_number + 1)
         if self.is_live:
             # Of the frames behind both limits that were not taken, all but those that may still be on their way.
-            let_on = decoded - self._shedding.capped if self._kept is None else self._kept.count()
+            let_on = decoded - self._cap.capped if self._kept is None else self._kept.count()
             self._late = max(self._late, let_on - _BETWEEN - self._taken)
         return self._last_number
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from edge.config.schema import StreamConfig
 from edge.media.address import Address
-from edge.media.gstreamer.binding import load, message_fields, parse_bin, set_if_present
-from edge.media.gstreamer.launch import joined
+from edge.media.gstreamer.binding import joined, load, message_fields, parse_bin, set_if_present
 
 __all__ = ["Pace", "add_tail", "is_burst", "is_live", "is_video"]
 
@@ -38,7 +37,7 @@ def add_tail(
     pipeline: Any, stream: StreamConfig, address: Address, sources: Mapping[str, str], codecs: Mapping[str, str]
 ) -> Any:
     """Add all that stands behind the decoder, and return it; sections of launch texts by name."""
-    is_paced_by_source = is_live(stream, address) and not address.is_file_like
+    live, is_paced_by_source = is_live(stream, address), not address.is_file_like
     # At pictures without a duration, as of web cameras, videorate ends the process: there the reader lets them go.
     has_rate = is_paced_by_source and stream.max_fps is not None and address.scheme not in ("http", "https")
     tail = parse_bin(
@@ -52,7 +51,6 @@ def add_tail(
     )
     pipeline.add(tail)
     sink = pipeline.get_by_name("sink")
-    live = is_live(stream, address)
     sink.set_property("drop", live)
     sink.set_property("max-buffers", 1 if live else 2)
     # A file played at its own pace is paced here: in front of the decoder there is no clock.

@@ -17,7 +17,7 @@ from edge.device.layout import Layout
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
 from edge.engine.kinds import AUTO, Choice, choose_kind
 from edge.errors import ConfigError, DeployError
-from edge.media.gstreamer import packages as gstreamer
+from edge.media.gstreamer import binding as gstreamer
 from edge.reading import read_file
 from edge.reports import Facts
 from edge.runtime.software.binding import installation_of

@@ -71,7 +71,7 @@ def _streams(moment: Snapshot) -> Iterator[Any]:
     errors = {(one.stream,): float(one.errors) for one in streams}
     found = {(one.stream,): float(one.detections) for one in streams}
     skipped = {(one.stream,): float(one.skipped) for one in streams}
-    caps = {(name,): one.max_fps for name, one in moment.report.shedding.items() if one.max_fps is not None}
+    caps = {(name,): max_fps for name, max_fps in moment.report.shedding.items()}
     yield _counter(
         "edge_pictures_skipped_total",
         "Coded pictures that were not decoded: the decoder fell behind.",

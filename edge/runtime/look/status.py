@@ -118,7 +118,7 @@ def _event(event: EventMessage) -> dict[str, Any]:
 
 def _stream(moment: Snapshot, stream: StreamReport, places: Mapping[str, Any]) -> dict[str, Any]:
     status = moment.report.statuses[stream.stream]
-    order = moment.report.shedding.get(stream.stream)
+    cap_fps = moment.report.shedding.get(stream.stream)
     return {
         "id": stream.stream,
         "state": status.state.value,
@@ -129,7 +129,7 @@ def _stream(moment: Snapshot, stream: StreamReport, places: Mapping[str, Any]) -
         "inferred": stream.inferred,
         "dropped": {reason.value: count for reason, count in stream.dropped.items()},
         "skipped": stream.skipped,
-        "cap_fps": None if order is None else _rounded(order.max_fps),
+        "cap_fps": None if cap_fps is None else _rounded(cap_fps),
         "in_flight": stream.unaccounted,
         "decode_errors": stream.errors,
         "detections": stream.detections,

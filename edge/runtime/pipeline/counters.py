@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edge.media.camera import StreamStatus
-from edge.media.shedding import Shedding
 from edge.types import Counted, DropReason, FrameResult, Precision, SourceCounts, StreamId, StreamState
 
 __all__ = [
@@ -230,7 +229,7 @@ class RunReport:
 
     `turns` of the inference loop show that it is alive; `has_work` tells that frames are inferred now, or could be.
     `hanging` are the names of threads that do not come back from a call, `engine_busy_s` the time in which the engine
-    had a batch, `shedding` what streams leave out now because the machine cannot keep up.
+    had a batch, `shedding` the caps of streams, frames per second, because the machine cannot keep up.
     """
 
     name: str
@@ -248,7 +247,7 @@ class RunReport:
     hanging: tuple[str, ...]
     is_final: bool
     engine_busy_s: float = 0.0
-    shedding: Mapping[str, Shedding] = field(default_factory=dict)
+    shedding: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def inferred(self) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edge.media.shedding import EVERYTHING, Shedding
 from edge.runtime.pipeline.shares import Terms
 from edge.types import Counted, StreamId
 
@@ -87,10 +86,6 @@ class Ladder:
         self.caps = {**before, **{stream: min(fps, before.get(stream, fps)) for stream, fps in lower.items()}}
         self._over = self._calm = 0
         return before != self.caps
-
-    def shedding_of(self, stream: StreamId) -> Shedding:
-        cap = self.caps.get(stream)
-        return EVERYTHING if cap is None else Shedding(max_fps=cap)
 
     def _go_down(
         self, wanted_fps: Mapping[StreamId, float], terms: Mapping[StreamId, Terms], *, served_fps: float

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from edge.errors import ConfigError
-from edge.media.shedding import Orders
+from edge.media.rate import Caps
 from edge.protocols import Engine
 from edge.runtime.pipeline.counters import RunReport, StreamReport
 from edge.runtime.pipeline.ladder import FEW, TOO_MUCH, Ladder, StreamLoad, fair_caps
@@ -185,7 +185,7 @@ class Relief:
 
     def __init__(
         self,
-        orders: Orders,
+        orders: Caps,
         *,
         live: Callable[[], frozenset[StreamId]],
         terms: Callable[[], Mapping[StreamId, Terms]],
@@ -218,7 +218,7 @@ class Relief:
             is_new = self._ladder.judge(loads, self._terms(), window_s=window_s, capacity_fps=capacity_fps)
         if is_new:
             for stream in (*loads, *self._orders.in_force()):
-                self._orders.of(stream).now = self._ladder.shedding_of(StreamId(stream))
+                self._orders.of(stream).max_fps = self._ladder.caps.get(StreamId(stream))
             self._say(sum(one.wanted for one in loads.values()) / window_s)
 
     def _say(self, wanted_fps: float) -> None:

@@ -19,7 +19,7 @@ from edge.config.schema import OverloadConfig
 from edge.deadline import Deadline
 from edge.errors import EdgeError
 from edge.media.camera import StreamStatus
-from edge.media.shedding import Orders
+from edge.media.rate import Caps
 from edge.media.threads import stuck_streams
 from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
@@ -170,7 +170,7 @@ class PipelineParts:
     counters: FrameCounters
     publisher: Publisher
     states: StreamStates
-    orders: Orders = field(default_factory=Orders)
+    orders: Caps = field(default_factory=Caps)
     overload: OverloadConfig = field(default_factory=OverloadConfig)
     stated_fps: Mapping[StreamId, float | None] = field(default_factory=dict)
     build_runs: Callable[[], bool] = lambda: False

@@ -19,8 +19,8 @@ from edge.config.schema import IgnoreConfig, StreamConfig
 from edge.config.uris import local_path
 from edge.document import Location
 from edge.media.camera import StreamStatus
+from edge.media.rate import Caps
 from edge.media.select import make_source
-from edge.media.shedding import Orders
 from edge.protocols import FrameSource, Publisher
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import DeviceState, StateMessage
@@ -214,7 +214,7 @@ class StreamMaker:
 
     spec: ModelSpec
     states: StreamStates
-    orders: Orders = field(default_factory=Orders)
+    orders: Caps = field(default_factory=Caps)
 
     def source(self, pipeline: Pipeline, stream: StreamConfig) -> FrameSource:
         """Return a source that is not open yet; errors as `make_source`."""
@@ -224,7 +224,7 @@ class StreamMaker:
             base_dir=pipeline.path.parent,
             credential=functools.partial(_user_and_password, stream.credential),
             on_status=self.states.change,
-            order=self.orders.of(stream.id),
+            cap=self.orders.of(stream.id),
         )
 
 

@@ -297,7 +297,7 @@ def test_f39_login_by_credential_and_not_without(clips, decoder, caplog, capfd):
 
 
 def test_nothing_leaks_over_reconnections(clips, monkeypatch):
-    monkeypatch.setattr("edge.media.backoff.HEALTHY_S", 0.0)
+    monkeypatch.setattr("edge.media.probe.HEALTHY_S", 0.0)
 
     def measured() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))

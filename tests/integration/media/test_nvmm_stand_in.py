@@ -9,8 +9,7 @@ from edge.config.schema import StreamConfig
 from edge.errors import EndOfStream
 from edge.media.address import parse_address
 from edge.media.gstreamer import build
-from edge.media.gstreamer.binding import load, set_if_present
-from edge.media.gstreamer.launch import read_sections
+from edge.media.gstreamer.binding import load, read_sections, set_if_present
 from edge.media.gstreamer.source import GstSource
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import require_gstreamer

@@ -8,8 +8,7 @@ import pytest
 
 from edge.config.credentials import read_credential
 from edge.media.address import parse_address
-from edge.media.backoff import CameraBackoff
-from edge.media.probe import is_there, why_unreached
+from edge.media.probe import CameraBackoff, is_there, why_unreached
 from edge.types import ImageSize, StreamState
 from tests.support.clips import write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer

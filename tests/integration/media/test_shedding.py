@@ -6,8 +6,8 @@ import time
 import pytest
 
 from edge.config.schema import StreamConfig
+from edge.media.rate import Cap
 from edge.media.select import make_source
-from edge.media.shedding import EVERYTHING, Shedding, SheddingOrder
 from edge.types import DropReason
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
@@ -22,16 +22,16 @@ DEADLINE_S = 60.0
 
 @pytest.fixture(params=CODECS)
 def camera(request, tmp_path):
-    """An RTSP camera, and an order for it."""
+    """An RTSP camera, and its cap."""
     require_gstreamer("rtspsrc", "avdec_h264", "avdec_h265", server=True)
     codec, options = CODECS[request.param]
     clip = write_clip(tmp_path / f"clip.{request.param}", count=60, codec=codec, gop=30, **options)
-    order = SheddingOrder()
+    cap = Cap()
     with RtspServer({"/a": RtspMount(str(clip), request.param)}) as server:
         config = StreamConfig(id="a", uri=server.url("/a"), decoder="software")
-        source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, order=order)
+        source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, cap=cap)
         source.open()
-        yield source, order
+        yield source, cap
         source.close()
 
 
@@ -52,16 +52,16 @@ def gaps_ms(headers):
 
 
 def test_a_cap_lets_frames_go_behind_the_decoder_and_counts_them(camera):
-    source, order = camera
+    source, cap = camera
     frames_until(source, lambda headers: len(headers) >= 10)
 
-    order.now = Shedding(max_fps=10.0)
+    cap.max_fps = 10.0
     headers, _ = frames_until(source, lambda headers: len(headers) >= 15)
 
     assert min(gaps_ms(headers[2:])) >= 70
     capped = source.counts().dropped[DropReason.CAPPED]
     assert capped >= 20
-    order.now = EVERYTHING
+    cap.max_fps = None
     headers, _ = frames_until(source, lambda headers: len(headers) >= 20)
     assert sorted(gaps_ms(headers[3:]))[8] < 40
     source.close()
@@ -75,9 +75,9 @@ def test_counts_balance_with_a_cap(tmp_path, decoder):
     if decoder == "software":
         require_gstreamer("avdec_h264")
     clip = write_clip(tmp_path / "clip.mp4", count=60)
-    order = SheddingOrder(Shedding(max_fps=10.0))
+    cap = Cap(10.0)
     config = StreamConfig(id="a", uri=str(clip), realtime=True, loop=True, decoder=decoder)
-    source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, order=order)
+    source = make_source(config, preprocess=CANVAS, base_dir=tmp_path, cap=cap)
     source.open()
 
     headers, _ = frames_until(source, lambda headers: len(headers) >= 8)
@@ -91,9 +91,9 @@ def test_counts_balance_with_a_cap(tmp_path, decoder):
 def test_a_file_that_waits_for_its_reader_loses_nothing(tmp_path):
     require_gstreamer("avdec_h264")
     clip = write_clip(tmp_path / "clip.mp4", count=30)
-    order = SheddingOrder(Shedding(max_fps=1.0))
+    cap = Cap(1.0)
     source = make_source(
-        StreamConfig(id="a", uri=str(clip), decoder="software"), preprocess=CANVAS, base_dir=tmp_path, order=order
+        StreamConfig(id="a", uri=str(clip), decoder="software"), preprocess=CANVAS, base_dir=tmp_path, cap=cap
     )
     source.open()
 

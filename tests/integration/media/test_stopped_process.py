@@ -6,7 +6,7 @@ import time
 import pytest
 
 from edge.media.gstreamer import build
-from edge.media.gstreamer.launch import read_sections
+from edge.media.gstreamer.binding import read_sections
 from tests.support.clips import write_clip
 from tests.support.reading_process import ReadingProcess, Seen
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer

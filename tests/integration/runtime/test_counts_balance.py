@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from edge.config.schema import StreamConfig
 from edge.media.address import parse_address
 from edge.media.camera import Camera
-from edge.media.rate import RateLimitedSource
+from edge.media.rate import Cap, RateLimitedSource
 from edge.media.select import make_connection
-from edge.media.shedding import EVERYTHING, Shedding, SheddingOrder
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters, report_stream
 from edge.types import DropReason, StreamId
@@ -43,7 +42,7 @@ class Stream:
 
     def __init__(self, uri, *, max_fps, decoder):
         config = StreamConfig(id=decoder, uri=uri, max_fps=max_fps, decoder=decoder, loop=True, realtime=True)
-        self.id, self.order, self.clock = StreamId(decoder), SheddingOrder(), None
+        self.id, self.order, self.clock = StreamId(decoder), Cap(), None
         self._config, self._address = config, parse_address(uri, base_dir=Path.cwd())
         camera = Camera(self.id, self._connect, is_live=True, is_endless=True, stall_s=60.0, first_frame_s=60.0)
         self.source = camera if max_fps is None else RateLimitedSource(camera, max_fps)
@@ -53,7 +52,7 @@ class Stream:
 
     def _connect(self):
         made = make_connection(
-            self._config, self._address, decoder=self._config.decoder, preprocess=CANVAS, order=self.order
+            self._config, self._address, decoder=self._config.decoder, preprocess=CANVAS, cap=self.order
         )
         if self._config.decoder == "software":
             self.clock = jumping_clock()
@@ -165,7 +164,7 @@ def test_every_frame_has_one_fate_whatever_limits_it_and_none_is_counted_below_z
                     one.decode(amount)
             elif what == "cap":
                 for one in line.streams:
-                    one.order.now = EVERYTHING if amount is None else Shedding(max_fps=amount)
+                    one.order.max_fps = amount
             else:
                 getattr(line, what)()
             assert all(report.unaccounted >= 0 for report in line.reports())
@@ -180,7 +179,7 @@ def test_what_a_cap_lets_go_is_not_counted_for_the_streams_own_limit_too(clip):
     """25 fps under a cap of 5 leave 5; a limit of 12 behind it lets none of those go."""
     line = line_of(clip, (12.0, None))
     camera = line.streams[0]
-    camera.order.now = Shedding(max_fps=5.0)
+    camera.order.max_fps = 5.0
     line.read()
     for _ in range(50):
         camera.decode(1)

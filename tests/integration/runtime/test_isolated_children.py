@@ -12,7 +12,7 @@ STARTS = {
     "the worker of a build": (
         "import subprocess\nfrom edge.runtime.build.engine import _WORKER\nsubprocess.run([*_WORKER, '{}'])"
     ),
-    "the probe of a GPU": "from edge.engine.tensorrt.probe import probe\nprobe('tensorrt')",
+    "the probe of a GPU": "from edge.engine.tensorrt.facts import probe\nprobe('tensorrt')",
 }
 
 

@@ -15,10 +15,10 @@ from edge.config.schema import (
     TrackingConfig,
     ZoneConfig,
 )
-from edge.engine.jsonschema import write_json_schema
 from edge.engine.kind import load_kind
 from edge.engine.kinds import AUTO, kinds
 from edge.engine.section import section_types
+from tools.pipeline_schema import write_json_schema
 
 PIPELINES = Path(__file__).parents[3] / "pipelines"
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from edge.cli.runtime_commands import edge_runtime
 from edge.engine.openvino import peaks
-from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.binding import why_int8_in_float
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """Which layers of a model can be told apart in what an engine runs."""
 
-from edge.engine.nodes import nodes_of_lone_layers
+from edge.engine.kind import nodes_of_lone_layers
 
 
 def test_a_layer_is_alone_where_none_of_its_nodes_is_another_ones_too():

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from edge.engine.kind import EngineRequest, load_kind
-from edge.engine.openvino.activations import OpenVinoActivations
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
-from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.binding import why_int8_in_float
+from edge.engine.openvino.engine import OpenVinoActivations, OpenVinoEngine
 from edge.errors import CalibrationError, EngineError
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
@@ -44,9 +43,9 @@ def test_a_static_batch_of_one_is_rebatched_and_gives_the_same(tmp_path, caplog)
     spec = spec_of(models.yolox, tmp_path, batch=1)
     images = canvases(spec, rows=5)
 
-    together = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=5, rows_per_request=2)), images)
+    together = infer(OpenVinoEngine(spec, max_batch=5, rows_per_request=2), images)
 
-    alone = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=5)), images)
+    alone = infer(OpenVinoEngine(spec, max_batch=5), images)
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
     assert not caplog.records
 
@@ -59,7 +58,7 @@ def test_a_rewriting_that_gives_other_outputs_is_not_used_and_said(tmp_path, cap
     images = canvases(spec, rows=4)
 
     with caplog.at_level(logging.WARNING):
-        output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=4, rows_per_request=4)), images)
+        output = infer(OpenVinoEngine(spec, max_batch=4, rows_per_request=4), images)
 
     assert "rows-one-by-one" in logged(caplog)
     np.testing.assert_allclose(output, infer(OnnxRuntimeEngine(spec, max_batch=4), images), rtol=1e-3, atol=1e-2)
@@ -71,7 +70,7 @@ def test_a_model_that_cannot_be_rebatched_runs_row_by_row_and_says_so(tmp_path, 
     monkeypatch.setattr("edge.engine.openvino.engine.rebatch", lambda path, spec: refused)
 
     with caplog.at_level(logging.WARNING):
-        output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=2, rows_per_request=2)), canvases(spec, rows=2))
+        output = infer(OpenVinoEngine(spec, max_batch=2, rows_per_request=2), canvases(spec, rows=2))
 
     assert "node 'x' mixes images" in caplog.text
     assert len(output) == 2
@@ -82,7 +81,7 @@ def test_a_model_fixed_at_two_runs_three_rows(tmp_path):
     dynamic = spec_of(models.yolov8, tmp_path, batch=None)
     images = canvases(spec, rows=3)
 
-    output = infer(OpenVinoEngine(spec, OpenVinoOptions(max_batch=3)), images)
+    output = infer(OpenVinoEngine(spec, max_batch=3), images)
 
     expected = infer(OnnxRuntimeEngine(dynamic, max_batch=3), images)
     np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-2)
@@ -90,7 +89,7 @@ def test_a_model_fixed_at_two_runs_three_rows(tmp_path):
 
 def test_fp32_is_computed_in_f32_even_where_the_default_would_be_bf16(tmp_path):
     spec = spec_of(models.yolov8, tmp_path)
-    engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=1))
+    engine = OpenVinoEngine(spec, max_batch=1)
 
     compiled = engine._one.compile(1)
 
@@ -102,14 +101,14 @@ def test_fp16_on_a_cpu_without_it_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("edge.engine.openvino.binding._capabilities", lambda: ["FP32", "INT8"])
 
     with pytest.raises(EngineError, match="precision fp16: this CPU computes FP32, INT8; use fp32 or int8"):
-        OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, precision=Precision.FP16))
+        OpenVinoEngine(spec, max_batch=1, precision=Precision.FP16)
 
 
 def test_closing_while_rows_are_inferred_waits_for_them(tmp_path):
     # Memory that a running request reads must not be freed: this ended in a crash of the process.
     spec = spec_of(models.yolov8, tmp_path)
     for _ in range(20):
-        engine = OpenVinoEngine(spec, OpenVinoOptions(max_batch=4))
+        engine = OpenVinoEngine(spec, max_batch=4)
         engine.start(0, 4)
         engine.start(1, 4)
         buffers = engine._rows
@@ -122,7 +121,7 @@ def test_a_model_that_was_damaged_after_inspection_is_an_engine_error(tmp_path):
     spec.path.write_bytes(spec.path.read_bytes()[:1000])
 
     with pytest.raises(EngineError, match=r"model\.onnx: OpenVINO cannot"):
-        OpenVinoEngine(spec, OpenVinoOptions(max_batch=1))
+        OpenVinoEngine(spec, max_batch=1)
 
 
 def request(precision=Precision.FP32, max_batch=1, **options):
@@ -197,7 +196,7 @@ def test_quantized_model_is_computed_right_behind_a_concat(tmp_path, monkeypatch
     spec = inspect_model(tmp_path / "quantized.onnx")
 
     outputs = []
-    for engine in (OpenVinoEngine(spec, OpenVinoOptions(max_batch=1)), OnnxRuntimeEngine(spec, max_batch=1)):
+    for engine in (OpenVinoEngine(spec, max_batch=1), OnnxRuntimeEngine(spec, max_batch=1)):
         engine.canvases[0][:] = images
         engine.start(0, 1)
         outputs.append(engine.wait(0).copy())
@@ -236,13 +235,13 @@ ON_AVX2 = """
 import logging, sys
 from pathlib import Path
 import numpy as np
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
-from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.engine import OpenVinoEngine
+from edge.engine.openvino.binding import why_int8_in_float
 from edge.model.inspect import inspect_model
 
 logging.basicConfig(level="WARNING")
 folder = Path(sys.argv[1])
-engine = OpenVinoEngine(inspect_model(folder / "quantized.onnx"), OpenVinoOptions(max_batch=1))
+engine = OpenVinoEngine(inspect_model(folder / "quantized.onnx"), max_batch=1)
 engine.canvases[0][:] = np.load(folder / "images.npy")
 engine.start(0, 1)
 np.save(folder / "output.npy", engine.wait(0))
@@ -273,11 +272,11 @@ def test_equal_nodes_are_each_given_out(tmp_path):
 
 
 def test_one_of_many_engines_is_given_one_thread(tmp_path, monkeypatch):
-    monkeypatch.setattr("edge.engine.openvino.kind.OpenVinoEngine", lambda spec, settings, content: settings)
+    monkeypatch.setattr("edge.engine.openvino.kind.OpenVinoEngine", lambda spec, **settings: settings)
     spec = spec_of(models.yolov8, tmp_path)
 
     threads = [
-        KIND.load(b"", spec, dataclasses.replace(request(threads=given), is_one_of_many=is_one)).threads
+        KIND.load(b"", spec, dataclasses.replace(request(threads=given), is_one_of_many=is_one))["threads"]
         for given, is_one in ((None, True), (3, True), (3, False), (None, False))
     ]
 
@@ -308,10 +307,10 @@ import gc
 import signal
 import sys
 from pathlib import Path
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine
 from edge.model.inspect import inspect_model
 signal.signal(signal.SIGTERM, lambda number, frame: print("handled", flush=True))
-engines = [OpenVinoEngine(inspect_model(Path(sys.argv[1])), OpenVinoOptions(max_batch=1)) for _ in range(2)]
+engines = [OpenVinoEngine(inspect_model(Path(sys.argv[1])), max_batch=1) for _ in range(2)]
 while engines:
     engines.pop(0).close()
     gc.collect()

@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 
 from edge.config.load import load_pipeline
-from edge.engine.jsonschema import pipeline_json_schema
 from edge.engine.kind import load_kind
 from edge.engine.kinds import kinds
 from edge.engine.pipeline_model import read_model
 from edge.engine.section import choose_engine, read_section
 from edge.errors import ConfigError, EngineError
+from tools.pipeline_schema import pipeline_json_schema
 
 REST = """\
 version: 1

@@ -1,6 +1,6 @@
 import pytest
 
-from edge.media.backoff import CameraBackoff
+from edge.media.probe import CameraBackoff
 
 
 def middle(low: float, high: float) -> float:

@@ -7,9 +7,8 @@ import pytest
 
 from edge.errors import EndOfStream, MissingDependencyError, SourceError
 from edge.media import probe
-from edge.media.backoff import CameraBackoff
 from edge.media.camera import Camera, CameraPhase
-from edge.media.probe import ProbeWatch
+from edge.media.probe import CameraBackoff, ProbeWatch
 from edge.media.threads import has_stuck_threads, stuck_streams
 from edge.types import DropReason, SourceCounts, StreamId, StreamState
 from tests.support.clips import CANVAS, numbered
@@ -419,7 +418,7 @@ def test_why_a_camera_is_not_reached_is_told_where_its_decoder_does_not_know():
 
 
 def test_an_answer_of_a_name_server_that_comes_late_changes_the_reason_and_warns_no_second_time(monkeypatch, caplog):
-    monkeypatch.setattr(probe, "_FIRST_S", 0.01)
+    monkeypatch.setattr(probe, "_FIRST_ANSWER_S", 0.01)
     has_answered = threading.Event()
     watch = away(lambda: "no such host name: c" if has_answered.wait(30) else None)
     source, statuses = camera(Connections([Breakage(VAGUE)]), watch=watch, address="rtsp://c/a")

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from edge.errors import ConfigError
-from edge.media.gstreamer.launch import joined, parse_sections, read_sections
+from edge.media.gstreamer.binding import joined, parse_sections, read_sections
 
 
 def test_sections_are_joined_lines_without_comments():

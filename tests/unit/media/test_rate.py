@@ -66,3 +66,9 @@ def test_limited_source_counts_what_it_lets_go():
     assert frames == [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]
     assert source.counts().decoded == 30
     assert source.counts().dropped == {DropReason.MAX_FPS: 20}
+
+
+@pytest.mark.parametrize("max_fps", [0.0, -1.0])
+def test_a_limit_that_would_let_nothing_through_is_refused_where_it_is_made(max_fps):
+    with pytest.raises(ValueError, match="max_fps is positive"):
+        RateLimit(max_fps)

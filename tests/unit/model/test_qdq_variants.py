@@ -6,7 +6,7 @@ import openvino
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edge.engine.openvino.int8 import why_int8_in_float
+from edge.engine.openvino.binding import why_int8_in_float
 from edge.errors import ModelError
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model

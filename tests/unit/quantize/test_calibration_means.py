@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge.engine.averaging import Averaging
-from edge.engine.openvino.activations import OpenVinoActivations
+from edge.engine.openvino.engine import OpenVinoActivations
 from edge.engine.tensorrt.kind import KIND as TENSORRT
 from edge.media.images import read_image
 from edge.model.graph import load_graph
@@ -56,7 +56,7 @@ def test_the_input_has_the_mean_of_the_pixels(place):
     class Pixels:
         """Gives out the canvas itself."""
 
-        max_batch, canvases = 2, tuple(np.zeros((2, 96, 96, 3), np.uint8) for _ in range(2))
+        name, max_batch, canvases = "pixels", 2, tuple(np.zeros((2, 96, 96, 3), np.uint8) for _ in range(2))
         preprocess = inspect_model(place[0]).preprocess
 
         def start(self, index, count):

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.network import tensor_names
@@ -21,9 +21,18 @@ from edge.model.graph import Graph, graph_from_bytes
 from edge.model.qdq.insert import QdqModel
 
 if TYPE_CHECKING:
-    from edge.engine.tensorrt.binding import ILogger, INetworkDefinition
+    from edge.engine.tensorrt.binding import ICudaEngine, ILogger, INetworkDefinition
 
-__all__ = ["Coverage", "PlanAccount", "implicit_coverage", "inspected", "plan_account_of", "qdq_coverage"]
+__all__ = [
+    "Coverage",
+    "PlanAccount",
+    "implicit_coverage",
+    "inspected",
+    "inspector_text",
+    "layers_of",
+    "plan_account_of",
+    "qdq_coverage",
+]
 
 _log = logging.getLogger(__name__)
 _TOLD = 5
@@ -31,19 +40,14 @@ _TOLD = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Scales of a table, held against a network.
+    """Scales of a table, held against a network."""
 
-    Attributes:
-        given: how many scales there are.
-        unused: tensors whose scale nothing in the network consumes.
-        missing: tensors of the network that have none, where the network wants one; they compute in float.
-        float_layers: Sub and Pad in front of Quantize layers, which take centres off in float; TensorRT's importers
-            make slices of Pad, and may fuse neither.
-    """
-
-    given: int
-    unused: tuple[str, ...]
+    given: int  # how many scales there are
+    unused: tuple[str, ...]  # tensors whose scale nothing in the network consumes
+    # tensors of the network that have none, where the network wants one; they compute in float
     missing: tuple[str, ...] = ()
+    # Sub and Pad in front of Quantize layers, which take centres off in float; TensorRT's importers make slices
+    # of Pad, and may fuse neither
     float_layers: int = 0
 
     def as_json(self) -> dict[str, object]:
@@ -128,8 +132,22 @@ def inspected(library: TensorRtLibrary, logger: ILogger, content: bytes, dla_cor
     engine = runtime.deserialize_cuda_engine(content)
     if engine is None:
         return None  # which the gate, that loads it next, tells with its reason
+    return plan_account_of(inspector_text(library, engine))
+
+
+def inspector_text(library: TensorRtLibrary, engine: ICudaEngine) -> str:
+    """Return the JSON of an engine's inspector."""
     inspector = engine.create_engine_inspector()
-    return plan_account_of(str(inspector.get_engine_information(trt.LayerInformationFormat.JSON)))
+    return str(inspector.get_engine_information(library.trt.LayerInformationFormat.JSON))
+
+
+def layers_of(text: str) -> list[Any]:
+    """Return the layers in an inspector's JSON, none where it holds none; without detailed verbosity they are names."""
+    try:
+        layers = json.loads(text)["Layers"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return layers if isinstance(layers, list) else []
 
 
 _FLOAT32, _FLOAT16, _INT8 = "fp32", "fp16", "int8"
@@ -168,13 +186,9 @@ class PlanAccount:
 
 
 def plan_account_of(text: str) -> PlanAccount | None:
-    """None where the inspector's JSON holds no layers."""
-    try:
-        layers = json.loads(text)["Layers"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    read = [layer for layer in layers if isinstance(layer, dict)] if isinstance(layers, list) else []
-    if not read:  # without detailed verbosity there are names only
+    """None where the inspector's JSON holds no layers, or only their names."""
+    read = [layer for layer in layers_of(text) if isinstance(layer, dict)]
+    if not read:
         return None
     moves = [layer for layer in read if str(layer.get("LayerType", "")).startswith(_MOVES)]
     works = [(str(layer.get("Name", "?")), _precision(layer)) for layer in read if layer not in moves]

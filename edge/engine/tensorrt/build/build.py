@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,11 +23,11 @@ from edge.engine.tensorrt.build.config import (
 )
 from edge.engine.tensorrt.build.network import (
     CALIBRATOR,
-    CacheAnswer,
     give_cache,
     infos_of,
     keep_float,
     parsed_network,
+    require_taken,
     set_ranges,
     set_shapes,
 )
@@ -86,9 +86,8 @@ class Source:
 def source_of(model: ModelForms, chosen: ChosenRoute, precision: Precision) -> Source:
     """Return the model as `chosen` wants it.
 
-    Raises:
-        CalibrationError: if there is no table, and the route needs one.
-        ModelError: if the model cannot be converted, or brings pairs that TensorRT does not take.
+    Raises `CalibrationError` if there is no table, and the route needs one; `ModelError` if the model cannot be
+    converted, or brings pairs that TensorRT does not take.
     """
     route = chosen.route
     if route.is_explicit:
@@ -125,7 +124,6 @@ class _Job:
     device: TensorrtDevice
     model: ModelForms
     request: EngineRequest
-    options: Options
     chosen: ChosenRoute
     log: MessageLog
     logger: ILogger
@@ -133,6 +131,15 @@ class _Job:
     @property
     def spec(self) -> ModelSpec:
         return self.model.spec
+
+    @property
+    def options(self) -> Options:
+        return _options(self.request)
+
+
+def _options(request: EngineRequest) -> Options:
+    assert isinstance(request.options, Options)
+    return request.options
 
 
 def build_plan(
@@ -152,14 +159,16 @@ def build_plan(
         log: takes what TensorRT says; None: only this reads it.
         on_progress: takes a phase and the done share of it, 0 to 1; an exception from it ends the build.
 
-    Raises:
-        EngineError: if TensorRT cannot read or build it any way, or the machine lacks what is asked for.
-        CalibrationError: if there is no table, and INT8 is asked for.
+    Raises `EngineError` if TensorRT cannot read or build it any way, or the machine lacks what is asked for;
+    `CalibrationError` if there is no table, and INT8 is asked for.
     """
-    first, *others = _ways(library, model, request)
+    first, *others = _ways(library.abilities, model, request)
 
     def built(way: ChosenRoute) -> Plan:
-        return _built_by(_job(library, device, model, request, way, log or MessageLog()), on_progress)
+        kept = log or MessageLog()
+        logger = make_logger(library, kept)
+        job = _Job(library=library, device=device, model=model, request=request, chosen=way, log=kept, logger=logger)
+        return _built_by(job, on_progress)
 
     try:
         return built(first)
@@ -175,14 +184,9 @@ def build_plan(
         raise EngineError(f"{lacking}; {others[0].route.value}: {error.problem}", hint=hint) from error
 
 
-def _ways(library: TensorRtLibrary, model: ModelForms, request: EngineRequest) -> tuple[ChosenRoute, ...]:
-    options = request.options
-    assert isinstance(options, Options)
-    return choose_routes(_wanted(model, request, options), library.abilities)
-
-
-def _wanted(model: ModelForms, request: EngineRequest, options: Options) -> WantedRoute:
-    return WantedRoute(
+def _ways(abilities: Abilities, model: ModelForms, request: EngineRequest) -> tuple[ChosenRoute, ...]:
+    options = _options(request)
+    wanted = WantedRoute(
         precision=request.precision,
         forced=None if options.route == "auto" else Route(options.route),
         has_own_qdq=model.spec.is_quantized,
@@ -190,6 +194,7 @@ def _wanted(model: ModelForms, request: EngineRequest, options: Options) -> Want
         beyond_ranges=model.beyond_ranges,
         without_centres=model.has_centres and options.centres is False,
     )
+    return choose_routes(wanted, abilities)
 
 
 def int8_forms(abilities: Abilities, model: ModelForms, request: EngineRequest) -> tuple[Int8Form, ...]:
@@ -197,11 +202,8 @@ def int8_forms(abilities: Abilities, model: ModelForms, request: EngineRequest) 
 
     Raises `EngineError` if the library has no way to INT8.
     """
-    options = request.options
-    assert isinstance(options, Options)
-    ways = choose_routes(_wanted(model, request, options), abilities)
-    forms = []
-    for route in (way.route for way in ways):
+    options, forms = _options(request), []
+    for route in (way.route for way in _ways(abilities, model, request)):
         both = route.is_explicit and model.has_centres and options.centres is None
         for centres in (True, False) if both else (options.centres,):
             name = f"{route.value} without centres" if centres is False and model.has_centres else route.value
@@ -209,40 +211,6 @@ def int8_forms(abilities: Abilities, model: ModelForms, request: EngineRequest) 
     if len(forms) == 1:
         return (Int8Form(name=forms[0][0], request=request),)
     return tuple(Int8Form(name=name, request=replace(request, options=chosen)) for name, chosen in forms)
-
-
-def _job(
-    library: TensorRtLibrary,
-    device: TensorrtDevice,
-    model: ModelForms,
-    request: EngineRequest,
-    chosen: ChosenRoute,
-    log: MessageLog,
-) -> _Job:
-    logger, options = make_logger(library, log), request.options
-    assert isinstance(options, Options)
-    return _Job(
-        library=library,
-        device=device,
-        model=model,
-        request=request,
-        options=options,
-        chosen=chosen,
-        log=log,
-        logger=logger,
-    )
-
-
-def _require_dla(job: _Job, builder: Builder) -> None:
-    if job.options.dla_core is not None:
-        require_dla(
-            job.library,
-            builder,
-            job.options.dla_core,
-            precision=job.request.precision,
-            route=job.chosen.route,
-            max_batch=job.request.max_batch,
-        )
 
 
 def _built_by(job: _Job, on_progress: _Progress) -> Plan:
@@ -259,42 +227,35 @@ def _built_by(job: _Job, on_progress: _Progress) -> Plan:
 
 
 def _compiled(job: _Job, on_progress: _Progress) -> tuple[PlanHeader, bytes, dict[str, object]]:
-    core, route, free_bytes = job.options.dla_core, job.chosen.route, available_bytes()
-    builder = job.library.trt.Builder(job.logger)
-    _require_dla(job, builder)
+    library, core, max_batch = job.library, job.options.dla_core, job.request.max_batch
+    route, precision, free_bytes = job.chosen.route, job.request.precision, available_bytes()
+    builder = library.trt.Builder(job.logger)
+    if core is not None:
+        require_dla(library, builder, core, precision=precision, route=route, max_batch=max_batch)
     on_progress("model", 0.0)
-    source = source_of(job.model, job.chosen, job.request.precision)
+    source = source_of(job.model, job.chosen, precision)
     on_progress("model", 1.0)
+    is_strong = route.is_strongly_typed
     network = parsed_network(
-        job.library,
-        builder,
-        job.logger,
-        source.content,
-        name=job.spec.name,
-        is_strongly_typed=route.is_strongly_typed,
+        library, builder, job.logger, source.content, name=job.spec.name, is_strongly_typed=is_strong
     )
     config = make_config(
-        job.library,
-        builder,
-        job.device,
-        job.options,
-        route=route,
-        precision=job.request.precision,
-        free_bytes=free_bytes,
+        library, builder, job.device, job.options, route=route, precision=precision, free_bytes=free_bytes
     )
     if core is not None:
-        use_dla(job.library, config, core)
-    batch = set_shapes(builder, config, network, job.spec, max_batch=job.request.max_batch, is_fixed=core is not None)
-    coverage, answer = _give_scales(job, config, network, source)
+        use_dla(library, config, core)
+    batch = set_shapes(builder, config, network, job.spec, max_batch=max_batch, is_fixed=core is not None)
+    coverage, calibrator = _give_scales(job, config, network, source)
     notes = () if core is None else tuple(dla_notes(network, coverage))
     header = _header(job, network, batch)
-    content = _serialized(job, builder, network, config, answer, on_progress)
+    content = _serialized(job, builder, network, config, calibrator, on_progress)
     return header, content, _report(job, source, coverage, notes)
 
 
 def _give_scales(
     job: _Job, config: IBuilderConfig, network: INetworkDefinition, source: Source
-) -> tuple[Coverage | None, CacheAnswer | None]:
+) -> tuple[Coverage | None, Any]:
+    """Return what of the table reached the network, and the calibrator that hands over the rest, where there is one."""
     library, model, name = job.library, job.model, job.spec.name
     if source.qdq is not None:
         ranges = None if model.spec.is_quantized else model.ranges
@@ -316,7 +277,7 @@ def _serialized(
     builder: Builder,
     network: INetworkDefinition,
     config: IBuilderConfig,
-    answer: CacheAnswer | None,
+    calibrator: Any,
     on_progress: _Progress,
 ) -> bytes:
     phases = Phases(on_progress)
@@ -332,11 +293,11 @@ def _serialized(
     except EngineError:
         if phases.failure is not None:
             raise phases.failure from None
-        if answer is not None:  # a cache that was not taken is the reason of what failed behind it
-            answer.require_taken(job.spec.name)
+        if calibrator is not None:  # a cache that was not taken is the reason of what failed behind it
+            require_taken(calibrator, job.spec.name)
         raise
-    if answer is not None:
-        answer.require_taken(job.spec.name)
+    if calibrator is not None:
+        require_taken(calibrator, job.spec.name)
     cache.take_from(config)
     on_progress("build", 1.0)
     return content

@@ -223,11 +223,9 @@ def make_config(
 ) -> IBuilderConfig:
     """Return the configuration of a build by `route`.
 
-    Args:
-        free_bytes: memory that was available before the builder was made; None: not known.
+    `free_bytes`: memory that was available before the builder was made; None: not known.
 
-    Raises:
-        EngineError: if the library does not build for the GPU.
+    Raises `EngineError` if the library does not build for the GPU.
     """
     trt, abilities = library.trt, library.abilities
     config: IBuilderConfig = builder.create_builder_config()

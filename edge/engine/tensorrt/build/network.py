@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edge.engine.tensorrt.binding import TensorRtLibrary
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CacheAnswer",
     "give_cache",
     "infos_of",
     "keep_float",
     "network_tensors",
     "parsed_network",
+    "require_taken",
     "set_ranges",
     "set_shapes",
     "tensor_names",
@@ -54,8 +53,7 @@ def set_shapes(
         max_batch: most rows at once; a model of a fixed batch takes its own instead.
         is_fixed: make a dynamic batch `max_batch`, always, as a DLA core wants it.
 
-    Raises:
-        EngineError: if the input is not what `spec` says.
+    Raises `EngineError` if the input is not what `spec` says.
     """
     tensor, size = network.get_input(0), spec.preprocess.size
     if tensor.name != spec.input_name or network.num_inputs != 1:
@@ -81,35 +79,8 @@ def set_shapes(
 CALIBRATOR = "EntropyCalibration2"  # the one whose scales a DLA core takes, too
 
 
-class CacheAnswer:
-    """Requests to the calibrator that only hands over a cache; it has to outlive the build."""
-
-    def __init__(self, calibrator: Any) -> None:
-        self.calibrator = calibrator
-
-    def require_taken(self, name: str) -> None:
-        """Refuse a build for which TensorRT wanted to calibrate itself: its scales are then not the table's.
-
-        Raises `EngineError`: then, or if it never asked for the cache.
-        """
-        if self.calibrator.batches_asked_for:
-            raise EngineError(
-                f"{name}: TensorRT did not take the calibration cache, and asked for images instead",
-                hint="use engine.route: implicit-ranges, or qdq-weak",
-            )
-        if not self.calibrator.reads:
-            raise EngineError(
-                f"{name}: TensorRT did not ask for the calibration cache", hint="use engine.route: qdq-weak"
-            )
-
-
-def give_cache(library: TensorRtLibrary, config: IBuilderConfig, cache: bytes) -> CacheAnswer:
-    """`cache` has the header of this library."""
-    config.int8_calibrator = calibrator = _calibrator(library, cache)
-    return CacheAnswer(calibrator)
-
-
-def _calibrator(library: TensorRtLibrary, cache: bytes) -> Any:
+def give_cache(library: TensorRtLibrary, config: IBuilderConfig, cache: bytes) -> Any:
+    """Return the calibrator that hands over `cache`, with the header of this library; it has to outlive the build."""
     base: Any = library.trt.IInt8EntropyCalibrator2
 
     class _Calibrator(base):  # type: ignore[misc]  # its base is known when the library is
@@ -133,7 +104,22 @@ def _calibrator(library: TensorRtLibrary, cache: bytes) -> Any:
         def write_calibration_cache(self, content: Any) -> None:
             """Keep nothing: the table is where scales come from."""
 
-    return _Calibrator()
+    config.int8_calibrator = calibrator = _Calibrator()
+    return calibrator
+
+
+def require_taken(calibrator: Any, name: str) -> None:
+    """Refuse a build for which TensorRT wanted to calibrate itself: its scales are then not the table's.
+
+    Raises `EngineError`: then, or if it never asked the `calibrator` of `give_cache` for the cache.
+    """
+    if calibrator.batches_asked_for:
+        raise EngineError(
+            f"{name}: TensorRT did not take the calibration cache, and asked for images instead",
+            hint="use engine.route: implicit-ranges, or qdq-weak",
+        )
+    if not calibrator.reads:
+        raise EngineError(f"{name}: TensorRT did not ask for the calibration cache", hint="use engine.route: qdq-weak")
 
 
 def set_ranges(network: INetworkDefinition, ranges: Mapping[str, float], name: str) -> None:
@@ -248,29 +234,23 @@ def _hint(content: bytes) -> str:
     return others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    name: str
-    operator: str
-
-
 def _problems(library: TensorRtLibrary, parser: OnnxParser, content: bytes) -> Iterator[str]:
     graph = _graph(content)
     for index in range(parser.num_errors):
         error = parser.get_error(index)
-        place = _place(library, error, graph)
-        where = f'{place.operator} "{place.name}": ' if place.name or place.operator else ""
-        yield f"{where}{error.desc()}"
+        yield f"{_node_of(library, error, graph)}{error.desc()}"
 
 
-def _place(library: TensorRtLibrary, error: ParserError, graph: Graph | None) -> _Place:
+def _node_of(library: TensorRtLibrary, error: ParserError, graph: Graph | None) -> str:
+    """Return operator and name of the node that an error is of, and a colon; empty where that is not known."""
     if library.abilities.has_node_of_error:
-        return _Place(name=str(error.node_name()), operator=str(error.node_operator()))
+        name, operator = str(error.node_name()), str(error.node_operator())
+        return f'{operator} "{name}": ' if name or operator else ""
     number = int(error.node())
     if graph is None or not 0 <= number < len(graph.nodes):
-        return _Place(name="", operator="")
+        return ""
     node = graph.nodes[number]
-    return _Place(name=node.name or node.outputs[0], operator=node.op_type)
+    return f'{node.op_type} "{node.name or node.outputs[0]}": '
 
 
 def _graph(content: bytes) -> Graph | None:

@@ -11,10 +11,8 @@ import pytest
 
 from edge.engine.cuda import driver
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
-from edge.engine.cuda.gpu import Gpu
-from edge.engine.cuda.images import read_kernel_image
-from edge.engine.cuda.memory import DeviceBuffer
-from edge.engine.cuda.stream import Stream, capture
+from edge.engine.cuda.gpu import DeviceBuffer, Gpu, Stream, capture
+from edge.engine.cuda.kernels import read_kernel_image
 from edge.errors import EngineError
 from tests.support.cuda_driver import stand_in
 

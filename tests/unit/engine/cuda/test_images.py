@@ -7,9 +7,9 @@ import platform
 
 import pytest
 
-from edge.engine.cuda.compile import Nvrtc, find_nvrtc, made_files, options_of
-from edge.engine.cuda.images import FOLDER, INDEX, SOURCE, TARGETS, image_name, read_kernel_image
+from edge.engine.cuda.kernels import FOLDER, INDEX, SOURCE, TARGETS, image_name, read_kernel_image
 from edge.errors import EngineError, MissingDependencyError
+from tools.compile import Nvrtc, find_nvrtc, made_files, options_of
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="NVRTC comes for x86-64")
 needs_nvrtc_11 = pytest.mark.slow(reason="asks NVRTC 11, which only make test-rest installs")
@@ -99,7 +99,7 @@ def test_what_the_compiler_refuses_is_told_in_its_words():
 
 
 def test_a_compiler_that_is_not_there_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("edge.engine.cuda.compile.find_spec", lambda name: None)
+    monkeypatch.setattr("tools.compile.find_spec", lambda name: None)
 
     with pytest.raises(MissingDependencyError, match="pip install nvidia-cuda-nvrtc-cu11"):
         find_nvrtc()

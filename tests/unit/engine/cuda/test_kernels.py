@@ -5,9 +5,8 @@ import pytest
 
 from edge.calibrate.histogram import RangeTally
 from edge.engine.cuda.binding import cuda_driver
-from edge.engine.cuda.gpu import Gpu
+from edge.engine.cuda.gpu import DeviceBuffer, Gpu, HostArray
 from edge.engine.cuda.kernels import AMAX_WORD, NOT_FINITE_WORD, TALLY_WORDS, ZEROS_WORD, CellLayout, Kernels
-from edge.engine.cuda.memory import DeviceBuffer, HostArray
 from edge.types import HISTOGRAM_BINS, ColourOrder, ImageSize, MagnitudeCounts, Preprocess
 from tests.support.cuda_driver import stand_in
 

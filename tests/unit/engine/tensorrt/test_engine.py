@@ -215,7 +215,7 @@ def test_a_model_with_more_behind_its_scores_gives_its_whole_output_and_its_othe
 
 
 def test_more_candidates_than_places_give_the_raw_output_and_say_so_once(device, fake, spec, monkeypatch, caplog):
-    monkeypatch.setattr("edge.engine.tensorrt.results._PLACES_PER_FRAME", 5)
+    monkeypatch.setattr("edge.engine.tensorrt.slot._PLACES_PER_FRAME", 5)
     images = canvases(spec, 8)
     engine = make(spec, score_threshold=0.0001)
 

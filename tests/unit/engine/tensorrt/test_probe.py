@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from edge.engine.kinds import AUTO, choose_kind, facts_of_kind
-from edge.engine.tensorrt import facts, probe
+from edge.engine.tensorrt import facts
 from edge.engine.tensorrt.binding import LIBRARIES, import_tensorrt
 from edge.engine.tensorrt.machine import ThisMachine, read_machine
 from edge.errors import MissingDependencyError
@@ -32,9 +32,9 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "read_machine", lambda: ORIN)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver_library().parent))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(pycuda_folder()), str(ROOT)]))
-    probe.probe.cache_clear()
+    facts.probe.cache_clear()
     yield lambda text: (package / "__init__.py").write_text(text)
-    probe.probe.cache_clear()
+    facts.probe.cache_clear()
 
 
 def test_where_all_of_it_works_auto_takes_it(machine):
@@ -62,7 +62,7 @@ def test_a_library_that_cannot_be_loaded_is_passed_over_and_told(machine, conten
 
 def test_a_library_that_hangs_is_passed_over(machine, monkeypatch):
     machine("import time; time.sleep(600)")
-    monkeypatch.setattr(probe, "_ENOUGH_S", 1.0)
+    monkeypatch.setattr(facts, "_ENOUGH_S", 1.0)
     assert "could not be loaded within 1 s" in choose_kind(AUTO).reason
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from edge.engine.cuda.binding import cuda_driver
-from edge.engine.cuda.gpu import Gpu
+from edge.engine.cuda.gpu import DeviceBuffer, Gpu, Owner
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.cuda.memory import DeviceBuffer, Owner
-from edge.engine.tensorrt.results import CandidateResult, RawResult
+from edge.engine.tensorrt.slot import CandidateResult, RawResult
 from edge.engine.tensorrt.tensors import Tensor, _cells
 from edge.types import CandidateRows, HeadFamily, ImageSize
 from edge.vision.heads import Head, decode_output
@@ -108,7 +107,7 @@ def test_cells_are_picked_on_the_gpu_only_where_it_can_tell_scores_from_what_fol
 def test_as_many_candidates_as_places_are_all_given_and_one_more_gives_the_raw_output(gpu, monkeypatch, caplog, beyond):
     output = np.zeros((1, CELLS, 6), np.float32)
     output[0, :20, 4:] = 0.9
-    monkeypatch.setattr("edge.engine.tensorrt.results._PLACES_PER_FRAME", 20 - beyond)
+    monkeypatch.setattr("edge.engine.tensorrt.slot._PLACES_PER_FRAME", 20 - beyond)
     with Owner() as owner, caplog.at_level(logging.WARNING):
         _, picked = results_of(gpu, HeadFamily.YOLOV5, output, THRESHOLD, owner)
         stream = cuda_driver().Stream()

@@ -51,7 +51,7 @@ class Climb:
         inferred, busy_s = sum(load.inferred for load in loads.values()), (now[1] - before[1]) / NS
         self._ladder.judge(loads, self._terms, window_s=WINDOW_S, capacity_fps=inferred / max(busy_s, 0.01))
         for name, order in self.sim.orders.items():
-            order.now = self._ladder.shedding_of(StreamId(name))
+            order.max_fps = self._ladder.caps.get(StreamId(name))
         self.caps.append(dict(self._ladder.caps))
         self.window_counts.append(loads)
         self.sim.after(WINDOW_S, self._judge)
@@ -218,7 +218,7 @@ def test_an_engine_that_answers_nothing_has_no_rate_that_cameras_could_be_held_t
     for inferred in (20, 20, *[0] * 9):
         ladder.judge({stream: load_of(30, inferred=inferred, lost=10)}, {}, window_s=1.0, capacity_fps=inferred)
 
-    assert ladder.shedding_of(stream).max_fps == pytest.approx(0.97 * 20)
+    assert ladder.caps[stream] == pytest.approx(0.97 * 20)
 
 
 def test_a_step_up_that_fails_is_tried_again_after_twice_as_long():

@@ -8,10 +8,10 @@ import pytest
 
 from edge.device.health import read_health
 from edge.device.units import Notifier
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine
 from edge.errors import SourceError
-from edge.media.backoff import CameraBackoff
 from edge.media.camera import Camera
+from edge.media.probe import CameraBackoff
 from edge.publish.jsonl import JsonlPublisher
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
@@ -83,7 +83,7 @@ class Running:
     """A service with one stream, and others where they are given, in a thread, and what it says."""
 
     def __init__(self, spec, folder, make_source, *, release="", hanging_s=20, others=()):
-        self.engine = WedgedEngine(OpenVinoEngine(spec, OpenVinoOptions(max_batch=1, threads=1)))
+        self.engine = WedgedEngine(OpenVinoEngine(spec, max_batch=1, threads=1))
         counters, publisher = FrameCounters(), JsonlPublisher(str(folder / "out.jsonl"))
         states = StreamStates([StreamId("east"), *(other.stream for other in others)], publisher, device="test")
         self.source = make_source(states.change)

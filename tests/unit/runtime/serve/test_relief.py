@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from edge.media.shedding import EVERYTHING, Orders
+from edge.media.rate import Caps
 from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.overload import Relief
 from edge.types import DropReason, StreamId
@@ -16,7 +16,7 @@ class Run:
     """Two streams, whose frames per second are given; the engine is at work for a share of the time."""
 
     def __init__(self, terms=None):
-        self.orders, self.told, self.live = Orders(), [], frozenset((A, B))
+        self.orders, self.told, self.live = Caps(), [], frozenset((A, B))
         self.builds = False
         self.relief = Relief(
             self.orders,
@@ -58,7 +58,7 @@ class Run:
 
 
 def caps(run):
-    return {stream: round(order.max_fps, 2) for stream, order in run.orders.in_force().items()}
+    return {stream: round(max_fps, 2) for stream, max_fps in run.orders.in_force().items()}
 
 
 def test_ten_seconds_of_lost_frames_cap_the_rates_and_say_so(caplog):
@@ -151,7 +151,7 @@ def test_a_camera_that_went_meanwhile_is_free_when_it_is_over():
     run.live = frozenset((A,))
     run.seconds(15, inferred=(19, 0), capped=(11, 0), busy=0.3)
 
-    assert run.orders.of(B).now == EVERYTHING
+    assert run.orders.of(B).max_fps is None
 
 
 def test_caps_go_when_what_the_streams_own_limits_want_would_fit(caplog):

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from edge.device.units import Notifier
-from edge.engine.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from edge.engine.openvino.engine import OpenVinoEngine
 from edge.errors import EngineError, SourceError
 from edge.media.camera import StreamStatus
 from edge.model.inspect import inspect_model
@@ -56,7 +56,7 @@ class SlowEngine:
 @pytest.fixture
 def make(spec, tmp_path):
     def make_parts(sources, *, model=spec, score_threshold=0.5, max_batch=4, max_wait_s=0.01, **slow):
-        engine = SlowEngine(OpenVinoEngine(model, OpenVinoOptions(max_batch=max_batch, threads=1)), **slow)
+        engine = SlowEngine(OpenVinoEngine(model, max_batch=max_batch, threads=1), **slow)
         counters, publisher = FrameCounters(), JsonlPublisher(str(tmp_path / "out.jsonl"))
         results = []
         head = head_of(spec)

@@ -1,7 +1,4 @@
-"""The JSON Schema of a pipeline file, for editors: `python -m edge.engine.jsonschema FILE` writes it.
-
-It is made in this room, which alone knows the options of each kind of engine.
-"""
+"""The JSON Schema of a pipeline file, for editors: `python -m tools.pipeline_schema FILE` writes it."""
 
 from __future__ import annotations
 

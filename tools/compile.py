@@ -1,4 +1,4 @@
-"""Makes the compiled kernels that the package ships: `python -m edge.engine.cuda.compile`, `make kernels`.
+"""Makes the compiled kernels that the package ships: `python -m tools.compile`, `make kernels`.
 
 See docs/adr/0008 for which GPUs get a cubin, and by which compiler.
 """
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
-from edge.engine.cuda.images import FOLDER, INDEX, SOURCE, TARGETS
+from edge.engine.cuda.kernels import FOLDER, INDEX, SOURCE, TARGETS
 from edge.errors import EngineError, MissingDependencyError
 
 __all__ = ["Nvrtc", "find_nvrtc", "made_files", "options_of"]

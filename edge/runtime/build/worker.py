@@ -36,7 +36,7 @@ from edge.protocols import Engine
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, precision_of
 from edge.reading import json_object, read_file
-from edge.runtime.build.choice import Candidate, ChosenPlan, Gate, choose_precision, read_gate
+from edge.runtime.build.choice import Candidate, Gate, choose_precision, read_gate
 from edge.runtime.build.int8_forms import FormRace, WinnerFile
 from edge.runtime.build.request import PROGRESS, ProgressFile, read_progress
 from edge.types import ModelSpec, Precision
@@ -201,8 +201,7 @@ def _work(job: Job, folder: Path) -> Mapping[str, Any]:
     gate = None if job.manifest is None else read_gate(pipeline, spec, Path(job.manifest))
     maker = _Maker(pipeline, file, spec, job, gate)
     try:
-        made = _anew(maker) if job.plan is None else _again(maker, Path(job.plan), Precision(job.plan_precision))
-        candidate = made.candidate
+        candidate = _anew(maker) if job.plan is None else _again(maker, Path(job.plan), Precision(job.plan_precision))
         if candidate.score is not None:
             golden = candidate.score.as_json(spec.labels)
             (folder / GOLDEN).write_text(json.dumps(golden, indent=1), encoding="utf-8")
@@ -216,7 +215,7 @@ def _work(job: Job, folder: Path) -> Mapping[str, Any]:
         "plan_bytes": len(plan),
         "seconds": round(time.monotonic() - started_s, 3),
         "precision": candidate.precision.value,
-        "report": made.report,
+        "report": candidate.plan.report,
     }
 
 
@@ -300,7 +299,7 @@ class _Maker:
         )
 
 
-def _anew(maker: _Maker) -> ChosenPlan:
+def _anew(maker: _Maker) -> Candidate:
     fallback = maker.pipeline.config.model.fallback
     return choose_precision(
         maker.computed.precision,
@@ -312,7 +311,7 @@ def _anew(maker: _Maker) -> ChosenPlan:
     )
 
 
-def _again(maker: _Maker, plan: Path, precision: Precision) -> ChosenPlan:
+def _again(maker: _Maker, plan: Path, precision: Precision) -> Candidate:
     """Put a plan that is here to the gate; what it is, was decided when it was built."""
     content = read_file(plan, most_bytes=MAX_PLAN_BYTES)
 

@@ -6,17 +6,26 @@ import base64
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from edge.codec import encode
 from edge.deadline import Deadline
 from edge.delivery.deliverable import Deliverable, DeliveryOptions, golden_words, plan_words, silent_words, upload
 from edge.delivery.link import LATE, Interrupted, Link, Reach, is_lost
 from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, OnEvent, Outcome, Report, Result
-from edge.delivery.verdict import COMMITTED, elapsed_s, is_on_trial, result_of, serves_current, state_of, verdict_of
+from edge.delivery.verdict import (
+    COMMITTED,
+    elapsed_s,
+    failed_by,
+    is_on_trial,
+    result_of,
+    serves_current,
+    state_of,
+    verdict_of,
+)
 from edge.errors import DeployError
-from edge.reports import Facts, LastSwitch
+from edge.reports import Facts
 from edge.transport.channel import Channel
 from edge.wire.peer import Nothing, Problem, error_of
 from edge.wire.release import (
@@ -49,11 +58,6 @@ Judge = Callable[[Facts], Sequence[str]]
 """Returns what a person has to know; DeployError `preflight.*` where the release is not to be sent."""
 
 
-class _End(NamedTuple):
-    result: Result
-    evidence: Mapping[str, object] = {}
-
-
 def deliver(
     bundle: Deliverable,
     connect: Callable[[], Channel],
@@ -74,27 +78,15 @@ def deliver(
     within_s = _usual_s(bundle, options) if options.deadline_s is None else options.deadline_s
     reach = Reach(connect, stop, Deadline.after(within_s))
     work = _Delivery(bundle, reach, Report(target, on_event), options, stop, judge)
-    error: DeployError | None = None
     try:
-        end = work.until_done()
+        outcome = work.until_done()
     except Interrupted:
-        end = _End("interrupted")
+        outcome = work.ended("interrupted", exit_code=INTERRUPTED)
     except DeployError as problem:
-        error, end = problem, _End(result_of(problem), problem.evidence)
+        outcome = failed_by(problem, target=target, release=bundle.manifest.release)
     finally:
         work.reach.close()
-    return Outcome(
-        target=target,
-        release=bundle.manifest.release,
-        result=end.result,
-        code=None if error is None else error.code,
-        problem=None if error is None else error.problem,
-        hint=None if error is None else error.hint,
-        evidence=end.evidence,
-        bytes_sent=work.reach.bytes_sent,
-        seconds=round(time.monotonic() - began, 3),
-        exit_code=_exit_code(end.result) if error is None else error.exit_code,
-    )
+    return replace(outcome, bytes_sent=work.reach.bytes_sent, seconds=round(time.monotonic() - began, 3))
 
 
 class _Delivery:
@@ -114,7 +106,14 @@ class _Delivery:
         self._switches = self._rounds = 0
         self._is_switched = False  # as far as we know: the request was sent
 
-    def until_done(self) -> _End:
+    def ended(self, result: Result, *, plan: PlanAnswer | None = None, exit_code: int = DONE) -> Outcome:
+        told = {} if plan is None else encode(plan)
+        evidence = {key: told[key] for key in ("current", "bytes", "missing", "engine") if key in told}
+        return Outcome(
+            target=self._report.target, release=self._release, result=result, exit_code=exit_code, evidence=evidence
+        )
+
+    def until_done(self) -> Outcome:
         while True:
             try:
                 return self._watch() if self._is_switched else self._push()
@@ -132,16 +131,16 @@ class _Delivery:
         deadline_s = self._bundle.manifest.health.deadline_s + _VERDICT_GRACE_S
         return deadline_s if self._is_switched else self._options.reconnect_s
 
-    def _push(self) -> _End:
+    def _push(self) -> Outcome:
         with self._report.phase("connect"):
             link = self.reach.link()
         plan = self._ask_plan(link)
         if plan.is_unchanged:
-            return _End("unchanged", _evidence(plan))
+            return self.ended("unchanged", plan=plan)
         for words in self._judge(link.hello.facts):
             self._report.note("plan", words, code="preflight.capacity")
         if self._options.is_plan:
-            return _End("planned", _evidence(plan))
+            return self.ended("planned", plan=plan, exit_code=PLANNED)
         is_fetched = self._options.is_fetched
         if is_fetched:
             self._send(link)
@@ -150,7 +149,7 @@ class _Delivery:
             self._plan = self._plan if self._switches else None
             plan = self._ask_plan(link)
             if plan.is_unchanged:
-                return _End("unchanged", _evidence(plan))
+                return self.ended("unchanged", plan=plan)
         if is_fetched:
             link.ask(PUT_MANIFEST, self._offer)
         else:
@@ -159,7 +158,7 @@ class _Delivery:
             return self._push()
         self._build(link)
         if self._options.detach:
-            return _End("detached")
+            return self.ended("detached")
         self._switch(link)
         return self._watch()
 
@@ -249,20 +248,21 @@ class _Delivery:
             # What is to be confirmed is that the device can be reached anew; and a person may want to go back.
             self.reach.close()
 
-    def _watch(self) -> _End:
+    def _watch(self) -> Outcome:
         deadline = Deadline(self._report.moved_at + self._patience_s)
         hold_s = int(self._bundle.manifest.health.hold_s)
         link = self.reach.link()
         with self._report.phase("trial", total=hold_s):
             while True:
                 status = link.ask(STATUS, Nothing())
-                verdict = verdict_of(status, self._release, self._last_before)
+                verdict = verdict_of(status, self._release, None if self._plan is None else self._plan.last)
                 if isinstance(verdict, DeployError):
                     if result_of(verdict) == "rolled-back":
                         self._await_old_release(link)
                     raise verdict
                 if verdict == COMMITTED:
-                    self._tell_silent(status)
+                    for words in silent_words(status):
+                        self._report.note("trial", words)
                     break
                 if not is_on_trial(status, self._release):
                     if self._switches >= _MOST_SWITCHES:
@@ -276,15 +276,7 @@ class _Delivery:
                 self._report.far("trial", elapsed_s(status), hold_s)
                 self._pause(_WATCH_PAUSE_S)
         self._clean(link)
-        return _End("committed")
-
-    @property
-    def _last_before(self) -> LastSwitch | None:
-        return None if self._plan is None else self._plan.last
-
-    def _tell_silent(self, status: StatusAnswer) -> None:
-        for words in silent_words(status):
-            self._report.note("trial", words)
+        return self.ended("committed")
 
     def _await_old_release(self, link: Link) -> None:
         # The verdict is on the disk before the service is started again; a reader of "serves" needs it to be true.
@@ -323,11 +315,6 @@ class _Delivery:
             raise Interrupted
 
 
-def _evidence(plan: PlanAnswer) -> Mapping[str, object]:
-    told = encode(plan)
-    return {key: told[key] for key in ("current", "bytes", "missing", "engine")}
-
-
 def _raise_first(refusals: Sequence[Problem]) -> None:
     if refusals:
         error = error_of(refusals[0])
@@ -348,7 +335,3 @@ def _undecided(release: str, patience_s: float) -> DeployError:
         f"the device has not judged release {release} within {patience_s:.0f} s",
         hint="look at edge-deploy status and edge-deploy logs",
     )
-
-
-def _exit_code(result: Result) -> int:
-    return {"planned": PLANNED, "interrupted": INTERRUPTED}.get(result, DONE)

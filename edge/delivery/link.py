@@ -93,15 +93,32 @@ class Link:
                 return answer
 
     def send_blob(
-        self, sha256: str, content: BinaryIO, *, offset: int, length: int, on_progress: OnProgress | None = None
+        self,
+        sha256: str,
+        content: BinaryIO,
+        *,
+        offset: int,
+        length: int,
+        on_progress: OnProgress = lambda progress: None,
     ) -> None:
         """Send the rest of a blob; never more than a window ahead of what the device has written."""
+        written = offset
+
+        def take(progress: Progress) -> None:
+            nonlocal written
+            if progress.phase == "blob":
+                written = int(progress.done)
+                on_progress(progress)
+
+        def is_answered() -> bool:
+            frame = self._next()
+            return frame is not None and self._answer(BLOB, frame, take) is not None
+
         self._request(BLOB, BlobRequest(sha256=sha256, offset=offset, length=length - offset))
         content.seek(offset)
-        written = BlobProgress(offset, on_progress)
         while offset < length:
-            while offset - written.bytes >= _WINDOW_BYTES:
-                if self._is_ended(self._next(), written):
+            while offset - written >= _WINDOW_BYTES:
+                if is_answered():
                     return
             chunk = content.read(min(_CHUNK_BYTES, length - offset))
             if not chunk:
@@ -110,11 +127,8 @@ class Link:
             self._spoke_at = time.monotonic()
             offset += len(chunk)
             self.bytes_sent += len(chunk)
-        while not self._is_ended(self._next(), written):
+        while not is_answered():
             pass
-
-    def _is_ended(self, frame: Message | None, written: BlobProgress) -> bool:
-        return frame is not None and self._answer(BLOB, frame, written) is not None
 
     def _greet(self) -> DeviceHello:
         frame = self._next()
@@ -177,20 +191,6 @@ class Link:
         if self._device.revision <= REVISION:
             problem = f"the device sent {cleaned(verb[:50])!r}, expected ok, err or progress"
             raise DeployError("transfer.protocol", problem, hint=PROVISION)
-
-
-class BlobProgress:
-    """Counts the bytes of a blob that the device has written, and reports them."""
-
-    def __init__(self, offset: int, on_progress: OnProgress | None) -> None:
-        self.bytes = offset
-        self._on_progress = on_progress
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.phase == "blob":
-            self.bytes = int(progress.done)
-            if self._on_progress is not None:
-                self._on_progress(progress)
 
 
 class Reach:

@@ -148,7 +148,7 @@ class Report:
     """Tells `on_event` of a push; `moved_at` is the monotonic time at which it last came any further, in seconds."""
 
     def __init__(self, target: str, on_event: OnEvent) -> None:
-        self._target, self._on_event = target, on_event
+        self.target, self._on_event = target, on_event
         self.moved_at = time.monotonic()
 
     @contextlib.contextmanager
@@ -176,4 +176,4 @@ class Report:
         return take
 
     def _say(self, phase: str, event: str, **values: Any) -> None:
-        self._on_event(Event(ts=now(), target=self._target, phase=phase, event=event, **values))
+        self._on_event(Event(ts=now(), target=self.target, phase=phase, event=event, **values))

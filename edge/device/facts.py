@@ -76,7 +76,6 @@ class DeviceSettings:
     `channels` empty: that of the first release that it took. The larger of `reserve_bytes` and `reserve_share` stays
     free on the disk, `reserve_memory_bytes` in memory while an engine is built. `allow_unproven`: without golden frames
     as well.
-    `keep_releases` are names that garbage collection leaves alone.
     """
 
     name: str
@@ -88,7 +87,6 @@ class DeviceSettings:
     build_deadline_s: int = 2700
     golden_deadline_s: int = 120
     allow_unproven: bool = False
-    keep_releases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -109,7 +107,6 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
     "compatible": (list,),
     "channels": (list,),
-    "keep_releases": (list,),
     "reserve_share": (float, int),
     "allow_unproven": (bool,),
 }

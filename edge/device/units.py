@@ -134,10 +134,6 @@ class Units(Protocol):
         """Return what systemd knows of a unit; of an unknown one, that it is inactive."""
         ...
 
-    def is_failed(self, unit: str) -> bool:
-        """Return whether a unit has failed by itself and systemd has given it up."""
-        ...
-
 
 class SystemctlUnits:
     """Units by `systemctl`; as another user than root by `sudo -n` (`sudo`), which fails instead of asking.
@@ -179,9 +175,6 @@ class SystemctlUnits:
         told = self._run([self._systemctl, "show", f"--property={','.join(_PROPERTIES)}", unit], _SHOW_TIMEOUT_S)
         values = dict(line.partition("=")[::2] for line in told.splitlines())
         return _state_from_properties(values)
-
-    def is_failed(self, unit: str) -> bool:
-        return self.state(unit).has_failed
 
     def _run(self, command: list[str], timeout_s: float) -> str:
         try:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, urljoin, urlsplit
 
 from edge.errors import DeployError
 from edge.reading import json_value
-from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, Artifact, ArtifactLayer, decode_artifact
+from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, ArtifactLayer
 from edge.registry.https import Https, RegistryResponse, tls_context
 from edge.registry.login import Challenge, Login, host_of, read_challenge
-from edge.registry.problems import refused, retry_after_s
+from edge.registry.problems import is_passing, refused, retry_after_s
 from edge.registry.reference import Reference
 
-__all__ = ["RegistryClient", "tags_in", "token_in"]
+__all__ = ["BlobFile", "RegistryClient", "tags_in", "token_in"]
 
 _WITHIN_S = 60.0
 _SLOWEST_BYTES_PER_S = 8 * 1024  # so that no registry holds a device's lock for ever
@@ -28,6 +29,8 @@ _MOST_REDIRECTS = 5
 _MOST_TOKEN_BYTES = 64 * 1024
 _TAGS_A_PAGE, _MOST_PAGES = 1000, 1000
 _MOVED = (301, 302, 303, 307, 308)
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # an agent gives a client up that is silent for half a minute
+_SKIP_BYTES = 256 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -75,11 +78,6 @@ class RegistryClient:
         answer.close()
         told = answer.header("Docker-Content-Digest")
         return told if told is not None and _DIGEST.fullmatch(told) else None
-
-    def artifact(self, tag: str) -> tuple[Artifact, str]:
-        """Return what a tag names now, and its digest; all else of it is asked for by digest, whatever the tag does."""
-        content, digest = self.manifest(tag)
-        return decode_artifact(content, where=self.name_of(tag)), digest
 
     def manifest(self, tag: str) -> tuple[bytes, str]:
         """Return the OCI manifest that a tag names now, as it is, and its digest."""
@@ -215,6 +213,66 @@ class RegistryClient:
         if told is None:
             raise DeployError("registry.answer", f"{what}: {parts.netloc} gives no token", hint="look at the registry")
         return told
+
+
+class BlobFile:
+    """A blob of `length` bytes, asked for when read, unchecked. For one thread. DeployError `registry.*`."""
+
+    def __init__(self, client: RegistryClient, sha256: str, length: int, *, stop: threading.Event) -> None:
+        self._client, self._sha256, self._length, self._stop = client, sha256, length, stop
+        self._offset = 0
+        self._answer: RegistryResponse | None = None
+        self.name = f"{client.reference}@sha256:{sha256[:12]}"
+
+    def seek(self, offset: int) -> int:
+        """Go to `offset` from the beginning."""
+        if not 0 <= offset <= self._length:
+            raise ValueError(f"expected an offset of 0 to {self._length} from the beginning, got {offset}")
+        if offset != self._offset:
+            self.close()
+            self._offset = offset
+        return offset
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, at least one unless the end is reached, at most `size`."""
+        left = self._length - self._offset
+        most = left if size < 0 else min(size, left)
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                part = self._some(most) if most else b""
+            except DeployError as error:
+                self.close()
+                if pause_s is None or not is_passing(error) or self._stop.wait(pause_s):
+                    raise
+            else:
+                self._offset += len(part)
+                return part
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Leave the connection to the next; what is read after that asks again."""
+        if self._answer is not None:
+            self._answer.close()
+            self._answer = None
+
+    def _some(self, most: int) -> bytes:
+        if self._answer is None:
+            self._begin()
+            assert self._answer is not None
+        part = self._answer.read(most)
+        if not part:
+            raise DeployError("registry.unreachable", f"{self.name}: it ends after {self._offset} bytes")
+        return part
+
+    def _begin(self) -> None:
+        # Held before the first byte is read: whatever goes wrong from here on, `close` ends it.
+        self._answer = answer = self._client.ask_blob(self._sha256, offset=self._offset, length=self._length)
+        left = 0 if answer.status == 206 else self._offset  # some registries know no Range
+        while left:
+            skipped = len(answer.read(min(left, _SKIP_BYTES)))
+            if not skipped:
+                raise DeployError("registry.unreachable", f"{self.name}: it ends after {self._offset - left} bytes")
+            left -= skipped
 
 
 def tags_in(content: bytes, *, where: str) -> list[str]:

@@ -10,7 +10,6 @@ import threading
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,24 +19,14 @@ from edge.registry.problems import UNREACHABLE, broken
 
 __all__ = ["Https", "RegistryResponse", "tls_context"]
 
-_USUAL_PORT = 3128
+_PROXY_PORT = 3128
+_SILENCE_S = 20.0
+_HTTPS_PORT = 443
+_LITTLE_BYTES = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """Where it is, and the login that its URL states."""
-
-    host: str
-    port: int
-    login: Login | None = field(repr=False)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {} if self.login is None else {"Proxy-Authorization": self.login.header}
-
-
-def proxy_for(host: str) -> Proxy | None:
-    """Return the proxy for `host[:port]`; None where `no_proxy` names it, or there is none.
+def _proxy_for(host: str) -> tuple[str, int, dict[str, str]] | None:
+    """Return host, port and headers of the proxy for `host[:port]`; None where `no_proxy` names it, or there is none.
 
     DeployError `registry.unreachable`, for an URL that is none; without what is in it, which may be a password.
     """
@@ -46,19 +35,14 @@ def proxy_for(host: str) -> Proxy | None:
         return None
     try:
         parts = urlsplit(url if "//" in url else f"//{url}")
-        name, port = parts.hostname, parts.port or _USUAL_PORT
+        name, port = parts.hostname, parts.port or _PROXY_PORT
     except ValueError:
         name, port = None, 0
     if not name or parts.scheme not in ("", "http"):
         problem = f"{host}: https_proxy: expected http://[user:password@]host[:port], got something else"
         raise DeployError(UNREACHABLE, problem, hint="write / @ : in a password as %2F %40 %3A") from None
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return Proxy(name, port, Login(user, password) if user else None)
-
-
-_SILENCE_S = 20.0
-_HTTPS_PORT = 443
-_LITTLE_BYTES = 8192
+    return name, port, {"Proxy-Authorization": Login(user, password).header} if user else {}
 
 
 def tls_context(ca: Path | None, *, is_alone: bool = False) -> ssl.SSLContext:
@@ -130,11 +114,12 @@ class Https:
     def _new(self) -> http.client.HTTPSConnection:
         url = urlsplit(f"//{self.host}")
         host, port = url.hostname or "", url.port or _HTTPS_PORT
-        way = proxy_for(self.host)
+        way = _proxy_for(self.host)
         if way is None:
             return http.client.HTTPSConnection(host, port, context=self._context, timeout=_SILENCE_S)
-        made = http.client.HTTPSConnection(way.host, way.port, context=self._context, timeout=_SILENCE_S)
-        made.set_tunnel(host, port, headers=way.headers)
+        proxy_host, proxy_port, headers = way
+        made = http.client.HTTPSConnection(proxy_host, proxy_port, context=self._context, timeout=_SILENCE_S)
+        made.set_tunnel(host, port, headers=headers)
         return made
 
 

@@ -23,16 +23,6 @@ __all__ = ["COMMANDS", "main"]
 
 _INTERNAL_ERROR = 1
 
-_AGENT = "Answer edge-deploy on stdin and stdout; started over SSH by a push."
-_RECOVER = "After a power cut: make the switch and its state whole again."
-_TRIAL = "Judge the release on trial: commit it, or say why it cannot stay."
-_ROLLBACK = "Go back to the release before, whatever has failed."
-_ADOPT = "Take over what the builder has built; started by edge-rollback."
-_FACTS = "What this device says of itself, as JSON."
-_SOFTWARE = "Install the software that a release brings; started by edge-software.service."
-_PULL = "Take the release that this device's ring is to run from its registry; see /etc/edge-deploy/pull.toml."
-_HEALTH = "How the serving runtime stands, as JSON; ends with 1 unless it serves. For a container's health check."
-
 
 def main(command: str, arguments: Sequence[str]) -> int:
     """Run one of `COMMANDS` and return its exit code; problems go to stderr, without a traceback."""
@@ -54,17 +44,17 @@ def main(command: str, arguments: Sequence[str]) -> int:
 
 
 def _agent(arguments: Sequence[str]) -> int:
-    parser = _parser("agent", _AGENT, "  edge-runtime agent")
+    parser = _parser("agent", "  edge-runtime agent")
     parser.add_argument("--for-pull", action="store_true", help="answer what a pull asks for, and refuse all else")
     options = parser.parse_args(arguments)
     from edge.runtime.agent.serve import main as agent
 
-    root = [] if options.root == Path("/") else ["--root", str(options.root)]
-    return agent([*root, *(["--for-pull"] if options.for_pull else [])])
+    agent(options.root, is_for_pull=options.for_pull)
+    return 0
 
 
 def _recover(arguments: Sequence[str]) -> int:
-    parser = _parser("recover", _RECOVER, "  edge-runtime recover --boot")
+    parser = _parser("recover", "  edge-runtime recover --boot")
     parser.add_argument("--boot", action="store_true", help="say that nothing serves yet, as edge-recover.service does")
     options = parser.parse_args(arguments)
     from edge.runtime.trial.rollback import recover_at_boot
@@ -76,7 +66,7 @@ def _recover(arguments: Sequence[str]) -> int:
 
 
 def _trial(arguments: Sequence[str]) -> int:
-    options = _parser("trial", _TRIAL, "  edge-runtime trial").parse_args(arguments)
+    options = _parser("trial", "  edge-runtime trial").parse_args(arguments)
     from edge.device.units import SystemctlUnits
     from edge.runtime.trial.trial import run_trial
 
@@ -86,7 +76,6 @@ def _trial(arguments: Sequence[str]) -> int:
 def _rollback(arguments: Sequence[str]) -> int:
     parser = _parser(
         "rollback",
-        _ROLLBACK,
         "  edge-runtime rollback --reason unit-failed\n"
         "  edge-runtime rollback --reason 'wrong cameras' --to 3f9a1c07b2de",
     )
@@ -106,7 +95,7 @@ def _rollback(arguments: Sequence[str]) -> int:
 
 
 def _adopt(arguments: Sequence[str]) -> int:
-    options = _parser("adopt", _ADOPT, "  edge-runtime adopt").parse_args(arguments)
+    options = _parser("adopt", "  edge-runtime adopt").parse_args(arguments)
     from edge.runtime.build.handover import Taken, take_over
 
     if take_over(_device(options.root)) is not Taken.ANSWER:
@@ -115,7 +104,7 @@ def _adopt(arguments: Sequence[str]) -> int:
 
 
 def _software(arguments: Sequence[str]) -> int:
-    options = _parser("software", _SOFTWARE, "  edge-runtime software").parse_args(arguments)
+    options = _parser("software", "  edge-runtime software").parse_args(arguments)
     from edge.device.device import Device
     from edge.device.layout import Layout, become_owner_of
     from edge.runtime.software.install import keep_software
@@ -128,7 +117,7 @@ def _software(arguments: Sequence[str]) -> int:
 
 
 def _facts(arguments: Sequence[str]) -> int:
-    options = _parser("facts", _FACTS, "  edge-runtime facts").parse_args(arguments)
+    options = _parser("facts", "  edge-runtime facts").parse_args(arguments)
     from edge.codec import encode
     from edge.device.facts import gather_facts
 
@@ -137,7 +126,7 @@ def _facts(arguments: Sequence[str]) -> int:
 
 
 def _health(arguments: Sequence[str]) -> int:
-    parser = _parser("health", _HEALTH, "  edge-runtime health\n  edge-runtime health --max-age 60")
+    parser = _parser("health", "  edge-runtime health\n  edge-runtime health --max-age 60")
     parser.add_argument("--max-age", type=float, default=10.0, metavar="S", help="how old its last word may be (10)")
     options = parser.parse_args(arguments)
     from edge.device.health import encode_health, read_health, why_unwell
@@ -154,7 +143,7 @@ def _health(arguments: Sequence[str]) -> int:
 
 
 def _pull(arguments: Sequence[str]) -> int:
-    parser = _parser("pull", _PULL, "  edge-runtime pull\n  edge-runtime pull --plan\n  edge-runtime pull --json")
+    parser = _parser("pull", "  edge-runtime pull\n  edge-runtime pull --plan\n  edge-runtime pull --json")
     parser.add_argument("--plan", action="store_true", help="only say what would be done; ends with 10 if anything")
     parser.add_argument("--force", action="store_true", help="ask also a registry that wants to be left alone")
     parser.add_argument("--retry-bad", action="store_true", help="also a release that has failed here before")
@@ -176,10 +165,10 @@ def _device(root: Path) -> Device:
     return Device(layout)
 
 
-def _parser(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
+def _parser(name: str, examples: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"edge-runtime {name}",
-        description=summary,
+        description=COMMANDS[name][0],
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -190,15 +179,21 @@ def _parser(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
 
 COMMANDS: Mapping[str, tuple[str, Callable[[Sequence[str]], int]]] = MappingProxyType(
     {
-        "agent": (_AGENT, _agent),
-        "recover": (_RECOVER, _recover),
-        "trial": (_TRIAL, _trial),
-        "rollback": (_ROLLBACK, _rollback),
-        "adopt": (_ADOPT, _adopt),
-        "software": (_SOFTWARE, _software),
-        "facts": (_FACTS, _facts),
-        "health": (_HEALTH, _health),
-        "pull": (_PULL, _pull),
+        "agent": ("Answer edge-deploy on stdin and stdout; started over SSH by a push.", _agent),
+        "recover": ("After a power cut: make the switch and its state whole again.", _recover),
+        "trial": ("Judge the release on trial: commit it, or say why it cannot stay.", _trial),
+        "rollback": ("Go back to the release before, whatever has failed.", _rollback),
+        "adopt": ("Take over what the builder has built; started by edge-rollback.", _adopt),
+        "software": ("Install the software that a release brings; started by edge-software.service.", _software),
+        "facts": ("What this device says of itself, as JSON.", _facts),
+        "health": (
+            "How the serving runtime stands, as JSON; ends with 1 unless it serves. For a container's health check.",
+            _health,
+        ),
+        "pull": (
+            "Take the release that this device's ring is to run from its registry; see /etc/edge-deploy/pull.toml.",
+            _pull,
+        ),
     }
 )
 """By name: one line of help, and what runs it."""

@@ -91,11 +91,8 @@ class SshChannel(ChildChannel):
     """
 
     def __init__(self, address: SshAddress, *, remote: Sequence[str] = AGENT, options: Sequence[str] = ()) -> None:
-        self._host = address.host
-        super().__init__(ssh_command(address, remote, options=options), ending=self._why)
-
-    def _why(self, status: int | None, lines: Sequence[str]) -> DeployError | None:
-        return ssh_failure(self._host, status, lines)
+        command = ssh_command(address, remote, options=options)
+        super().__init__(command, ending=lambda status, lines: ssh_failure(address.host, status, lines))
 
 
 def ssh_failure(host: str, status: int | None, lines: Sequence[str]) -> DeployError | None:

@@ -22,7 +22,7 @@ def test_a_unit_that_was_started_is_active(units):
     units.start(GOOD, wait=True, timeout_s=60)
 
     assert units.state(GOOD).active == "active"
-    assert not units.is_failed(GOOD)
+    assert not units.state(GOOD).has_failed
 
 
 def test_a_restart_is_another_invocation(units):
@@ -40,9 +40,9 @@ def test_a_unit_that_fails_says_so_until_it_is_reset(units):
 
     assert caught.value.code == "device.systemd"
     assert BAD in str(caught.value)
-    assert units.is_failed(BAD)
+    assert units.state(BAD).has_failed
     units.reset_failed(BAD)
-    assert not units.is_failed(BAD)
+    assert not units.state(BAD).has_failed
 
 
 def test_a_unit_that_is_not_there(units):
@@ -105,7 +105,7 @@ def test_a_unit_that_was_told_to_stop_has_not_failed_however_it_ended(tmp_path, 
     (tmp_path / "systemctl").write_text("#!/bin/sh\ncat <<'EOF'\n" + "\n".join(told) + "\nEOF\n")
     (tmp_path / "systemctl").chmod(0o755)
 
-    assert SystemctlUnits(str(tmp_path / "systemctl"), sudo=()).is_failed(GOOD) == has_failed
+    assert SystemctlUnits(str(tmp_path / "systemctl"), sudo=()).state(GOOD).has_failed == has_failed
 
 
 @pytest.mark.parametrize("program", ["/nowhere/systemctl", "/dev/null"])

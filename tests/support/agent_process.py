@@ -13,18 +13,16 @@ from tests.support.process_units import ProcessUnits
 from tests.support.real_units import RealUnits
 
 
-def _run(root: str, *silence_s: str) -> int:
-    (Path(root) / "agent.pid").write_text(str(os.getpid()))
-    if silence_s == ("real",):
-        return main(["--root", root], units=RealUnits(Path(root)))
-    units = ProcessUnits(Path(root))
-    if silence_s == ("for-pull",):
-        return main(["--root", root, "--for-pull"], units=units)
-    if not silence_s:
-        return main(["--root", root], units=units)
-    serve(own_stdio(), Device(Layout(Path(root))), units, origin="test", silence_s=float(silence_s[0]))
-    return 0
+def _run(root: Path, *how: str) -> None:
+    (root / "agent.pid").write_text(str(os.getpid()))
+    if how == ("real",):
+        main(root, is_for_pull=False, units=RealUnits(root))
+    elif not how or how == ("for-pull",):
+        main(root, is_for_pull=bool(how), units=ProcessUnits(root))
+    else:
+        device, units = Device(Layout(root)), ProcessUnits(root)
+        serve(own_stdio(), device, units, origin="test", is_for_pull=False, silence_s=float(how[0]))
 
 
 if __name__ == "__main__":
-    sys.exit(_run(*sys.argv[1:]))
+    _run(Path(sys.argv[1]), *sys.argv[2:])

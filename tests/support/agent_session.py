@@ -47,7 +47,7 @@ class AgentSession(Session):
     def __init__(self, device: Device, *, silence_s: float = 30.0) -> None:
         agent, self.client = piped()
         self.fakes = FakeUnits(RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT)
-        super().__init__(Conversation(agent, silence_s=silence_s), device, self.fakes, origin="test")
+        super().__init__(Conversation(agent, silence_s=silence_s), device, self.fakes, origin="test", is_for_pull=False)
 
     def hold(self) -> AgentSession:
         """Take the push lock."""

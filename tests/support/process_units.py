@@ -40,9 +40,6 @@ class ServingUnits:
     def state(self, unit: str) -> UnitState:
         return UnitState(active="active" if unit == RUNTIME_UNIT else "inactive")
 
-    def is_failed(self, unit: str) -> bool:
-        return False
-
 
 class ProcessUnits(ServingUnits):
     """A `Units` whose units are this file, run for `root`."""

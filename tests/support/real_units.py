@@ -81,9 +81,6 @@ class RealUnits:
         is_alive = Path(f"/proc/{note['pid']}").exists() and "Z" not in _stat(note["pid"])
         return UnitState(active="active" if is_alive else "failed", sub="running", invocation=note["invocation"])
 
-    def is_failed(self, unit: str) -> bool:
-        return self.state(unit).active == "failed"
-
     def stop(self) -> None:
         if self._note.exists():
             pid = json.loads(self._note.read_text())["pid"]

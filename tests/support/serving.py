@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from edge.device.device import Device
-from edge.runtime.build.engine import Builder, Built, build_for_release
+from edge.runtime.build.engine import Builder, build_for_release
+from edge.runtime.build.request import BuildResult
 from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.release import open_release
@@ -30,7 +31,7 @@ def engine_folders(device: Device) -> list[str]:
     return sorted(os.listdir(device.layout.engines)) if device.layout.engines.exists() else []
 
 
-def build(device: Device, release: str, *, worker: Sequence[str]) -> Built:
+def build(device: Device, release: str, *, worker: Sequence[str]) -> BuildResult:
     builder = Builder(device=device, deadline_s=_DEADLINE_S, stop=threading.Event(), worker=worker)
     return build_for_release(builder, release)
 

@@ -82,9 +82,6 @@ class FakeUnits:
     def state(self, unit: str) -> UnitState:
         return self.states.get(unit, UnitState())
 
-    def is_failed(self, unit: str) -> bool:
-        return self.state(unit).has_failed
-
     def _begin(self, verb: str, unit: str) -> None:
         self.calls.append((verb, unit))
         self._known(unit)

@@ -5,8 +5,7 @@ import re
 import msgspec
 
 from edge.roofline.proof import FORMAT, Proof, Row, Step, Verdict, decode_proof, encode_proof
-from edge.runtime.prove.redact import redacted
-from edge.runtime.prove.run import STEPS
+from edge.runtime.prove.run import STEPS, redacted
 from tools.proofs_page import FOLDER, page_of
 
 PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")

@@ -69,10 +69,10 @@ def _build(
     with stop_on_signals() as stop:
         builder = Builder(device=device, deadline_s=deadline_s or _deadline_s(device), stop=stop)
         if pipeline is not None:
-            return build_for_pipeline(builder, pipeline).result(None)
+            return build_for_pipeline(builder, pipeline)
         if request is not None:
             return answer_request(device, request, lambda wanted: make_in_workshop(builder, wanted))
-        return build_for_release(builder, name).result(name)
+        return build_for_release(builder, name)
 
 
 def _deadline_s(device: Device) -> float:

@@ -50,7 +50,7 @@ class Conversation:
     work goes on with or without its client.
     """
 
-    def __init__(self, channel: Channel, *, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, channel: Channel, *, silence_s: float) -> None:
         self._channel = channel
         self._silence_s = silence_s
         self._heard_at = time.monotonic()

@@ -18,11 +18,10 @@ from edge.device.switch import arm, roll_back, switch_to
 from edge.device.switch import confirm as confirm_trial
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.history import counters_of, spent_by
-from edge.runtime.agent.offer import is_built
+from edge.runtime.agent.offer import counters_of, is_built, spent_by
 from edge.runtime.agent.session import Offer, Session
 from edge.runtime.build.handover import Taken, answered, take_over
-from edge.runtime.build.request import ask, read_progress, read_result
+from edge.runtime.build.request import BuildResult, ask, read_progress, read_result
 from edge.runtime.software.binding import UNTRIED, problem_of_software
 from edge.runtime.trial.soundness import why_better
 from edge.runtime.trial.trust import require_trusted
@@ -52,7 +51,8 @@ _SOFTWARE_S = 300.0
 def stage(session: Session, request: StageRequest) -> ReleaseAnswer:
     """Make the release of its blobs, each of which is read once more; from here on no older one is taken."""
     offer, device = session.offered(STAGE, request.release), session.device
-    damaged = [sha256 for sha256 in offer.lengths if device.store.has(sha256) and not _is_whole(session, offer, sha256)]
+    here = [sha256 for sha256 in offer.lengths if device.store.has(sha256)]
+    damaged = [sha256 for sha256 in here if not _is_whole(session, sha256)]
     for sha256 in damaged:
         device.store.quarantine(sha256)
     absent = device.store.missing(offer.lengths)
@@ -73,7 +73,7 @@ def stage(session: Session, request: StageRequest) -> ReleaseAnswer:
     return ReleaseAnswer(release=manifest.release)
 
 
-def _is_whole(session: Session, offer: Offer, sha256: str) -> bool:
+def _is_whole(session: Session, sha256: str) -> bool:
     return session.talk.while_doing(lambda: session.device.store.verify(sha256), phase="verify", total_s=None)
 
 
@@ -96,16 +96,17 @@ def _build(session: Session, offer: Offer) -> BuildAnswer:
     device, release = session.device, offer.manifest.release
     take_over(device)  # what a push has asked for that was gone before its builder had ended
     key = device.releases.engine_key(release)
+    result = read_result(device)
     is_usable = is_built(device, release) and why_better(device, release) is None
-    if key is not None and is_usable and _is_proven(session, release, key):
+    if key is not None and is_usable and result is not None and (result.release, result.key) == (release, key):
         return BuildAnswer(key=key, seconds=0.0, skipped=True)
     before = answered(device)
     failure, taken = _run_builder(session, release)
     # A build that an earlier push had begun may still have been running, so that it was that one which we waited for.
     is_of_other = taken is Taken.OTHER and answered(device) != before
-    if is_of_other or _is_for_another(device, release) or _is_untried(device):
+    if is_of_other or _is_no_answer(read_result(device), release):
         failure, _ = _run_builder(session, release)
-    return _result(session, release, failure)
+    return _answer_of(read_result(device), release, failure)
 
 
 def _run_builder(session: Session, release: str) -> tuple[DeployError | None, Taken]:
@@ -129,26 +130,19 @@ def _run_builder(session: Session, release: str) -> tuple[DeployError | None, Ta
     return failure, taken
 
 
-def _is_for_another(device: Device, release: str) -> bool:
-    """Return whether it was the way back that has asked meanwhile, and has its answer."""
-    result = read_result(device)
-    return result is not None and result.release != release
+def _is_no_answer(result: BuildResult | None, release: str) -> bool:
+    """Return whether the way back has asked meanwhile, and has its answer; or edge-software was ending when this came.
+
+    systemd does not begin what has not ended.
+    """
+    if result is None:
+        return False
+    problem = result.problem
+    is_untried = problem is not None and problem.code == "build.software" and problem.evidence.get(UNTRIED) is True
+    return result.release != release or is_untried
 
 
-def _is_untried(device: Device) -> bool:
-    """Return whether edge-software was ending when this release came: systemd does not begin what has not ended."""
-    result = read_result(device)
-    problem = None if result is None else result.problem
-    return problem is not None and problem.code == "build.software" and problem.evidence.get(UNTRIED) is True
-
-
-def _is_proven(session: Session, release: str, key: str) -> bool:
-    result = read_result(session.device)
-    return result is not None and (result.release, result.key) == (release, key)
-
-
-def _result(session: Session, release: str, failure: DeployError | None) -> BuildAnswer:
-    result = read_result(session.device)
+def _answer_of(result: BuildResult | None, release: str, failure: DeployError | None) -> BuildAnswer:
     if result is None or result.release != release:
         # It was killed, or never came so far as to write anything.
         raise DeployError(

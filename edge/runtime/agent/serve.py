@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -29,8 +29,7 @@ from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, SystemctlUnits, Units
 from edge.errors import DeployError
 from edge.http.server import short_name
 from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation, Request
-from edge.runtime.agent.history import ring, trust
-from edge.runtime.agent.offer import plan, put_manifest
+from edge.runtime.agent.offer import plan, put_manifest, ring, trust
 from edge.runtime.agent.release import build, confirm, gc, restart_runtime, rollback, stage, switch
 from edge.runtime.agent.session import Offer, Session, greeting, lock, ping
 from edge.runtime.agent.watch import facts, logs, status
@@ -60,7 +59,6 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 Answer = Callable[[Session, Any], object]
 Standing = tuple[str | None, bytes | None, bytes | None]
-_USAGE = 2
 
 
 def check_pull_may(verb: Verb[Any, Any], request: object) -> None:
@@ -352,21 +350,17 @@ def _audit(
         session.audit(request.verb, result, kind=otherwise)
 
 
-def main(argv: Sequence[str], *, units: Units | None = None) -> int:
+def main(root: Path, *, is_for_pull: bool, units: Units | None = None) -> None:
     """Answer the client at the other end of stdin and stdout.
 
-    `--for-pull`: the client is a pull, and may ask for nothing else. `--root DIR` stands for `/`, for tests.
+    Args:
+        root: stands for `/`, for tests.
+        is_for_pull: the client is a pull, and may ask for nothing else.
     """
-    is_for_pull = "--for-pull" in argv
-    argv = [word for word in argv if word != "--for-pull"]
-    if not (len(argv) == 0 or (len(argv) == 2 and argv[0] == "--root")):
-        sys.stderr.write("usage: edge-runtime agent\nIt speaks to edge-deploy on its stdin and stdout.\n")
-        return _USAGE
-    layout = Layout(Path(argv[1])) if argv else Layout()
+    layout = Layout(root)
     become_owner(layout)
     origin = os.environ.get("SSH_CONNECTION", "local").split(" ")[0]
     serve(own_stdio(), Device(layout), units or SystemctlUnits(), origin=origin, is_for_pull=is_for_pull)
-    return 0
 
 
 def own_stdio() -> PipeChannel:

@@ -94,9 +94,7 @@ class Offer:
 class Session:
     """One connection; the locks that it takes are given back with `close`, or when the process ends."""
 
-    def __init__(
-        self, talk: Conversation, device: Device, units: Units, *, origin: str, is_for_pull: bool = False
-    ) -> None:
+    def __init__(self, talk: Conversation, device: Device, units: Units, *, origin: str, is_for_pull: bool) -> None:
         self.talk, self.device, self.units, self.origin = talk, device, units, origin
         self.is_for_pull = is_for_pull
         self.who = ""

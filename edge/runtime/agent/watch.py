@@ -24,7 +24,7 @@ from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
 from edge.reading import json_object
 from edge.reports import Facts
-from edge.runtime.agent.history import channels_of, left_by, ring_report
+from edge.runtime.agent.offer import channels_of, left_by, ring_report
 from edge.runtime.agent.session import Session
 from edge.runtime.pull.record import read_pull_record
 from edge.runtime.software.binding import brought_by, installation_of

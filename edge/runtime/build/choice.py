@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from edge.reading import read_file
 from edge.types import ModelSpec, Precision
 from edge.vision.detect import Detector
 
-__all__ = ["INT8_FORMS", "Candidate", "ChosenPlan", "Gate", "Race", "choose_precision", "race", "read_gate"]
+__all__ = ["INT8_FORMS", "Candidate", "Gate", "Race", "choose_precision", "race", "read_gate"]
 
 _MAX_GOLDEN_BYTES = 64 << 20  # detections of some hundred frames as text
 _LEAST_PAIRS, _MOST_PAIRS = 5, 25
@@ -96,7 +96,8 @@ def race(asked: Engine, other: Engine, canvases: Sequence[NDArray[np.uint8]]) ->
     inference failed.
     """
     for engine in (asked, other):
-        _fill(engine, canvases)
+        for row in range(engine.max_batch if canvases else 0):
+            engine.canvases[0][row] = canvases[row % len(canvases)]
         _batch_s(engine)
     pairs: list[tuple[float, float]] = []
     started_s = time.monotonic()
@@ -113,11 +114,6 @@ def race(asked: Engine, other: Engine, canvases: Sequence[NDArray[np.uint8]]) ->
         ratio=round(statistics.median(one / two for one, two in pairs), 4),
         pairs=len(pairs),
     )
-
-
-def _fill(engine: Engine, canvases: Sequence[NDArray[np.uint8]]) -> None:
-    for row in range(engine.max_batch if canvases else 0):
-        engine.canvases[0][row] = canvases[row % len(canvases)]
 
 
 def _batch_s(engine: Engine) -> float:
@@ -140,13 +136,9 @@ class Candidate:
     def failures(self) -> tuple[str, ...]:
         return () if self.score is None else self.score.failures
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenPlan:
-    """The plan that a device gets; `report` is that of the plan, and of the choice where there was one."""
-
-    candidate: Candidate
-    report: Mapping[str, Any]
+    def reporting(self, **more: Any) -> Candidate:
+        """Return the same with more in the report of its plan."""
+        return replace(self, plan=replace(self.plan, report={**self.plan.report, **more}))
 
 
 def choose_precision(
@@ -157,8 +149,10 @@ def choose_precision(
     gate: Gate | None,
     labels: tuple[str, ...],
     rival: Precision | None = None,
-) -> ChosenPlan:
+) -> Candidate:
     """Return what was asked for if it passes the gate and is faster than the fallback, else the fallback.
+
+    Where there was a choice, the report of its plan says why.
 
     Args:
         fallback: of the pipeline; None: what was asked for, or nothing.
@@ -176,26 +170,24 @@ def choose_precision(
     except EngineError as error:
         if fallback is None or asked is not Precision.INT8 or isinstance(error, OutOfMemoryError):
             raise
-        problem, hint = error.problem, error.hint
-        return _instead(asked, problem, hint, _first_of(fallback, make), labels)
-    if fallback is None:
-        _passed(first, labels)
-        fallback = rival
+        return _instead(asked, error, *_first_of(fallback, make), labels)
     if fallback is None or asked is not Precision.INT8:
-        return ChosenPlan(candidate=_passed(first, labels), report=first.plan.report)
+        _require_passed(first, labels)
+    fallback = fallback or rival
+    if fallback is None or asked is not Precision.INT8:
+        return first
     other, absent = _first_of(fallback, make)
     if other is None:
-        if first.failures:
-            raise _refusal(first, labels, f"; nothing to fall back to: {absent}")
+        _require_passed(first, labels, f"; nothing to fall back to: {absent}")
         reason = f"no fallback to hold {asked.value} against{_lacks(absent)}"
-        return _told(first, {"asked": asked.value, "taken": None, "absent": absent, "reason": reason})
+        return first.reporting(fallback={"asked": asked.value, "taken": None, "absent": absent, "reason": reason})
     return _better(first, other, absent, gate, labels)
 
 
-def _better(first: Candidate, other: Candidate, absent: str, gate: Gate | None, labels: tuple[str, ...]) -> ChosenPlan:
+def _better(first: Candidate, other: Candidate, absent: str, gate: Gate | None, labels: tuple[str, ...]) -> Candidate:
     """The first if it passes the gate and is faster, else the other; DeployError `smoke.accuracy` if neither passes."""
-    asked, lacks = first.precision, _lacks(absent)
-    told: dict[str, Any] = {"asked": asked.value, "other": other.precision.value}
+    asked, instead, lacks = first.precision.value, other.precision.value, _lacks(absent)
+    told: dict[str, Any] = {"asked": asked, "other": instead}
     if absent:
         told["absent"] = absent
     if first.failures:
@@ -203,42 +195,46 @@ def _better(first: Candidate, other: Candidate, absent: str, gate: Gate | None, 
         told["golden"] = None if first.score is None else first.score.as_json(labels)
     else:
         timed = race(first.engine, other.engine, () if gate is None else gate.canvases)
-        told |= _times(timed, asked, other.precision)
+        told[f"{asked}_ms"], told[f"{instead}_ms"] = timed.asked_ms, timed.other_ms
+        told["ratio"], told["pairs"] = timed.ratio, timed.pairs
         if timed.is_asked_faster:
-            return _told(first, {**told, "taken": None})
+            return first.reporting(fallback={**told, "taken": None})
         told["reason"] = (
-            f"{asked.value} is not faster here: {timed.asked_ms:g} ms for a batch, {other.precision.value} "
-            f"{timed.other_ms:g} ms{lacks}"
+            f"{asked} is not faster here: {timed.asked_ms:g} ms for a batch, {instead} {timed.other_ms:g} ms{lacks}"
         )
         if other.failures:
-            return _told(first, {**told, "taken": None, "reason": f"{told['reason']}, but {_misses(other)}"})
-    _log.warning("fallback taken precision=%s reason=%s", other.precision.value, told["reason"])
-    if other.failures:
-        raise _neither(first, other, labels)
+            told["reason"] += f", but {_misses(other)}"
+            return first.reporting(fallback={**told, "taken": None})
+    _log.warning("fallback taken precision=%s reason=%s", instead, told["reason"])
+    _require_passed(
+        other,
+        labels,
+        f"; nor does {asked}: {'; '.join(first.failures)}",
+        hint=f"the release before goes on serving; {instead} fails, too, so calibrating again does not help: "
+        "see edge-runtime doctor",
+    )
     forms = {name: raced for name, raced in first.plan.report.items() if name == INT8_FORMS}
-    return _told(other, {**told, "taken": other.precision.value}, **forms)
+    return other.reporting(**forms, fallback={**told, "taken": instead})
 
 
 def _instead(
-    asked: Precision, problem: str, hint: str | None, found: tuple[Candidate | None, str], labels: tuple[str, ...]
-) -> ChosenPlan:
+    asked: Precision, failed: EngineError, other: Candidate | None, absent: str, labels: tuple[str, ...]
+) -> Candidate:
     """Return what was built in place of what cannot be.
 
     Raises:
         DeployError: `smoke.accuracy`, if that fails the gate.
         EngineError: if nothing was.
     """
-    other, absent = found
     if other is None:
-        raise EngineError(f"{problem}; nothing to fall back to: {absent}", hint=hint)
+        raise EngineError(f"{failed.problem}; nothing to fall back to: {absent}", hint=failed.hint)
     told = {"asked": asked.value, "other": other.precision.value, "taken": other.precision.value}
-    told["reason"] = f"{asked.value} cannot be built here: {problem}{_lacks(absent)}"
+    told["reason"] = f"{asked.value} cannot be built here: {failed.problem}{_lacks(absent)}"
     if absent:
         told["absent"] = absent
     _log.warning("fallback taken precision=%s reason=%s", other.precision.value, told["reason"])
-    if other.failures:
-        raise _refusal(other, labels, f"; {told['reason']}")
-    return _told(other, told)
+    _require_passed(other, labels, f"; {told['reason']}")
+    return other.reporting(fallback=told)
 
 
 def _first_of(fallback: Precision, make: Callable[[Precision], Candidate]) -> tuple[Candidate | None, str]:
@@ -256,44 +252,22 @@ def _lacks(absent: str) -> str:
     return f"; not here: {absent}" if absent else ""
 
 
-def _told(candidate: Candidate, choice: Mapping[str, Any], **forms: Any) -> ChosenPlan:
-    return ChosenPlan(candidate=candidate, report={**candidate.plan.report, **forms, "fallback": choice})
-
-
-def _times(timed: Race, asked: Precision, other: Precision) -> dict[str, Any]:
-    return {
-        f"{asked.value}_ms": timed.asked_ms,
-        f"{other.value}_ms": timed.other_ms,
-        "ratio": timed.ratio,
-        "pairs": timed.pairs,
-    }
-
-
-def _passed(candidate: Candidate, labels: tuple[str, ...]) -> Candidate:
-    if candidate.failures:
-        raise _refusal(candidate, labels, "")
-    return candidate
-
-
 def _misses(candidate: Candidate) -> str:
     return f"{candidate.precision.value} does not find what the float model finds: {'; '.join(candidate.failures)}"
 
 
-def _neither(first: Candidate, other: Candidate, labels: tuple[str, ...]) -> DeployError:
-    both = f"; nor does {first.precision.value}: {'; '.join(first.failures)}"
-    refusal = _refusal(other, labels, both)
-    hint = (
-        f"the release before goes on serving; {other.precision.value} fails, too, so calibrating again does not help: "
-        "see edge-runtime doctor"
-    )
-    return DeployError(refusal.code, refusal.problem, hint=hint, evidence=refusal.evidence)
-
-
-def _refusal(candidate: Candidate, labels: tuple[str, ...], more: str) -> DeployError:
-    return DeployError(
-        "smoke.accuracy",
-        f"the {candidate.precision.value} engine built here does not find what the float model finds: "
-        f"{'; '.join(candidate.failures)}{more}",
-        hint="the release before goes on serving; calibrate again, use fp16, or let it fall back: model.fallback",
-        evidence={} if candidate.score is None else candidate.score.as_json(labels),
-    )
+def _require_passed(
+    candidate: Candidate,
+    labels: tuple[str, ...],
+    more: str = "",
+    *,
+    hint: str = "the release before goes on serving; calibrate again, use fp16, or let it fall back: model.fallback",
+) -> None:
+    if candidate.failures:
+        raise DeployError(
+            "smoke.accuracy",
+            f"the {candidate.precision.value} engine built here does not find what the float model finds: "
+            f"{'; '.join(candidate.failures)}{more}",
+            hint=hint,
+            evidence={} if candidate.score is None else candidate.score.as_json(labels),
+        )

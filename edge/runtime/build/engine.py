@@ -29,27 +29,18 @@ from edge.engine.pipeline_model import read_model
 from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.reading import read_file
-from edge.runtime.build.handover import ANSWER, MADE, adopt, proof_in, proof_of
+from edge.runtime.build.handover import ANSWER, MADE, adopt, golden_numbers, proof_in, proof_of
 from edge.runtime.build.inputs import engine_inputs
-from edge.runtime.build.request import (
-    BuildResult,
-    PendingBuild,
-    decode_golden,
-    decode_result,
-    read_request,
-    write_progress,
-)
-from edge.runtime.build.worker import Job, KeptPlan, run_worker, stopped
+from edge.runtime.build.request import BuildResult, PendingBuild, decode_result, read_request, write_progress
+from edge.runtime.build.worker import Job, run_worker, stopped
 from edge.runtime.software.binding import module_command, require_to_build
 from edge.runtime.trial.intact import require_intact
 from edge.runtime.trial.soundness import engine_versions, require_files
 from edge.wire.peer import problem_of
-from edge.wire.release import Golden
 from edge.writing import write_whole
 
 __all__ = [
     "Builder",
-    "Built",
     "answer_request",
     "build_for_pipeline",
     "build_for_release",
@@ -59,33 +50,6 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 _WORKER = module_command("edge.runtime.build.worker")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """An engine: its key and record, how long it took, what the gate found, whether it was there.
-
-    It is in a folder to be taken over, or an engine of this device.
-    """
-
-    key: str
-    record: EngineRecord
-    seconds: float
-    golden: Golden | None
-    is_reused: bool
-
-    def result(self, release: str | None) -> BuildResult:
-        """`release` None: for a pipeline file."""
-        return BuildResult(
-            release=release,
-            key=self.key,
-            seconds=self.seconds,
-            golden=self.golden,
-            reused=self.is_reused,
-            engine=self.record.line,
-            precision=self.record.precision,
-            report=dict(self.record.report),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +70,8 @@ class Builder:
 
     def run(self, job: Job) -> Mapping[str, Any]:
         """Let the worker do a job, as `run_worker` does; how far it is, is logged and left for the agent."""
-        job = replace(job, deadline_s=self.deadline_s)
         try:
-            return run_worker(
-                job, worker=self.worker, deadline_s=self.deadline_s, stop=self.stop, on_progress=self._tell
-            )
+            return run_worker(job, worker=self.worker, stop=self.stop, on_progress=self._tell)
         finally:
             self.device.layout.build_progress.unlink(missing_ok=True)
 
@@ -119,7 +80,7 @@ class Builder:
         write_progress(self.device.layout.build_progress, note)
 
 
-def build_for_release(builder: Builder, release: str) -> Built:
+def build_for_release(builder: Builder, release: str) -> BuildResult:
     """Return the release's engine, attached to it: one that is here and intact, or a new one.
 
     For a user who may write both: on a device the two halves are `make_for_release` of the builder and
@@ -129,20 +90,16 @@ def build_for_release(builder: Builder, release: str) -> Built:
     """
     with _alone(builder), _folder() as folder:
         made = make_for_release(builder, release, folder)
-        manifest = decode_manifest(builder.device.releases.manifest(release))
-        built = _adopted(builder.device, folder, made, manifest)
-    builder.device.releases.attach_engine(release, built.key)
-    return built
+        return adopt(builder.device, folder, made, decode_manifest(builder.device.releases.manifest(release)))
 
 
-def build_for_pipeline(builder: Builder, path: Path) -> Built:
+def build_for_pipeline(builder: Builder, path: Path) -> BuildResult:
     """Build without proof: a pipeline file has no golden frames. Raises `DeployError` as `build_for_release`."""
     with _alone(builder), _folder() as folder:
-        made = _build(builder, _read(path), folder, proof=None, proof_id="")
-        return _adopted(builder.device, folder, made, None)
+        return adopt(builder.device, folder, _build(builder, _read(path), folder, None), None)
 
 
-def make_for_release(builder: Builder, release: str, folder: Path) -> Built:
+def make_for_release(builder: Builder, release: str, folder: Path) -> BuildResult:
     """Leave the release's engine in an empty folder, or the numbers of one that is here and has passed its frames.
 
     Nothing else is written. Raises `DeployError` as `build_for_release`.
@@ -150,14 +107,13 @@ def make_for_release(builder: Builder, release: str, folder: Path) -> Built:
     device = builder.device
     require_to_build(device, release)
     manifest = require_files(device, release)
-    _require_golden(device, manifest)
-    kept = device.layout.release(release)
-    pipeline = _read(kept / manifest.files_of(Role.PIPELINE)[0].path)
-    proof = None if not manifest.files_of(Role.GOLDEN) else kept / MANIFEST
-    return _build(builder, pipeline, folder, proof=proof, proof_id=proof_of(manifest))
+    # The golden frames are read once more: a bit that flipped since the push must not decide.
+    require_intact(device, release, (*manifest.files_of(Role.GOLDEN), *manifest.files_of(Role.GOLDEN_IMAGE)))
+    pipeline = _read(device.layout.release(release) / manifest.files_of(Role.PIPELINE)[0].path)
+    return _build(builder, pipeline, folder, manifest)
 
 
-def make_in_workshop(builder: Builder, release: str) -> Built:
+def make_in_workshop(builder: Builder, release: str) -> BuildResult:
     """Do `make_for_release` in the builder's own folder, where edge-deploy looks for it."""
     folder = builder.device.layout.workshop / MADE
     with _alone(builder):
@@ -166,30 +122,35 @@ def make_in_workshop(builder: Builder, release: str) -> Built:
         return make_for_release(builder, release, folder)
 
 
-def _adopted(device: Device, folder: Path, made: Built, manifest: Manifest | None) -> Built:
-    record = adopt(device, folder, made.key, manifest=manifest, is_reused=made.is_reused)
-    golden = _gate_numbers(device.engines.read(made.key, GOLDEN)) if proof_of(manifest) else None
-    return replace(made, record=record, golden=golden)
-
-
-def _build(builder: Builder, pipeline: Pipeline, folder: Path, *, proof: Path | None, proof_id: str) -> Built:
+def _build(builder: Builder, pipeline: Pipeline, folder: Path, manifest: Manifest | None) -> BuildResult:
     started_s = time.monotonic()
-    inputs = _typed_inputs(pipeline, proof_id)
-    is_reused = _reuse(builder, pipeline, inputs, folder, proof=proof, proof_id=proof_id)
-    if is_reused:
-        record = read_record(builder.device.engines, inputs.key)
-    else:
-        record = _make(builder, pipeline, inputs, folder, proof=proof)
+    device, release, proof = builder.device, None if manifest is None else manifest.release, proof_of(manifest)
+    inputs = _typed_inputs(pipeline, proof)
+    key = inputs.key
+    job = Job(
+        pipeline=str(pipeline.path),
+        kind=inputs.kind,
+        manifest=str(device.layout.release(release) / MANIFEST) if release is not None and proof else None,
+        folder=str(folder),
+        cache=_cache(device),
+        is_beside=device.layout.health.parent.exists(),  # the service's own folder, which goes with it
+        deadline_s=builder.deadline_s,
+    )
+    is_reused = _reuse(builder, job, key, proof)
+    record = read_record(device.engines, key) if is_reused else _make(builder, job, inputs)
     golden = None
-    if proof is not None:
-        is_new, engines = (folder / GOLDEN).is_file(), builder.device.engines
-        golden = _gate_numbers(read_file(folder / GOLDEN) if is_new else engines.read(inputs.key, GOLDEN))
-    return Built(
-        key=inputs.key,
-        record=record,
+    if proof:
+        is_new = (folder / GOLDEN).is_file()
+        golden = golden_numbers(read_file(folder / GOLDEN) if is_new else device.engines.read(key, GOLDEN))
+    return BuildResult(
+        release=release,
+        key=key,
         seconds=round(time.monotonic() - started_s, 3),
         golden=golden,
-        is_reused=is_reused,
+        reused=is_reused,
+        engine=record.line,
+        precision=record.precision,
+        report=dict(record.report),
     )
 
 
@@ -210,30 +171,28 @@ def _alone(builder: Builder) -> Iterator[None]:
         yield
 
 
-def _reuse(
-    builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None, proof_id: str
-) -> bool:
+def _reuse(builder: Builder, job: Job, key: str, proof: str) -> bool:
     """Return whether the engine is here, intact, and has passed these golden frames."""
-    key = inputs.key
-    if not _is_intact(builder.device, key):
+    device, folder = builder.device, Path(job.folder)
+    if not _is_intact(device, key):
         return False
-    if proof is None or proof_in(builder.device, key) == proof_id:
+    if not proof or proof_in(device, key) == proof:
         return True
+    plan, precision = device.layout.engine(key) / PLAN, read_record(device.engines, key).precision
     try:
-        _prove_again(builder, pipeline, inputs, folder, proof=proof)
+        builder.run(replace(job, plan=str(plan), plan_precision=precision))
     except DeployError as error:
         if error.code != "device.engine.damaged":
             raise
         _log.warning("engine is rebuilt key=%s reason=%s", key[:12], error.problem)
-        _clear(folder)
+        for path in folder.iterdir():
+            path.unlink()
         return False
     return True
 
 
-def _make(
-    builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path | None
-) -> EngineRecord:
-    done = builder.run(_job(builder.device, pipeline, inputs, folder, proof=proof))
+def _make(builder: Builder, job: Job, inputs: EngineInputs) -> EngineRecord:
+    done, folder = builder.run(job), Path(job.folder)
     plan = folder / PLAN
     sha256 = hashlib.sha256(read_file(plan, most_bytes=MAX_PLAN_BYTES)).hexdigest() if plan.is_file() else "nothing"
     if sha256 != done.get("plan_sha256"):
@@ -248,32 +207,6 @@ def _make(
     )
     (folder / BUILD).write_bytes(record.encode())
     return record
-
-
-def _prove_again(builder: Builder, pipeline: Pipeline, inputs: EngineInputs, folder: Path, *, proof: Path) -> None:
-    device, key = builder.device, inputs.key
-    kept = KeptPlan(path=str(device.layout.engine(key) / PLAN), precision=read_record(device.engines, key).precision)
-    builder.run(_job(device, pipeline, inputs, folder, proof=proof, plan=kept))
-
-
-def _job(
-    device: Device,
-    pipeline: Pipeline,
-    inputs: EngineInputs,
-    folder: Path,
-    *,
-    proof: Path | None,
-    plan: KeptPlan | None = None,
-) -> Job:
-    return Job(
-        pipeline=str(pipeline.path),
-        kind=inputs.kind,
-        manifest=None if proof is None else str(proof),
-        folder=str(folder),
-        plan=plan,
-        cache=_cache(device),
-        is_beside=device.layout.health.parent.exists(),  # the service's own folder, which goes with it
-    )
 
 
 def _cache(device: Device) -> str | None:
@@ -292,11 +225,6 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-
-
 def _is_intact(device: Device, key: str) -> bool:
     if not device.engines.has(key):
         return False
@@ -306,19 +234,6 @@ def _is_intact(device: Device, key: str) -> bool:
         _log.warning("engine is rebuilt key=%s reason=%s", key[:12], error.problem)
         return False
     return True
-
-
-def _gate_numbers(content: bytes) -> Golden | None:
-    try:
-        return decode_golden(content)
-    except ValueError as error:
-        raise DeployError("build.failed", f"{GOLDEN} of the build cannot be read: {error}") from None
-
-
-def _require_golden(device: Device, manifest: Manifest) -> None:
-    """Read the golden frames once more: a bit that flipped since the push must not decide."""
-    frames = (one for role in (Role.GOLDEN, Role.GOLDEN_IMAGE) for one in manifest.files_of(role))
-    require_intact(device, manifest.release, frames)
 
 
 def _read(path: Path) -> Pipeline:
@@ -339,7 +254,7 @@ def _typed_inputs(pipeline: Pipeline, proof_id: str) -> EngineInputs:
         raise DeployError("build.failed", error.problem, hint=error.hint) from error
 
 
-def answer_request(device: Device, path: Path, build: Callable[[str], Built]) -> BuildResult | None:
+def answer_request(device: Device, path: Path, build: Callable[[str], BuildResult]) -> BuildResult | None:
     """Build what the request at `path` asks for, and leave the answer; None: nothing is asked that is not answered yet.
 
     The answer to an earlier request is taken away first, so that it is not taken for this one if this process is
@@ -351,7 +266,7 @@ def answer_request(device: Device, path: Path, build: Callable[[str], Built]) ->
         return None
     answer.unlink(missing_ok=True)
     try:
-        result = replace(build(request.release).result(request.release), id=request.id)
+        result = replace(build(request.release), id=request.id)
     except Exception as error:  # the border of this process: the answer has to be there, whatever went wrong
         problem = error if isinstance(error, DeployError) else _untyped(error)
         failure = BuildResult(release=request.release, id=request.id, problem=problem_of(problem))

@@ -32,8 +32,9 @@ from edge.runtime.build.request import (
 from edge.runtime.software.binding import is_this
 from edge.runtime.trial.soundness import engine_versions
 from edge.wire.peer import problem_of
+from edge.wire.release import Golden
 
-__all__ = ["ANSWER", "MADE", "Taken", "adopt", "answered", "proof_in", "proof_of", "take_over"]
+__all__ = ["ANSWER", "MADE", "Taken", "adopt", "answered", "golden_numbers", "proof_in", "proof_of", "take_over"]
 
 ANSWER = "answer.json"
 MADE = "made"
@@ -73,23 +74,39 @@ def answered(device: Device) -> str:
     return "" if answer is None else answer.id
 
 
-def adopt(device: Device, made: Path, key: str, *, manifest: Manifest | None, is_reused: bool = False) -> EngineRecord:
-    """Make what was built in the folder `made` an engine of this device; return its record.
+def adopt(device: Device, made: Path, answer: BuildResult, manifest: Manifest | None) -> BuildResult:
+    """Make what was built in the folder `made` an engine of this device; return what its own files say of it.
 
     Args:
-        made: what the builder has left: the plan, `build.json` and `golden.json`; with `is_reused` the last of them.
-        manifest: of the release that it is for; None: of a pipeline file, which has no golden frames.
-        is_reused: the builder has proven the engine that is here.
+        made: what the builder has left: the plan, `build.json` and `golden.json`; of an engine that was here and is
+            used again the last of them.
+        answer: of the builder, with an engine.
+        manifest: of the release that gets it; None: of a pipeline file, which has no golden frames.
 
     Raises:
         DeployError: `build.untrusted` with what does not fit; `device.disk.*`.
     """
+    key = check_key(str(answer.key))
+    record = _taken(device, made, key, manifest, is_reused=answer.reused)
+    if manifest is not None and device.releases.engine_key(manifest.release) != key:
+        device.releases.attach_engine(manifest.release, key)
+    return replace(
+        answer,
+        golden=golden_numbers(device.engines.read(key, GOLDEN)) if proof_of(manifest) else None,
+        engine=record.line[:_MAX_TEXT],
+        precision=record.precision,
+        report=dict(record.report),
+    )
+
+
+def _taken(device: Device, made: Path, key: str, manifest: Manifest | None, *, is_reused: bool) -> EngineRecord:
     is_known = manifest is None or is_this(device, manifest.release)
     stored = _intact(device, key, is_known=is_known)
-    if is_reused and stored is None:
-        raise _untrusted(f"the engine {key[:12]} that is said to be here is not, or is damaged")
-    if is_reused and stored is not None:
-        _prove(device, key, made, manifest)
+    if is_reused:
+        if stored is None:
+            raise _untrusted(f"the engine {key[:12]} that is said to be here is not, or is damaged")
+        if proof_of(manifest) not in ("", proof_in(device, key)):  # it has passed these golden frames, too
+            device.durable.put(device.layout.engine(key) / GOLDEN, _golden(made, manifest))
         return stored
     record, plan = _built(made, key, manifest, is_known=is_known)
     files = {PLAN: plan, BUILD: record.encode(), GOLDEN: _golden(made, manifest)}
@@ -97,12 +114,12 @@ def adopt(device: Device, made: Path, key: str, *, manifest: Manifest | None, is
     return record
 
 
-def _prove(device: Device, key: str, made: Path, manifest: Manifest | None) -> None:
-    """Note that the engine that is here has passed these golden frames, too."""
-    proof = proof_of(manifest)
-    if not proof or proof_in(device, key) == proof:
-        return
-    device.durable.put(device.layout.engine(key) / GOLDEN, _golden(made, manifest))
+def golden_numbers(content: bytes) -> Golden | None:
+    """Return what the gate found, as `decode_golden`; DeployError `build.failed` if that cannot be read."""
+    try:
+        return decode_golden(content)
+    except ValueError as error:
+        raise DeployError("build.failed", f"{GOLDEN} of the build cannot be read: {error}") from None
 
 
 def proof_of(manifest: Manifest | None) -> str:
@@ -149,27 +166,12 @@ def _result(device: Device, asked: PendingBuild, answer: BuildResult) -> BuildRe
     if answer.problem is not None:
         return answer
     try:
-        return _adopted(device, asked, answer)
+        manifest = decode_manifest(device.releases.manifest(asked.release))
+        return adopt(device, device.layout.workshop / MADE, answer, manifest)
     except DeployError as error:
         if error.code.startswith("device.disk."):
             raise
         return BuildResult(release=asked.release, id=asked.id, problem=problem_of(error))
-
-
-def _adopted(device: Device, asked: PendingBuild, answer: BuildResult) -> BuildResult:
-    release = asked.release
-    manifest = decode_manifest(device.releases.manifest(release))
-    key = check_key(str(answer.key))
-    record = adopt(device, device.layout.workshop / MADE, key, manifest=manifest, is_reused=answer.reused)
-    if device.releases.engine_key(release) != key:
-        device.releases.attach_engine(release, key)
-    return replace(
-        answer,
-        golden=decode_golden(device.engines.read(key, GOLDEN)) if proof_of(manifest) else None,
-        engine=record.line[:_MAX_TEXT],
-        precision=record.precision,
-        report=dict(record.report),
-    )
 
 
 def _intact(device: Device, key: str, *, is_known: bool) -> EngineRecord | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +112,7 @@ class FormRace:
         if self._is_whole and not best.failures and form.name != self._known:
             self._winner.write(form.name)
         _log.info("INT8 form chosen form=%s of=%s", form.name, ",".join(one.name for one in forms))
-        told = {"taken": form.name, "rows": self._rows}
-        return replace(best, plan=replace(best.plan, report={**best.plan.report, INT8_FORMS: told}))
+        return best.reporting(**{INT8_FORMS: {"taken": form.name, "rows": self._rows}})
 
     def _reason_to_leave_out(self) -> str | None:
         if self._best is None:

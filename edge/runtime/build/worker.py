@@ -36,13 +36,13 @@ from edge.protocols import Engine
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, precision_of
 from edge.reading import json_object, read_file
-from edge.runtime.build.choice import Candidate, ChosenPlan, Gate, choose_precision, read_gate
+from edge.runtime.build.choice import Candidate, Gate, choose_precision, read_gate
 from edge.runtime.build.int8_forms import FormRace, WinnerFile
 from edge.runtime.build.request import PROGRESS, ProgressFile, read_progress
 from edge.types import ModelSpec, Precision
 from edge.wire.peer import Problem, error_of, problem_of
 
-__all__ = ["DONE", "ERROR", "Job", "KeptPlan", "main", "run_worker", "stopped"]
+__all__ = ["DONE", "ERROR", "Job", "main", "run_worker", "stopped"]
 
 _POLL_S = 0.1
 _TOLD_BYTES = 4096
@@ -54,9 +54,8 @@ def run_worker(
     job: Job,
     *,
     worker: Sequence[str],
-    deadline_s: float,
     stop: threading.Event,
-    on_progress: Callable[[str], None] = lambda note: None,
+    on_progress: Callable[[str], None],
 ) -> Mapping[str, Any]:
     """Let a worker do its job, and return what it says of it; when this returns, no process of it is left.
 
@@ -78,7 +77,7 @@ def run_worker(
             start_new_session=True,
         )
         try:
-            _await(process, deadline_s, stop, _Teller(folder / PROGRESS, on_progress))
+            _await(process, job, stop, on_progress)
         finally:
             _end(process)
         said = _tail(told)
@@ -91,31 +90,21 @@ def run_worker(
     raise _death(process.returncode, said)
 
 
-class _Teller:
-    """Tells a note once."""
-
-    def __init__(self, path: Path, on_progress: Callable[[str], None]) -> None:
-        self._path = path
-        self._on_progress = on_progress
-        self._told = ""
-
-    def tell(self) -> None:
-        note = read_progress(self._path)
-        if note and note != self._told:
-            self._told = note
-            self._on_progress(note)
-
-
-def _await(process: subprocess.Popen[bytes], deadline_s: float, stop: threading.Event, teller: _Teller) -> None:
-    deadline = Deadline.after(deadline_s)
+def _await(
+    process: subprocess.Popen[bytes], job: Job, stop: threading.Event, on_progress: Callable[[str], None]
+) -> None:
+    deadline, told = Deadline.after(job.deadline_s), ""
     while process.poll() is None:
-        teller.tell()
+        note = read_progress(Path(job.folder) / PROGRESS)
+        if note and note != told:
+            told = note
+            on_progress(note)
         if stop.wait(_POLL_S):
             raise stopped()
         if deadline.is_over:
             raise DeployError(
                 "build.timeout",
-                f"the build has not ended within {deadline_s:g} s",
+                f"the build has not ended within {job.deadline_s:g} s",
                 hint="raise build_deadline_s in the device's device.toml, if the model is large",
             )
 
@@ -156,14 +145,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPlan:
-    """Where a plan lies, and what it computes in."""
-
-    path: str
-    precision: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Job of the process.
 
@@ -173,6 +154,7 @@ class Job:
         manifest: of the release whose golden frames are to be passed; None: there are none.
         folder: where it writes.
         plan: a plan that is there already and only has to pass the gate; None: build one.
+        plan_precision: what that plan computes in.
         cache: folder of what makes the next build faster; None: there is none.
         is_beside: a service runs meanwhile.
         deadline_s: for all of it; a form of INT8 that would not be built in time is not begun.
@@ -182,7 +164,8 @@ class Job:
     kind: str
     manifest: str | None
     folder: str
-    plan: KeptPlan | None = None
+    plan: str | None = None
+    plan_precision: str = ""
     cache: str | None = None
     is_beside: bool = False
     deadline_s: float = math.inf
@@ -193,7 +176,7 @@ class Job:
 
 def main(argument: str) -> int:
     """Return 0 if the job is done, 1 if `error.json` says why not."""
-    job = _job(argument)
+    job = Job(**json.loads(argument))
     folder = Path(job.folder)
     try:
         done = _work(job, folder)
@@ -211,12 +194,6 @@ def _fail(folder: Path, problem: Problem) -> int:
     return 1
 
 
-def _job(argument: str) -> Job:
-    values = json.loads(argument)
-    plan = values.pop("plan")
-    return Job(**values, plan=None if plan is None else KeptPlan(**plan))
-
-
 def _work(job: Job, folder: Path) -> Mapping[str, Any]:
     started_s = time.monotonic()
     pipeline = load_pipeline(Path(job.pipeline))
@@ -224,8 +201,7 @@ def _work(job: Job, folder: Path) -> Mapping[str, Any]:
     gate = None if job.manifest is None else read_gate(pipeline, spec, Path(job.manifest))
     maker = _Maker(pipeline, file, spec, job, gate)
     try:
-        made = _again(maker, job.plan) if job.plan is not None else _anew(maker)
-        candidate = made.candidate
+        candidate = _anew(maker) if job.plan is None else _again(maker, Path(job.plan), Precision(job.plan_precision))
         if candidate.score is not None:
             golden = candidate.score.as_json(spec.labels)
             (folder / GOLDEN).write_text(json.dumps(golden, indent=1), encoding="utf-8")
@@ -239,7 +215,7 @@ def _work(job: Job, folder: Path) -> Mapping[str, Any]:
         "plan_bytes": len(plan),
         "seconds": round(time.monotonic() - started_s, 3),
         "precision": candidate.precision.value,
-        "report": made.report,
+        "report": candidate.plan.report,
     }
 
 
@@ -323,7 +299,7 @@ class _Maker:
         )
 
 
-def _anew(maker: _Maker) -> ChosenPlan:
+def _anew(maker: _Maker) -> Candidate:
     fallback = maker.pipeline.config.model.fallback
     return choose_precision(
         maker.computed.precision,
@@ -335,9 +311,9 @@ def _anew(maker: _Maker) -> ChosenPlan:
     )
 
 
-def _again(maker: _Maker, plan: KeptPlan) -> ChosenPlan:
+def _again(maker: _Maker, plan: Path, precision: Precision) -> Candidate:
     """Put a plan that is here to the gate; what it is, was decided when it was built."""
-    precision, content = Precision(plan.precision), read_file(Path(plan.path), most_bytes=MAX_PLAN_BYTES)
+    content = read_file(plan, most_bytes=MAX_PLAN_BYTES)
 
     def load(wanted: Precision) -> Candidate:
         try:

@@ -11,9 +11,9 @@ from types import MappingProxyType
 import msgspec
 
 from edge.runtime.prove.engines import cuda, dla, forms
+from edge.runtime.prove.kit import Rows, parts
 from edge.runtime.prove.load import beside, load
 from edge.runtime.prove.look import facts, nodes
-from edge.runtime.prove.rows import Rows, parts
 from edge.runtime.prove.unit import unit
 from edge.runtime.prove.video import video
 
@@ -26,7 +26,7 @@ STEP_OF: Mapping[str, Callable[[Path, bool], Rows]] = MappingProxyType(
         "facts": lambda folder, brief: facts(),
         "nodes": lambda folder, brief: nodes(),
         "cuda": lambda folder, brief: cuda(is_brief=brief),
-        "video": lambda folder, brief: video(folder, is_brief=brief),
+        "video": lambda folder, brief: video(is_brief=brief),
         "forms": lambda folder, brief: forms(folder),
         "beside": lambda folder, brief: beside(folder),
         "dla": lambda folder, brief: dla(folder),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,12 +26,12 @@ from edge.engine.kind import (
 from edge.engine.kinds import kinds
 from edge.errors import EdgeError
 from edge.evaluate.golden import GoldenScore, compare_golden, detect_golden, floor_of
+from edge.model.inspect import inspect_model
 from edge.protocols import Engine, GraphingEngine
 from edge.quantize.forms import Forms
 from edge.reading import available_bytes
 from edge.roofline.proof import Row, Verdict
-from edge.runtime.prove.kit import forms_of, golden_canvases, model_spec
-from edge.runtime.prove.rows import NotHereError, Rows, held
+from edge.runtime.prove.kit import MODEL, NotHereError, Rows, forms_of, golden_canvases, held, watched
 from edge.types import Detections, Precision
 from edge.vision.detect import Detector
 from edge.vision.heads import head_of
@@ -47,10 +46,10 @@ _BEGIN_S = 120.0  # no form is begun after so long: those before it are to be re
 
 def cuda(*, is_brief: bool) -> Rows:
     """Yield what the units of the kinds of engine do, where a kind can say so."""
-    found = [kind for _, kind in _proving()]
+    found = [*_proving()]
     if not found:
         raise NotHereError("no kind of engine here has a unit of its own to be proven")
-    for name, kind in _proving():
+    for name, kind in found:
         why_not = kinds()[name].why_not()
         try:
             yield from kind.proofs(is_brief=is_brief)
@@ -70,26 +69,24 @@ def _proving() -> Iterator[tuple[str, ProvingKind]]:
 
 def forms(folder: Path) -> Rows:
     """Yield how each way to build the model does, and which one this kind of board should take."""
-    for name, kind in _proving():
-        _require(name)
-        yield from forms_of_kind(load_kind(name), [one for one in kind.forms() if not one.is_beside], folder)
+    for kind, asked in _ready(is_beside=False):
+        yield from forms_of_kind(kind, asked, folder)
 
 
 def dla(folder: Path) -> Rows:
     """Yield how the model does on a unit beside the one that computes else."""
-    asked = False
-    for name, kind in _proving():
-        _require(name)
-        for form in (one for one in kind.forms() if one.is_beside):
-            asked = True
-            yield from forms_of_kind(load_kind(name), [form], folder)
-    if not asked:
+    each = [(kind, form) for kind, asked in _ready(is_beside=True) for form in asked]
+    if not each:
         raise NotHereError("the machine has none")
+    for kind, form in each:
+        yield from forms_of_kind(kind, [form], folder)
 
 
-def _require(name: str) -> None:
-    if (why_not := kinds()[name].why_not()) is not None:
-        raise NotHereError(f"{name}: {why_not}")
+def _ready(*, is_beside: bool) -> Iterator[tuple[EngineKind, Sequence[ProofForm]]]:
+    for name, kind in _proving():
+        if (why_not := kinds()[name].why_not()) is not None:
+            raise NotHereError(f"{name}: {why_not}")
+        yield load_kind(name), [one for one in kind.forms() if one.is_beside == is_beside]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +101,7 @@ class _Done:
 
 def forms_of_kind(kind: EngineKind, asked: Sequence[ProofForm], folder: Path) -> Rows:
     """Yield a row for each form as it is built, loaded, held against the float model and timed."""
-    spec = model_spec()
+    spec = inspect_model(MODEL)
     model, canvases = forms_of(spec), golden_canvases(spec)
     detector = Detector(
         head=head_of(spec), score_threshold=floor_of(_SURE_SCORE), iou_threshold=_IOU, max_detections=300
@@ -118,7 +115,7 @@ def forms_of_kind(kind: EngineKind, asked: Sequence[ProofForm], folder: Path) ->
             continue
         request = EngineRequest(precision=form.precision, max_batch=_BATCH, options=form.options, cache_folder=folder)
         try:
-            with _memory_low() as low:
+            with watched(lambda: available_bytes() or 0, every_s=_LOOK_S) as left:
                 began_s = time.monotonic()
                 plan = kind.build(model, request)
                 seconds = time.monotonic() - began_s
@@ -130,7 +127,7 @@ def forms_of_kind(kind: EngineKind, asked: Sequence[ProofForm], folder: Path) ->
             yield Row(name=form.name, verdict=Verdict.WORSE, detail=f"is not built or does not run here: {error}")
             continue
         done.append(ended)
-        yield _row(ended, seconds=seconds, low_bytes=low(), report=plan.report)
+        yield _row(ended, seconds=seconds, low_bytes=min(left), report=plan.report)
     yield _taken(done)
 
 
@@ -180,21 +177,3 @@ def _batch_ms(engine: Engine) -> float:
         engine.wait(0)
         times.append(time.perf_counter() - began_s)
     return round(1e3 * statistics.median(times), 3)
-
-
-@contextmanager
-def _memory_low() -> Iterator[Callable[[], int]]:
-    """Watch how much memory is available meanwhile; what it gives returns the least, in bytes."""
-    stop, least = threading.Event(), [available_bytes() or 0]
-
-    def watch() -> None:
-        while not stop.wait(_LOOK_S):
-            least[0] = min(least[0], available_bytes() or 0)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield lambda: least[0]
-    finally:
-        stop.set()
-        watcher.join()

@@ -1,23 +1,25 @@
-"""Files of a proof: the demo's model, its table, a clip and labelled pictures, and clips of colour bars."""
+"""What steps share: rows, and files: the demo's model, its table, a clip, labelled pictures, clips of colour bars."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
+from edge.errors import EdgeError, MissingDependencyError
 from edge.media.stills import StillSource
-from edge.model.inspect import inspect_model
 from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms
 from edge.quantize.precision import computed_precision
+from edge.roofline.proof import Row, Verdict
 from edge.types import ModelSpec, Precision, StreamId
 
 __all__ = [
@@ -27,12 +29,19 @@ __all__ = [
     "MODEL",
     "TABLE",
     "UNIT",
+    "NotHereError",
+    "Rows",
     "forms_of",
     "golden_canvases",
-    "model_spec",
+    "held",
+    "parts",
     "pictures",
     "pipeline",
+    "told",
+    "watched",
 ]
+
+T = TypeVar("T")
 
 # Paths within the package: what they name travels to a device (`edge.deploy.provision.own_wheel`).
 _HOME = Path(__file__).parents[3]
@@ -69,10 +78,6 @@ def pipeline(folder: Path, *, streams: int, engine: Mapping[str, Any] = {}, **mo
     return load_pipeline(path)
 
 
-def model_spec() -> ModelSpec:
-    return inspect_model(MODEL)
-
-
 def forms_of(spec: ModelSpec) -> Forms:
     computed = computed_precision(spec, precision=Precision.INT8, table=TABLE)
     return Forms(spec, computed.table)
@@ -88,3 +93,51 @@ def golden_canvases(spec: ModelSpec) -> Sequence[NDArray[np.uint8]]:
     with closing(StillSource(StreamId("prove"), pictures()[:_GOLDEN], preprocess=spec.preprocess)) as source:
         source.open()
         return list(canvases_of(source, spec.preprocess))
+
+
+@contextmanager
+def watched(look: Callable[[], T], *, every_s: float) -> Iterator[list[T]]:
+    """Look now, and every so often meanwhile; give what was seen so far."""
+    seen, stop = [look()], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(every_s):
+            seen.append(look())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        watcher.join()
+
+
+Rows = Iterator[Row]
+
+
+class NotHereError(Exception):
+    """The machine lacks what a step, or a part of it, takes; the text says what."""
+
+
+def told(name: str, detail: str, /, **values: Any) -> Row:
+    """Return a fact, or a figure that nothing is held against."""
+    return Row(name=name, verdict=Verdict.TOLD, detail=detail, values=values)
+
+
+def held(name: str, is_good: bool, detail: str, /, *, else_: Verdict = Verdict.FAILS, **values: Any) -> Row:
+    """Return what was held against an expectation."""
+    return Row(name=name, verdict=Verdict.PROVEN if is_good else else_, detail=detail, values=values)
+
+
+def parts(*each: tuple[str, Callable[[], Rows]]) -> Rows:
+    """Yield the rows of each part in turn; one that cannot be done is a row of its name, and the next one is begun."""
+    for name, make in each:
+        try:
+            yield from make()
+        except (NotHereError, MissingDependencyError) as error:
+            yield Row(name=name, verdict=Verdict.ABSENT, detail=str(error))
+        except EdgeError as error:
+            yield Row(name=name, verdict=Verdict.FAILS, detail=str(error))
+        except Exception as error:  # a part of a proof that breaks is what it is to find, and not the end
+            yield Row(name=name, verdict=Verdict.FAILS, detail=f"{type(error).__name__}: {error}")

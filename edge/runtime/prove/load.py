@@ -15,8 +15,7 @@ from edge.device.sensors import Sensors, read_sensors
 from edge.engine.kinds import AUTO
 from edge.roofline.proof import Row, Verdict
 from edge.runtime.pipeline.counters import RunReport
-from edge.runtime.prove.kit import CLIP_FPS, pipeline
-from edge.runtime.prove.rows import Rows, held, parts, told
+from edge.runtime.prove.kit import CLIP_FPS, Rows, held, parts, pipeline, told, watched
 from edge.runtime.serve.bench import measured_peaks
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import Service
@@ -84,7 +83,7 @@ def _peaks() -> Rows:
 def _load(folder: Path) -> Rows:
     with _running(pipeline(folder, streams=_STREAMS)) as run:
         run.wait(_WARM_UP_S)
-        with _sensed() as sensed:
+        with watched(read_sensors, every_s=_SENSE_S) as sensed:
             fps = run.fps(_LOAD_S)
         run.stop()
     report = run.report
@@ -164,24 +163,6 @@ def _running(served: Pipeline) -> Iterator[_Running]:
         yield run
     finally:
         run.stop()
-
-
-@contextmanager
-def _sensed() -> Iterator[list[Sensors]]:
-    """Read the sensors now and then meanwhile."""
-    found, stop = [read_sensors()], threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(_SENSE_S):
-            found.append(read_sensors())
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield found
-    finally:
-        stop.set()
-        watcher.join()
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ from edge.errors import EdgeError
 from edge.reading import read_file
 from edge.roofline.proof import MACHINE, Row, Verdict
 from edge.runtime.doctor import examine
-from edge.runtime.prove.kit import UNIT
-from edge.runtime.prove.rows import Rows, held, parts, told
+from edge.runtime.prove.kit import UNIT, Rows, held, parts, told
 
 __all__ = ["facts", "nodes"]
 

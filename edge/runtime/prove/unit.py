@@ -13,8 +13,7 @@ from pathlib import Path
 
 from edge.engine.kind import quick_kind, usable_kind
 from edge.roofline.proof import Row
-from edge.runtime.prove.kit import pipeline
-from edge.runtime.prove.rows import NotHereError, Rows, held
+from edge.runtime.prove.kit import NotHereError, Rows, held, pipeline
 from edge.runtime.sandbox import UNIT, run_as_root, why_no_sandbox, within_sandbox
 from edge.runtime.software.binding import module_command
 

@@ -24,8 +24,7 @@ from edge.media.select import choose_decoder, make_connection, make_source
 from edge.protocols import FrameSource
 from edge.roofline.proof import Verdict
 from edge.runtime.pipeline.rows import Canvases, Ticket
-from edge.runtime.prove.kit import BARS, CLIP, CLIP_FPS
-from edge.runtime.prove.rows import NotHereError, Rows, held, parts, told
+from edge.runtime.prove.kit import BARS, CLIP, CLIP_FPS, NotHereError, Rows, held, parts, told
 from edge.types import ClockSource, Frame, FrameHeader, ImageSize, Preprocess, StreamId
 from edge.vision.letterbox import fit
 
@@ -52,7 +51,7 @@ _LEAK_BYTES = 32 << 20
 _PASTES, _PASTE_RATIO = 60, 6.0
 
 
-def video(folder: Path, *, is_brief: bool = False) -> Rows:
+def video(*, is_brief: bool) -> Rows:
     """Yield what each decoder of this machine does; briefly: only whether it decodes, and the colours."""
     decoders = [*_decoders()]
     yield told("decoders", ", ".join(decoders) or "none")

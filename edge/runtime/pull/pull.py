@@ -6,7 +6,7 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import BinaryIO, TypeVar, cast
@@ -22,8 +22,7 @@ from edge.delivery.verdict import COMMITTED, ROLLED_BACK, failed_by, state_of
 from edge.device.state import Verdict
 from edge.errors import DeployError
 from edge.registry.artifact import TRUST_TYPE, Artifact, decode_artifact, is_nothing, layer_of_note, statement_in
-from edge.registry.blob import BlobFile
-from edge.registry.client import RegistryClient
+from edge.registry.client import BlobFile, RegistryClient
 from edge.registry.problems import BUSY
 from edge.registry.reference import TRUST_TAG, withdrawal_tag
 from edge.runtime.pull.record import KEPT, PullRecord, Settled, settled_by
@@ -54,7 +53,7 @@ class RegistryRelease:
     @contextmanager
     def opened(self, file: BundledFile) -> Iterator[BinaryIO]:
         """Give a file of the manifest as the registry sends it; the agent checks its digest."""
-        with BlobFile(self._client, file.sha256, file.length_bytes, stop=self._stop) as blob:
+        with closing(BlobFile(self._client, file.sha256, file.length_bytes, stop=self._stop)) as blob:
             yield cast(BinaryIO, blob)
 
 
@@ -122,7 +121,7 @@ class _Pull:
         has_root: bool,
     ) -> None:
         self._reference = str(client.reference)
-        self._client, self._connect, self._options, self._on_event = client, connect, options, on_event
+        self.client, self._connect, self._options, self._on_event = client, connect, options, on_event
         self._stop, self._has_root = stop, has_root
         # Of another tag nothing is known: neither what it named, nor when it was looked at.
         self.last = last = None if last is None or last.reference != self._reference else last
@@ -133,16 +132,12 @@ class _Pull:
         self.judged: Settled | None = None
         self.statement: tuple[str | None, str | None] = None, None
 
-    @property
-    def is_basic(self) -> bool:
-        return self._client.is_basic
-
     def outcome(self) -> Outcome:
-        tag = self._client.reference.tag or "latest"
+        tag = self.client.reference.tag or "latest"
         if self._has_root:
             self._trust()
         last, content = self.last, None
-        self.digest = said = self._client.digest_of(tag)
+        self.digest = said = self.client.digest_of(tag)
         self.looked_at = _now_text()
         if said is not None and last is not None and last.digest == said:
             self.statement = last.statement, last.statement_signature
@@ -157,8 +152,8 @@ class _Pull:
                 stated = self._state()
         if is_nothing(content) and stated.release is None and self._keeps(None, "the ring is to run nothing"):
             return self._nothing_new()
-        artifact = decode_artifact(content, where=self._client.name_of(tag))
-        found = fetch_release(self._client, artifact, self._stop)
+        artifact = decode_artifact(content, where=self.client.name_of(tag))
+        found = fetch_release(self.client, artifact, self._stop)
         self.release = found.manifest.release
         if self._has_verdict(release=self.release):
             return self._nothing_new()
@@ -202,19 +197,19 @@ class _Pull:
     def _trust(self) -> None:
         """Send the agent a newer list of trusted signers, where the registry has one."""
         try:
-            content, digest = self._client.manifest(TRUST_TAG)
+            content, digest = self.client.manifest(TRUST_TAG)
         except DeployError as error:
             if error.code == "registry.missing":
                 return
             raise
         if digest != self.trust_digest:
-            layer = layer_of_note(content, TRUST_TYPE, where=self._client.name_of(TRUST_TAG))
-            chain = self._client.blob(layer, most_bytes=MAX_CHAIN_BYTES)
+            layer = layer_of_note(content, TRUST_TYPE, where=self.client.name_of(TRUST_TAG))
+            chain = self.client.blob(layer, most_bytes=MAX_CHAIN_BYTES)
             self._asked(TRUST, TrustRequest(chain=base64.b64encode(chain).decode()))
             self.trust_digest = digest
 
     def _read(self, tag: str) -> bytes:
-        content, self.digest = self._client.manifest(tag)
+        content, self.digest = self.client.manifest(tag)
         self.statement = statement_in(content) or (None, None)
         return content
 
@@ -225,7 +220,7 @@ class _Pull:
 
     def _is_withdrawn(self, release: str) -> bool:
         try:
-            return not is_nothing(self._client.manifest(withdrawal_tag(release))[0])
+            return not is_nothing(self.client.manifest(withdrawal_tag(release))[0])
         except DeployError as error:
             if error.code == "registry.missing":
                 return False
@@ -284,7 +279,7 @@ def _ended(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:
         problem=outcome.problem,
         at=_now_text(),
         looked_at=work.looked_at,
-        is_basic=work.is_basic,
+        is_basic=work.client.is_basic,
         not_before_s=time.time() + wait_s if isinstance(wait_s, float) else 0.0,
         trust_digest=work.trust_digest,
         statement=work.statement[0],

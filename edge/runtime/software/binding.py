@@ -1,8 +1,6 @@
-"""Which software a release on this device runs with, and whether it is here. Standard library only.
+"""Which software a release on this device runs with, which one this process is, and why one is not to be had.
 
-Which software this process is, and how another process of the same is started. Standard library only.
-
-What edge-software says of software that is not to be had, for who builds with it. Standard library only.
+Standard library only.
 """
 
 from __future__ import annotations

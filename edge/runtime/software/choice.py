@@ -1,10 +1,6 @@
 """Which software runs a command: what the release in question brings, or what is installed.
 
 The first thing that a process of `edge-runtime` does. Standard library only.
-
-The program of software that a release has brought: where it is, and what it is told when it takes over.
-
-Standard library only.
 """
 
 from __future__ import annotations

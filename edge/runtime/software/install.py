@@ -1,8 +1,6 @@
 """`edge-software.service`: what releases bring is verified, unpacked, kept whole and let go of. Standard library only.
 
 Runs as a user of its own, who reads releases and writes nothing but its own folder (docs/adr/0020).
-
-Whether software can be run here at all: each of its modules is imported. Standard library only.
 """
 
 from __future__ import annotations

@@ -75,7 +75,10 @@ def go_back(device: Device, units: Units, reason: str, *, moment: Moment | None 
 
 
 def _way_back(device: Device, units: Units, state: State, current: str | None, reason: str, moment: Moment) -> WayBack:
-    problem = None if current is None else _problem_of(device, units, current)
+    problem = None
+    if current is not None:
+        problem = problem_of_signature(device, current) or problem_of_release(device, current)
+        problem = problem or _outdated(device, units, current)
     if current is not None and problem is not None:
         _log.error("release cannot serve release=%s code=%s problem=%s", current, problem.code, problem.problem)
         put_aside(device, current, problem)
@@ -114,14 +117,6 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
         switch_to(device, release)
     record(device, "rollback", "on trial, asked for on the device", release=release, moment=moment)
     return WayBack(release=release, note="on trial: restart edge-runtime, then start edge-trial")
-
-
-def _problem_of(device: Device, units: Units, current: str) -> DeployError | None:
-    return (
-        problem_of_signature(device, current)
-        or problem_of_release(device, current)
-        or _outdated(device, units, current)
-    )
 
 
 def _outdated(device: Device, units: Units, current: str) -> DeployError | None:
@@ -165,7 +160,9 @@ def _has_failed(state: State, units: Units) -> bool:
     if state.phase is Phase.TRIAL and state.reason is not None:
         return True
     try:
-        return units.is_failed(RUNTIME_UNIT) or (state.phase is Phase.TRIAL and _has_died(units.state(TRIAL_UNIT)))
+        return units.state(RUNTIME_UNIT).has_failed or (
+            state.phase is Phase.TRIAL and _has_died(units.state(TRIAL_UNIT))
+        )
     except DeployError as error:  # we were started for a reason; one attempt too many is counted, not lost
         _log.warning("systemd unit state cannot be read reason=%s", error)
         return True

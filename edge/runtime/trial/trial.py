@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -121,11 +121,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A verdict, why, for how long all has been well, and what is wrong but is no fault of this release."""
+    """A verdict, why, and what is wrong but is no fault of this release."""
 
     verdict: TrialVerdict
     reason: str
-    held_s: float = 0.0
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -150,13 +149,11 @@ def judge_trial(
     now_ns = usable[-1].at_ns
     held_s = 0.0 if since_ns is None else (now_ns - since_ns) / 1e9
     if since_ns is not None and held_s >= limits.hold_s:
-        return Judgement(
-            verdict=TrialVerdict.GOOD, reason=f"all well for {held_s:.0f} s", held_s=held_s, warnings=warnings
-        )
+        return Judgement(verdict=TrialVerdict.GOOD, reason=f"all well for {held_s:.0f} s", warnings=warnings)
     if (now_ns - started_ns) / 1e9 >= limits.deadline_s:
         reason = f"not well for {limits.hold_s:g} s within {limits.deadline_s:g} s: {problem or 'too late'}"
-        return Judgement(verdict=TrialVerdict.BAD, reason=reason, held_s=held_s, warnings=warnings)
-    return Judgement(verdict=TrialVerdict.WAIT, reason=problem or "holding", held_s=held_s, warnings=warnings)
+        return Judgement(verdict=TrialVerdict.BAD, reason=reason, warnings=warnings)
+    return Judgement(verdict=TrialVerdict.WAIT, reason=problem or "holding", warnings=warnings)
 
 
 def _without_strangers(one: Observation, release: str) -> Observation:
@@ -168,11 +165,7 @@ def _without_strangers(one: Observation, release: str) -> Observation:
         and (not one.unit.invocation or health.invocation == one.unit.invocation)
         and one.at_ns - health.at_boottime_ns < _STALE_S * 1e9
     )
-    return (
-        one
-        if is_its_own
-        else Observation(at_ns=one.at_ns, unit=one.unit, health=None, available_bytes=one.available_bytes)
-    )
+    return one if is_its_own else replace(one, health=None)
 
 
 def _hard_fault(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observation]) -> str | None:
@@ -283,8 +276,7 @@ def _warnings(baseline: Baseline, limits: HealthLimits, last: Observation) -> It
             yield f"stream {name}: no frames, as before ({stream.state})"
     if health.mqtt_connected is False and not baseline.mqtt_connected:
         yield "the broker is not connected, as before"
-    low = last.available_bytes is not None and last.available_bytes < limits.min_available_bytes
-    if low:
+    if last.available_bytes is not None and last.available_bytes < limits.min_available_bytes:
         yield f"{last.available_bytes} bytes of memory are left, as before"
 
 

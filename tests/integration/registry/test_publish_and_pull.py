@@ -10,6 +10,7 @@ import pytest
 from edge.bundle.manifest import Role
 from edge.deploy.publish.publish import publish
 from edge.errors import DeployError
+from edge.registry.artifact import decode_artifact
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
@@ -183,7 +184,9 @@ def test_who_may_pull_reads_the_addresses_of_cameras(registry, root):
     parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, pipeline)}
     put(registry, root.bundle_of(parts, "one", sequence=1))
     with closing(RegistryClient(registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)) as client:
-        release = fetch_release(client, client.artifact("stable-all")[0], threading.Event())
+        release = fetch_release(
+            client, decode_artifact(client.manifest("stable-all")[0], where="stable-all"), threading.Event()
+        )
         (file,) = release.manifest.files_of(Role.PIPELINE)
         with release.opened(file) as content:
             assert content.read() == pipeline

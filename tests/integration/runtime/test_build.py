@@ -41,7 +41,7 @@ def code_of(call):
 def test_an_engine_is_built_proven_and_attached(device, release):
     built = build_for_release(builder(device), release)
 
-    assert (built.golden.passed, built.golden.found, built.is_reused) == (True, built.golden.expected, False)
+    assert (built.golden.passed, built.golden.found, built.reused) == (True, built.golden.expected, False)
     assert device.releases.engine_key(release) == built.key
     assert engine_folders(device) == [built.key]
     assert sorted(os.listdir(device.layout.engine(built.key))) == ["build.json", "golden.json", "model.plan"]
@@ -55,7 +55,7 @@ def test_an_engine_that_is_here_and_intact_is_used_again(device, release):
 
     again = build_for_release(builder(device, "raise SystemExit(1)"), release)  # nobody is asked to work
 
-    assert again.is_reused
+    assert again.reused
     assert (again.key, again.golden) == (first.key, first.golden)
 
 
@@ -67,7 +67,7 @@ def test_a_release_with_other_golden_frames_has_to_pass_them_on_the_same_engine(
 
     built = build_for_release(builder(device), strict)
 
-    assert (built.key, built.is_reused) == (first.key, True)
+    assert (built.key, built.reused) == (first.key, True)
     assert proof_in(device, built.key) == proof_of(decode_manifest(device.releases.manifest(strict))) != proof
 
 
@@ -76,7 +76,7 @@ def test_f15_a_damaged_plan_is_built_anew(device, release):
     plan = device.layout.engine(key) / "model.plan"
     plan.write_bytes(plan.read_bytes()[:-1] + b"\0")
 
-    assert not build_for_release(builder(device), release).is_reused
+    assert not build_for_release(builder(device), release).reused
     assert plan_of(device, key)
 
 
@@ -200,15 +200,15 @@ def test_int8_that_fails_its_golden_frames_gives_way_to_the_fallback(device, tmp
 
     said = report_of(device, built.key)
     # Where this CPU has no fp16, what is more exact takes its place.
-    assert said["precision"] == said["report"]["fallback"]["taken"] == built.record.precision
+    assert said["precision"] == said["report"]["fallback"]["taken"] == built.precision
     assert said["precision"] in ("fp16", "fp32")
     assert said["inputs"]["precision"] == "int8"
     assert said["key"] == built.key
     assert said["report"]["fallback"]["reason"].startswith("int8 ")
     assert built.golden.passed
-    assert "instead of int8" in built.record.line
+    assert "instead of int8" in built.engine
     assert plan_of(device, built.key)[1] == (device.layout.release(release) / "model.onnx").read_bytes()
-    assert build_for_release(builder(device, "raise SystemExit(1)"), release).is_reused
+    assert build_for_release(builder(device, "raise SystemExit(1)"), release).reused
 
 
 def test_int8_that_is_good_is_held_against_the_fallback_and_both_times_are_kept(device, tmp_path):
@@ -216,10 +216,10 @@ def test_int8_that_is_good_is_held_against_the_fallback_and_both_times_are_kept(
 
     built = build_for_release(builder(device), release)
 
-    told = built.record.report["fallback"]
+    told = built.report["fallback"]
     assert told["int8_ms"] > 0
     assert told["fp32_ms"] > 0
-    assert (built.record.precision == "int8") == (told["ratio"] < 1) == (told["taken"] is None)
+    assert (built.precision == "int8") == (told["ratio"] < 1) == (told["taken"] is None)
 
 
 def test_with_a_fallback_other_golden_frames_are_another_engine(device, tmp_path):
@@ -250,7 +250,7 @@ def test_a_plan_that_cannot_be_loaded_any_more_is_named_and_built_anew(device, r
 
     built = build_for_release(builder(device), again)
 
-    assert (built.key, built.is_reused) == (key, False)
+    assert (built.key, built.reused) == (key, False)
     assert f"engine-built-anew key={key[:12]} reason=the engine cannot be loaded" in logged(caplog)
     assert plan_of(device, key)[1] == (device.layout.release(release) / "model.onnx").read_bytes()
 

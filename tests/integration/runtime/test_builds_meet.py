@@ -45,7 +45,7 @@ def test_two_builds_of_one_engine_at_once_make_it_once(device, release, tmp_path
         go.touch()
         built = [first.result(timeout=120), second.result(timeout=120)]
 
-    assert [one.is_reused for one in built] == [False, True]
+    assert [one.reused for one in built] == [False, True]
     assert built[0].key == built[1].key
     assert engine_folders(device) == [built[0].key]
     assert problem_of_release(device, release) is None
@@ -64,7 +64,7 @@ def test_a_build_that_waits_for_another_one_ends_at_its_deadline_and_when_it_is_
         with pytest.raises(DeployError) as caught:
             build_for_release(builder(device, deadline_s=0.5, stop=stop), release)
         go.touch()
-        assert not first.result(timeout=120).is_reused
+        assert not first.result(timeout=120).reused
 
     assert caught.value.code == {"deadline": "build.timeout", "stop": "build.stopped"}[ends]
     assert problem_of_release(device, release) is None
@@ -104,7 +104,7 @@ def test_a_builder_that_is_killed_on_its_last_step_leaves_nothing_that_counts_an
 
     built = build_for_release(builder(device), release)
 
-    assert built.is_reused == (call == "symlink")  # that one was whole, and proven
+    assert built.reused == (call == "symlink")  # that one was whole, and proven
     assert engine_folders(device) == [built.key]
     assert read_record(device.engines, built.key).plan_bytes > 0
     assert problem_of_release(device, release) is None

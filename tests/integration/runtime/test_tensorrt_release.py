@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from edge.bundle.manifest import GoldenLimits
+from edge.device.engines import read_record
 from edge.engine.pipeline_model import read_model
 from edge.errors import DeployError, EngineError
 from edge.runtime.agent.watch import _release as status_of
@@ -47,8 +48,8 @@ def test_auto_builds_proves_and_serves_a_plan(device, tmp_path, precision, route
     built = build(device, release, refuses_cache=True, **INT8_WINS)
 
     assert built.golden.passed
-    assert built.record.inputs.kind == "tensorrt"
-    assert built.record.line.startswith(f"tensorrt {precision}, {route}: ")
+    assert read_record(device.engines, built.key).inputs.kind == "tensorrt"
+    assert built.engine.startswith(f"tensorrt {precision}, {route}: ")
     plan = (device.layout.engine(built.key) / "model.plan").read_bytes()
     assert plan.startswith(b"EDGETRT1\n")
     assert problem_of_release(device, release) is None
@@ -66,7 +67,7 @@ def test_a_build_beside_a_service_is_marked(device, tmp_path, serves):
 
     built = build(device, staged(device, tmp_path / "source", precision="fp16"))
 
-    assert built.record.report.get("timed_beside_a_service", False) == serves
+    assert built.report.get("timed_beside_a_service", False) == serves
     assert [path.name.endswith(".beside.timing") for path in device.layout.build_cache.glob("*.timing")] == [serves]
 
 
@@ -91,8 +92,8 @@ def test_int8_that_fails_its_golden_frames_gives_way_to_fp16(device, tmp_path):
 
     built = build(device, release, refuses_cache=True, **INT8_WINS)
 
-    assert built.record.line.startswith("tensorrt fp16 instead of int8, float-weak: int8 does not find ")
-    assert set(built.record.report["account"]["by_precision"]) == {"fp16"}
+    assert built.engine.startswith("tensorrt fp16 instead of int8, float-weak: int8 does not find ")
+    assert set(built.report["account"]["by_precision"]) == {"fp16"}
     _, report = serve(device, release)
     assert report.precision.value == "fp16"
 
@@ -103,8 +104,8 @@ def test_of_two_int8_forms_the_one_that_passes_the_golden_frames_serves(device, 
 
     built = build(device, release, **INT8_WINS)
 
-    assert built.record.line.startswith("tensorrt int8, implicit-cache: ")
-    first, second = built.record.report["int8_forms"]["rows"]
+    assert built.engine.startswith("tensorrt int8, implicit-cache: ")
+    first, second = built.report["int8_forms"]["rows"]
     assert (first["form"], len(first["misses"])) == ("qdq-weak", 2)
     assert second == {"form": "implicit-cache"}
 
@@ -115,7 +116,7 @@ def test_build_report_status_and_info_message_tell_the_same_of_a_fallback(device
 
     built = build(device, release, **FLOAT_WINS)
 
-    line = built.record.line
+    line = built.engine
     report = json.loads((device.layout.engine(built.key) / "build.json").read_text())["report"]
     pipeline, deployed = open_release(device.layout.release(release))
     spec = read_model(pipeline)
@@ -131,7 +132,7 @@ def test_build_report_status_and_info_message_tell_the_same_of_a_fallback(device
     assert (report["fallback"]["asked"], report["fallback"]["taken"]) == ("int8", "fp16")
     status = status_of(SimpleNamespace(device=device), release)
     assert (status.engine, status.precision) == (line, "fp16")
-    assert (info.precision, info.asked, info.why) == ("fp16", "int8", built.record.why)
+    assert (info.precision, info.asked, info.why) == ("fp16", "int8", read_record(device.engines, built.key).why)
 
 
 @pytest.mark.parametrize(
@@ -160,5 +161,5 @@ def test_a_plan_of_another_tensorrt_is_named_when_it_is_loaded_and_built_anew(de
 
     again = staged(device, tmp_path / "again", limits=GoldenLimits(min_recall=0.8, max_score_error=0.2), sequence=2)
     built = build(device, again)
-    assert (built.key, built.is_reused) == (first.key, False)
+    assert (built.key, built.reused) == (first.key, False)
     assert serve(device, again)[1].engine == "tensorrt 10.3.0"

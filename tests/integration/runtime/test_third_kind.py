@@ -8,6 +8,7 @@ import pytest
 
 import edge.engine
 from edge.bundle.manifest import GoldenLimits
+from edge.device.engines import read_record
 from edge.engine.kinds import choose_kind, facts_of_kind, kinds
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
@@ -53,8 +54,8 @@ def test_a_release_is_built_proven_and_served_by_it(device, tmp_path, engine, na
     built = build(device, release)
 
     assert built.golden.passed
-    assert built.record.inputs.kind == "onnxruntime"
-    assert built.record.line == f"onnxruntime {precision}, session: there is one way only"
+    assert read_record(device.engines, built.key).inputs.kind == "onnxruntime"
+    assert built.engine == f"onnxruntime {precision}, session: there is one way only"
     assert (device.layout.engine(built.key) / "model.plan").read_bytes().startswith(b"ONNX Runtime plan\n")
     assert problem_of_release(device, release) is None
     messages, report = serve(device, release)
@@ -82,7 +83,7 @@ def test_an_engine_of_a_kind_that_is_gone_is_another_system_s_and_is_built_anew(
 
     assert problem_of_release(device, release).code == "device.engine.changed"
     worker = (sys.executable, "-m", "edge.runtime.build.worker")
-    assert build(device, release, worker=worker).record.inputs.kind == "openvino"
+    assert build(device, release, worker=worker).engine.startswith("openvino ")
     assert problem_of_release(device, release) is None
 
 
@@ -128,7 +129,7 @@ def test_a_better_kind_that_appears_later_is_named_and_the_working_engine_goes_o
     assert running.why.endswith(told)
     running.engine.close()
     assert serve(device, release)[1].inferred == 30
-    assert build(device, release).record.inputs.kind == "onnxruntime"
+    assert build(device, release).engine.startswith("onnxruntime ")
     assert why_better(device, release) is None
     assert serve(device, release)[1].engine.startswith("onnxruntime ")
 
@@ -151,7 +152,7 @@ def test_the_builder_s_process_builds_for_the_kind_that_it_was_told_or_not_at_al
     assert not list(device.layout.root.rglob("model.plan"))
     with pytest.MonkeyPatch.context() as before:
         without_it(before)
-        assert build(device, release).record.line.startswith("openvino ")  # though its process would find a better one
+        assert build(device, release).engine.startswith("openvino ")  # though its process would find a better one
     assert (device.layout.engine(device.releases.engine_key(release)) / "model.plan").read_bytes()[:4] != b"ONNX"
 
 

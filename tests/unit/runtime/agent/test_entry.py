@@ -5,15 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edge.runtime.agent.serve import main
+import pytest
+
+from edge.runtime.entry import main
 from edge.transport.channel import Message, encode_frame
 from tests.support.second_user import ids, needs_root
 
 REPOSITORY = Path(__file__).parents[4]
 AGENT = """
-import os, sys
+import os, pathlib, sys
 from edge.runtime.agent.serve import main
-print("status", main(["--root", sys.argv[1]], units=object()), "uid", os.geteuid(), file=sys.stderr)
+main(pathlib.Path(sys.argv[1]), is_for_pull=False, units=object())
+print("uid", os.geteuid(), file=sys.stderr)
 """
 CARELESS = """
 import os
@@ -34,15 +37,17 @@ def run(program, *arguments, stdin=b""):
 
 
 def test_a_wrong_command_line_is_told_how_it_is_used(capfd):
-    assert main(["--help"]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main("agent", ["--for-push"])
     out, err = capfd.readouterr()
-    assert (out, err.splitlines()[0]) == ("", "usage: edge-runtime agent")
+    assert (ended.value.code, out) == (2, "")
+    assert err.startswith("usage: edge-runtime agent ")
 
 
 def test_a_client_is_greeted_and_its_end_is_that_of_the_agent(root):
     done = run(AGENT, root.root)
     assert b'"verb":"hello"' in done.stdout
-    assert done.stderr.startswith(b"status 0")
+    assert done.stderr.startswith(b"uid ")
 
 
 def test_what_others_print_is_no_frame_and_they_read_none():

@@ -4,7 +4,7 @@ import pytest
 
 from edge.device.state import BadRelease, Phase, State, Verdict, mark_bad
 from edge.errors import DeployError
-from edge.runtime.agent.history import check_not_bad, check_trusted_state
+from edge.runtime.agent.offer import check_not_bad, check_trusted_state
 
 RELEASE = "0" * 12
 

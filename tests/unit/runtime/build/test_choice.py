@@ -74,7 +74,7 @@ def test_without_a_fallback_nothing_else_is_built():
 
     made = choose(make, fallback=None)
 
-    assert (made.candidate.precision, make.asked, made.report) == (INT8, [INT8], {"route": "of a test"})
+    assert (made.precision, make.asked, made.plan.report) == (INT8, [INT8], {"route": "of a test"})
 
 
 def test_a_faster_rival_that_passes_takes_the_place_of_int8_although_no_fallback_is_named():
@@ -82,14 +82,14 @@ def test_a_faster_rival_that_passes_takes_the_place_of_int8_although_no_fallback
 
     made = choose_precision(INT8, None, make, gate=None, labels=LABELS, rival=FP16)
 
-    assert (made.candidate.precision, made.report["fallback"]["taken"]) == (FP16, "fp16")
+    assert (made.precision, made.plan.report["fallback"]["taken"]) == (FP16, "fp16")
 
 
 @pytest.mark.parametrize("rival", [(SLOW, score()), (FAST, score("9 of 10")), EngineError("no FP16 here")])
 def test_int8_stays_where_its_rival_is_slower_or_misses_objects_or_is_not_built(rival):
     make = Maker(int8=(FAST if rival == (SLOW, score()) else SLOW, score()), fp16=rival, fp32=EngineError("nor FP32"))
 
-    assert choose_precision(INT8, None, make, gate=None, labels=LABELS, rival=FP16).candidate.precision is INT8
+    assert choose_precision(INT8, None, make, gate=None, labels=LABELS, rival=FP16).precision is INT8
 
 
 @pytest.mark.parametrize("int8", [(FAST, score("9 of 10")), EngineError("no implementation")])
@@ -112,8 +112,8 @@ def test_without_a_fallback_what_fails_the_gate_is_refused_with_its_numbers():
 def test_int8_that_passes_and_is_faster_stays_with_the_times_of_both():
     made = choose(Maker(int8=(FAST, score()), fp16=(SLOW, score())))
 
-    assert made.candidate.precision is INT8
-    told = made.report["fallback"]
+    assert made.precision is INT8
+    told = made.plan.report["fallback"]
     assert (told["asked"], told["other"], told["taken"]) == ("int8", "fp16", None)
     assert told["int8_ms"] < told["fp16_ms"]
     assert told["ratio"] < 1
@@ -125,8 +125,8 @@ def test_int8_that_fails_the_gate_gives_way_and_says_so():
 
     made = choose(make)
 
-    assert (made.candidate.precision, made.candidate.plan.data) == (FP16, b"fp16")
-    told = made.report["fallback"]
+    assert (made.precision, made.plan.data) == (FP16, b"fp16")
+    told = made.plan.report["fallback"]
     assert told["taken"] == "fp16"
     assert told["reason"].startswith("int8 ")
     assert told["reason"].endswith(": 9 of 10 were found again")
@@ -136,8 +136,8 @@ def test_int8_that_fails_the_gate_gives_way_and_says_so():
 def test_int8_that_is_not_faster_gives_way_and_says_so():
     made = choose(Maker(int8=(SLOW, score()), fp16=(FAST, score())))
 
-    assert made.candidate.precision is FP16
-    told = made.report["fallback"]
+    assert made.precision is FP16
+    told = made.plan.report["fallback"]
     assert told["reason"].startswith("int8 ")
     assert told["ratio"] > 1
 
@@ -152,15 +152,15 @@ def test_the_account_of_raced_int8_forms_stays_where_another_precision_is_taken(
 
     made = choose(raced)
 
-    assert made.candidate.precision is FP16
-    assert made.report["int8_forms"] == forms
+    assert made.precision is FP16
+    assert made.plan.report["int8_forms"] == forms
 
 
 def test_int8_that_is_not_faster_stays_if_the_fallback_fails_the_gate():
     made = choose(Maker(int8=(SLOW, score()), fp16=(FAST, score("too much"))))
 
-    assert made.candidate.precision is INT8
-    assert made.report["fallback"]["taken"] is None
+    assert made.precision is INT8
+    assert made.plan.report["fallback"]["taken"] is None
 
 
 def test_where_neither_passes_the_numbers_of_both_are_told_and_no_fallback_is_advised():
@@ -174,7 +174,7 @@ def test_where_neither_passes_the_numbers_of_both_are_told_and_no_fallback_is_ad
 
 def line_of(made):
     inputs = engine_inputs(calibration_sha256="1" * 64, max_batch=2, fallback="fp16")
-    line = engine_record(inputs, precision=made.candidate.precision.value, report=made.report).line
+    line = engine_record(inputs, precision=made.precision.value, report=made.plan.report).line
     return re.sub(r"[0-9.]+ ms", "N ms", line)
 
 
@@ -225,15 +225,15 @@ def test_a_precision_that_the_machine_or_the_model_lacks_is_passed_over(absent):
     made = choose(make)
 
     assert make.asked == [INT8, FP16, FP32]
-    assert made.candidate.precision is FP32
-    assert made.report["fallback"]["absent"] == absent.problem
+    assert made.precision is FP32
+    assert made.plan.report["fallback"]["absent"] == absent.problem
 
 
 def test_without_any_other_precision_int8_that_passes_stays_and_one_that_fails_is_refused():
     none = {"fp16": ABSENT, "fp32": EngineError("no memory")}
 
     made = choose(Maker(int8=(SLOW, score()), **none))
-    assert (made.candidate.precision, made.report["fallback"]["taken"]) == (INT8, None)
+    assert (made.precision, made.plan.report["fallback"]["taken"]) == (INT8, None)
 
     with pytest.raises(DeployError, match=r"misses; nothing to fall back to: precision fp16: this CPU .*; no memory"):
         choose(Maker(int8=(SLOW, score("misses")), **none))
@@ -245,8 +245,8 @@ NO_INT8 = EngineError("m: Could not find any implementation for node Conv_3")
 def test_int8_that_cannot_be_built_gives_way_and_says_so():
     made = choose(make := Maker(int8=NO_INT8, fp16=(FAST, score())))
 
-    told = made.report["fallback"]
-    assert (make.asked, made.candidate.precision) == ([INT8, FP16], FP16)
+    told = made.plan.report["fallback"]
+    assert (make.asked, made.precision) == ([INT8, FP16], FP16)
     assert told == {
         "asked": "int8",
         "other": "fp16",
@@ -259,8 +259,8 @@ def test_int8_that_cannot_be_built_gives_way_and_says_so():
 def test_int8_that_cannot_be_built_gives_way_to_the_first_that_can():
     made = choose(Maker(int8=NO_INT8, fp16=ABSENT, fp32=(SLOW, score())))
 
-    assert made.candidate.precision is FP32
-    assert made.report["fallback"]["absent"] == ABSENT.problem
+    assert made.precision is FP32
+    assert made.plan.report["fallback"]["absent"] == ABSENT.problem
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from edge.roofline.proof import FORMAT, Proof, Row, Step, Verdict, encode_proof
-from edge.runtime.prove.redact import redacted
+from edge.runtime.prove.run import redacted
 
 OWN = {
     "proc/device-tree/serial-number": "1423921003456\0",

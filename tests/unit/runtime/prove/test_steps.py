@@ -13,8 +13,8 @@ from edge.engine.kind import ProofForm, ProvingKind, load_kind, quick_kind, usab
 from edge.errors import EngineError, MissingDependencyError
 from edge.roofline.proof import Verdict
 from edge.runtime.prove import engines, kit, load, video
+from edge.runtime.prove.kit import NotHereError, held, parts
 from edge.runtime.prove.look import facts, nodes
-from edge.runtime.prove.rows import NotHereError, held, parts
 from edge.types import Precision
 from tests.support import fake_tensorrt
 from tests.support.cuda_driver import stand_in
@@ -153,7 +153,7 @@ def test_a_paste_of_four_bytes_is_within_its_bound():
 
 def test_a_machine_that_decodes_nothing_says_so(monkeypatch):
     monkeypatch.setattr(video, "_decoders", lambda: iter(()))
-    (told, absent) = parts(("video", lambda: video.video(Path("/"))))
+    (told, absent) = parts(("video", lambda: video.video(is_brief=False)))
 
     assert (told.verdict, absent.verdict) == (Verdict.TOLD, Verdict.ABSENT)
 

@@ -270,9 +270,8 @@ class SimulatedFleet:
         self._settle(off)
 
     def _new_desk(self) -> RingDesk:
-        client: Any = self.registry.client()
-        writer: Any = self.registry
-        return RingDesk(client, writer, "registry.example/farms/gates")
+        registry: Any = self.registry.client()
+        return RingDesk(registry, "registry.example/farms/gates")
 
     def clock(self) -> datetime:
         return _BEGAN + timedelta(seconds=int(self.now_s))

@@ -14,10 +14,9 @@ from edge.bundle.folder import MANIFEST as MANIFEST_FILE
 from edge.bundle.folder import SIGNATURE as SIGNATURE_FILE
 from edge.bundle.folder import Bundle
 from edge.bundle.manifest import Manifest
-from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.kept_login import kept_login
+from edge.deploy.publish.writer import RegistryWriter
 from edge.registry.artifact import EMPTY, EMPTY_CONTENT, FILE, MANIFEST, SIGNATURE, ArtifactLayer, encode_artifact
-from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 
@@ -51,12 +50,11 @@ def publish(
     `login` None: what docker or podman keep for this registry. `on_step` takes what is being sent, and bytes done of
     all.
     DeployError: `registry.*`; `bundle.file` if a file has changed: the devices' tag was not moved then.
-    MissingDependencyError: without oras.
     """
-    login = login or kept_login(reference)
     tags = (bundle.manifest.release, *([] if reference.tag is None else [reference.tag]))
-    opened = RegistryWriter(reference, login=login, ca=ca, is_basic=_is_basic(reference, login, ca))
+    opened = RegistryWriter(reference, login=login or kept_login(reference), ca=ca)
     with closing(opened) as writer, _layers(bundle) as layers:
+        writer.check()  # an address, a CA or a login that is wrong is seen at once
         total = sum(layer.length_bytes for layer in layers)
         sent = done = 0
         for layer, path in layers.items():
@@ -77,13 +75,6 @@ def publish(
         bytes_sent=sent,
         bytes_total=total,
     )
-
-
-def _is_basic(reference: Reference, login: Login | None, ca: Path | None) -> bool:
-    """Ask the registry who it wants to be asked by; that an address, a CA or a login is wrong is seen here at once."""
-    with closing(RegistryClient(reference, login=login, ca=ca)) as client:
-        client.check()
-        return client.is_basic
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -47,12 +46,7 @@ def prove_over_ssh(admins: Admins, keep: Callable[[Target, Proof], None]) -> Pus
 def _ask(admins: Admins, target: Target, stop: threading.Event) -> Proof:
     address = admins.shell(target, stop).address
     command = ssh_command(address, [shlex.quote(word) for word in REMOTE])
-    try:
-        done = run_until(command, b"", timeout_s=_TIMEOUT_S, stop=stop)
-    except subprocess.TimeoutExpired:
-        raise DeployError(
-            "transfer.timeout", f"{target.name} has not answered within {_TIMEOUT_S:g} s", hint="try again"
-        ) from None
+    done = run_until(command, b"", host=target.name, timeout_s=_TIMEOUT_S, stop=stop)
     lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     if (failure := ssh_failure(address.host, done.returncode, lines)) is not None:
         raise failure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.resources
 import json
 from collections.abc import Iterator, Sequence
@@ -177,8 +176,7 @@ def _trust(wanted: Wanted) -> Iterator[Step]:
     if keys:
         yield {**_lines(KEYS, keys, on_other="refuse"), **exact}
     if wanted.revoked is not None:
-        content = base64.b64encode(wanted.revoked.content).decode()
-        yield {**_file("/etc/edge-deploy/revoked.krl", ""), "content_base64": content}
+        yield _file("/etc/edge-deploy/revoked.krl", wanted.revoked.content.decode(errors="surrogateescape"))
 
 
 def _signing(wanted: Wanted) -> Iterator[tuple[PublicKey, tuple[str, ...]]]:

@@ -15,8 +15,9 @@ from edge.delivery.verdict import failed_by, interrupted
 from edge.deploy.fleet.inbox import PushOne
 from edge.deploy.fleet.over_ssh import address_of
 from edge.deploy.provision.admin import AdminShell
-from edge.deploy.provision.provision import PLAN, Provisioned, WheelSource, provision, undo_provision
+from edge.deploy.provision.provision import PLAN, Provisioned, provision, undo_provision
 from edge.deploy.provision.wanted import Wanted
+from edge.deploy.provision.wheels import WheelSource
 from edge.errors import DeployError
 from edge.transport.ssh import SshAddress
 

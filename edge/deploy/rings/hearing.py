@@ -14,7 +14,7 @@ import msgspec
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deploy.device_words import for_people
-from edge.deploy.rings.verdict import ReleaseOutcome, RingDevice
+from edge.deploy.rings.verdict import RingDevice
 from edge.errors import PublishError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.message import WireMessage
@@ -61,7 +61,7 @@ class Heard:
 
     def device(self, name: str) -> RingDevice | None:
         """Return it as its ring sees it; None: it fetches no releases."""
-        pull, deploy = self.pull, self.deploy
+        pull = self.pull
         if pull is None or pull.ring is None:
             return None
         return RingDevice(
@@ -72,12 +72,8 @@ class Heard:
             if self.state is not None and self.state.state == "degraded"
             else None,
             since=None if self.state is None else self.state.since,
-            switched=None
-            if deploy is None
-            else ReleaseOutcome(deploy.release, deploy.result, reason=deploy.reason, at=deploy.at),
-            pulled=None
-            if pull.result is None
-            else ReleaseOutcome(pull.release, pull.result, pull.code, pull.reason, pull.at),
+            switched=self.deploy,
+            pulled=pull,
         )
 
 

@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from edge.registry.artifact import Artifact, ArtifactLayer, decode_artifact
@@ -97,8 +96,8 @@ class MemoryClient:
     def has(self, layer: ArtifactLayer) -> bool:
         return layer.sha256 in self._registry.blobs
 
-    def put(self, layer: ArtifactLayer, path: Path) -> None:
-        self._registry.blobs[layer.sha256] = path.read_bytes()
+    def put(self, layer: ArtifactLayer, content: bytes) -> None:
+        self._registry.blobs[layer.sha256] = content
 
     def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
         return self.tag(json.dumps(manifest).encode(), tag)

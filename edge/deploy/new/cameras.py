@@ -46,8 +46,9 @@ def logins_of(places: Sequence[Place], secrets: Secrets, *, credential: str | No
     Raises `ConfigError` if a secret cannot be used, or `credential` is not there.
     """
     stated = None if credential is None else secrets.stated(credential)
+    asking = ("rtsp", "rtsps", "http", "https")
     return {
-        place.id: place.login or ((stated or secrets.kept(place.host)) if _may_want_login(place) else None)
+        place.id: place.login or ((stated or secrets.kept(place.host)) if place.address.scheme in asking else None)
         for place in places
     }
 
@@ -72,14 +73,15 @@ def trusted(places: Sequence[Place], found: Mapping[str, object], ask: AskTrust)
 def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> dict[str, Credential]:
     """Return a login for each place that wants one and came with none, as far as there is somebody who knows it."""
     asked: dict[str, Credential | None] = {}
+    logins = {}
     for place in places:
-        if _wants_login(found[place.id]) and place.login is None and place.host not in asked:
+        if not _wants_login(found[place.id]) or place.login is not None:
+            continue
+        if place.host not in asked:
             asked[place.host] = ask(place.address.shown)
-    return {
-        place.id: login
-        for place in places
-        if _wants_login(found[place.id]) and place.login is None and (login := asked[place.host]) is not None
-    }
+        if (login := asked[place.host]) is not None:
+            logins[place.id] = login
+    return logins
 
 
 def camera_of(place: Place, found: FirstLook | EdgeError, *, credential: str | None) -> FoundCamera:
@@ -94,10 +96,6 @@ def camera_of(place: Place, found: FirstLook | EdgeError, *, credential: str | N
 
 def _wants_login(found: object) -> bool:
     return isinstance(found, SourceError) and found.wants_login
-
-
-def _may_want_login(place: Place) -> bool:
-    return place.address.scheme in ("rtsp", "rtsps", "http", "https")
 
 
 Ask = Callable[[str], "Credential | None"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,14 +52,15 @@ def publish(
     """
     tags = (bundle.manifest.release, *([] if reference.tag is None else [reference.tag]))
     opened = RegistryWriter(reference, login=login or kept_login(reference), ca=ca)
-    with closing(opened) as writer, _layers(bundle) as layers:
+    with closing(opened) as writer:
         writer.check()  # an address, a CA or a login that is wrong is seen at once
+        layers = _layers(bundle)
         total = sum(layer.length_bytes for layer in layers)
         sent = done = 0
-        for layer, path in layers.items():
+        for layer, content in layers.items():
             on_step(layer.title, done, total)
             if not writer.has(layer):
-                writer.put(layer, path)
+                writer.put(layer, content)
                 sent += layer.length_bytes
             done += layer.length_bytes
         manifest, signature, *files = (layer for layer in layers if layer.media_type != EMPTY)
@@ -77,25 +77,21 @@ def publish(
     )
 
 
-@contextmanager
-def _layers(bundle: Bundle) -> Iterator[dict[ArtifactLayer, Path]]:
-    """Give each layer and where its content lies: manifest, signature, then files by path, each content once."""
-    with tempfile.TemporaryDirectory(prefix="edge-publish.") as folder:
-        made: dict[ArtifactLayer, Path] = {}
-        for media_type, name, content in (
-            (MANIFEST, MANIFEST_FILE, bundle.manifest_bytes),
-            (SIGNATURE, SIGNATURE_FILE, bundle.signature),
-            (EMPTY, "empty", EMPTY_CONTENT),
-        ):
-            path = Path(folder) / name
-            path.write_bytes(content)
-            made[ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content), name)] = path
-        known: set[str] = set()
-        for file in bundle.manifest.files:
-            if file.sha256 not in known:
-                known.add(file.sha256)
-                made[ArtifactLayer(FILE, file.sha256, file.length_bytes, file.path)] = bundle.path_of(file)
-        yield made
+def _layers(bundle: Bundle) -> dict[ArtifactLayer, Path | bytes]:
+    """Return each layer and its content or where that lies: manifest, signature, then files by path, each once."""
+    made: dict[ArtifactLayer, Path | bytes] = {}
+    for media_type, name, content in (
+        (MANIFEST, MANIFEST_FILE, bundle.manifest_bytes),
+        (SIGNATURE, SIGNATURE_FILE, bundle.signature),
+        (EMPTY, "empty", EMPTY_CONTENT),
+    ):
+        made[ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content), name)] = content
+    known: set[str] = set()
+    for file in bundle.manifest.files:
+        if file.sha256 not in known:
+            known.add(file.sha256)
+            made[ArtifactLayer(FILE, file.sha256, file.length_bytes, file.path)] = bundle.path_of(file)
+    return made
 
 
 def _annotations(manifest: Manifest) -> dict[str, str]:

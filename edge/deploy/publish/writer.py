@@ -43,19 +43,19 @@ class RegistryWriter(RegistryClient):
         answer.close()
         return answer.status == 200
 
-    def put(self, layer: ArtifactLayer, path: Path) -> None:
-        """DeployError `bundle.file` if `path` cannot be read any longer."""
+    def put(self, layer: ArtifactLayer, content: Path | bytes) -> None:
+        """DeployError `bundle.file` if a path cannot be read any longer."""
         uploads = self._path("blobs/uploads/")
         begun = self._persistently("POST", uploads, allowed=_WRITTEN)
         begun.close()
         place = begun.header("Location") or ""
         place += f"{'&' if '?' in place else '?'}digest=sha256%3A{layer.sha256}"
         try:
-            content = path.open("rb")
+            body: BinaryIO = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
         except OSError as error:
-            raise DeployError("bundle.file", f"{path}: {error.strerror}", hint="make the bundle again") from None
-        with content:
-            self._send(uploads, content, "application/octet-stream", place=place).close()
+            raise DeployError("bundle.file", f"{content!s}: {error.strerror}", hint="make the bundle again") from None
+        with body:
+            self._send(uploads, body, "application/octet-stream", place=place).close()
 
     def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
         """Give a tag to an artifact whose blobs are there; return its digest."""

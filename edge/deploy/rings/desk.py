@@ -10,7 +10,6 @@ import base64
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -157,10 +156,7 @@ class RingDesk:
 
     def tell_trust(self, chain: bytes) -> None:
         """Put who counts where devices look."""
-        layer = ArtifactLayer(f"{TRUST_TYPE}+json", hashlib.sha256(chain).hexdigest(), len(chain), "trust.json")
-        self._put(EMPTY_LAYER, EMPTY_CONTENT)
-        self._put(layer, chain)
-        self._registry.put_manifest(encode_note(TRUST_TYPE, layer), TRUST_TAG)
+        self._note(TRUST_TYPE, chain, "trust.json", TRUST_TAG)
 
     def _found(self, tag: str) -> bytes | None:
         try:
@@ -178,19 +174,17 @@ class RingDesk:
             raise DeployError("registry.artifact", f"{where}: {error}", hint="look at what was put there") from None
 
     def _tell(self, tag: str, values: Mapping[str, object]) -> None:
-        content = json.dumps(values).encode()
-        layer = ArtifactLayer(f"{_FACT}+json", hashlib.sha256(content).hexdigest(), len(content), "fact.json")
+        self._note(_FACT, json.dumps(values).encode(), "fact.json", tag)
+
+    def _note(self, kind: str, content: bytes, title: str, tag: str) -> None:
+        layer = ArtifactLayer(f"{kind}+json", hashlib.sha256(content).hexdigest(), len(content), title)
         self._put(EMPTY_LAYER, EMPTY_CONTENT)
         self._put(layer, content)
-        self._registry.put_manifest(encode_note(_FACT, layer), tag)
+        self._registry.put_manifest(encode_note(kind, layer), tag)
 
     def _put(self, layer: ArtifactLayer, content: bytes) -> None:
-        if self._registry.has(layer):
-            return
-        with tempfile.TemporaryDirectory(prefix="edge-ring.") as folder:
-            path = Path(folder) / "blob"
-            path.write_bytes(content)
-            self._registry.put(layer, path)
+        if not self._registry.has(layer):
+            self._registry.put(layer, content)
 
 
 def _at(tag: str, serial: int) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from edge.deploy.packing.again import AgainOptions, make_again
+from edge.deploy.packing.bundle import AgainOptions, make_again
 from edge.errors import DeployError
 from edge.registry.artifact import statement_in, with_statement
 from tests.support.manifests import allow, ssh_key

@@ -106,7 +106,7 @@ LINES_OF_ROOMS = {
     "config": 1553,
     "delivery": 1041,
     "demo": 653,
-    "deploy": 7698,
+    "deploy": 7691,
     "device": 3183,
     "engine": 7670,
     "evaluate": 1864,

@@ -21,16 +21,17 @@ AskTrust = Callable[[str, CertificateError], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCamera:
-    """A look at a place, or why there is none; `credential` is the name of its secret, None where it wants none.
-
-    `wants_login`: it was not seen because of user and password.
-    """
+    """A look at a place, or why there is none; `credential` is the name of its secret, None where it wants none."""
 
     place: Place
     look: FirstLook | None
     problem: EdgeError | None
     credential: str | None
-    wants_login: bool = False
+
+    @property
+    def wants_login(self) -> bool:
+        """Whether it was not seen because of user and password."""
+        return _wants_login(self.problem)
 
 
 def attempt_of(place: Place, login: Credential | None, *, within_s: float) -> Attempt[FirstLook]:
@@ -88,10 +89,8 @@ def camera_of(place: Place, found: FirstLook | EdgeError, *, credential: str | N
     """`credential` is the name of the secret that it took."""
     if not isinstance(found, EdgeError):
         return FoundCamera(place=place, look=found, problem=None, credential=credential)
-    is_refused = _wants_login(found)
-    return FoundCamera(
-        place=place, look=None, problem=found, credential=place.host if is_refused else None, wants_login=is_refused
-    )
+    wanted = place.host if _wants_login(found) else None
+    return FoundCamera(place=place, look=None, problem=found, credential=wanted)
 
 
 def _wants_login(found: object) -> bool:

@@ -11,12 +11,13 @@ import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, urljoin, urlsplit
 
 from edge.errors import DeployError
 from edge.reading import json_value
 from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, ArtifactLayer
-from edge.registry.https import Https, RegistryResponse, tls_context
+from edge.registry.https import SILENCE_S, Https, RegistryResponse, tls_context
 from edge.registry.login import Challenge, Login, host_of, read_challenge
 from edge.registry.problems import is_passing, refused, retry_after_s
 from edge.registry.reference import Reference
@@ -41,8 +42,8 @@ class RegistryClient:
     `answer`, `artifact`, `damaged`.
 
     `login` is sent to the registry, and to where that says that its tokens are; `ca` counts beside those of the system,
-    or alone; `within_s` is for each answer (a blob may take longer, by its length); `is_basic`: user and password are
-    sent before the registry asks.
+    or alone; `within_s` is for each answer (a blob may take longer, by its length), `silence_s` for each part of it;
+    `is_basic`: user and password are sent before the registry asks.
     """
 
     def __init__(
@@ -53,12 +54,13 @@ class RegistryClient:
         ca: Path | None = None,
         is_ca_alone: bool = False,
         within_s: float = _WITHIN_S,
+        silence_s: float = SILENCE_S,
         is_basic: bool = False,
     ) -> None:
         self.reference = reference
         self._login = login
         self._context = tls_context(ca, is_alone=is_ca_alone)
-        self._within_s = within_s
+        self._within_s, self._silence_s = within_s, silence_s
         self._hosts: dict[str, Https] = {}
         self._authorization = login.header if is_basic and login is not None else None
         self.is_basic = is_basic
@@ -116,8 +118,8 @@ class RegistryClient:
     def ask_blob(self, sha256: str, *, offset: int, length: int) -> RegistryResponse:
         """Return the answer whose body is the rest of a blob, from `offset` on if its status is 206, else from 0."""
         headers = {"Range": f"bytes={offset}-"} if offset else {}
-        more_s = (length - offset) / _SLOWEST_BYTES_PER_S
-        return self._ask("GET", self._path(f"blobs/sha256:{sha256}"), headers=headers, more_s=more_s)
+        path = self._path(f"blobs/sha256:{sha256}")
+        return self._ask("GET", path, headers=headers, length_bytes=length - offset)
 
     def _content(self, path: str, most_bytes: int, what: str) -> bytes:
         answer = self._ask("GET", path)
@@ -140,16 +142,20 @@ class RegistryClient:
         *,
         headers: Mapping[str, str] | None = None,
         allowed: tuple[int, ...] = (),
-        more_s: float = 0.0,
+        place: str | None = None,
+        body: BinaryIO | None = None,
+        length_bytes: int = 0,
     ) -> RegistryResponse:
+        """Ask at `path`, or at a `place` that came as an answer to `path`, for what is `length_bytes` long."""
         what = f"{self.reference.host}{path}"
-        url = f"https://{what}"
+        url = f"https://{what}" if place is None else self._moved(f"https://{what}", place, what)
+        within_s = self._within_s + length_bytes / _SLOWEST_BYTES_PER_S
         # A blob is of any type: some registries answer 406 to who asks for one as a manifest.
         accept = OCI_MANIFEST if path.rpartition("/")[0].endswith("/manifests") else "*/*"
         asked = {"Accept": accept, "User-Agent": "edge-deploy", **(headers or {})}
         has_logged_in = False
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._once(method, url, asked, self._within_s + more_s)
+            answer = self._once(method, url, asked, within_s, body)
             if answer.status in (200, 206, *allowed):
                 return answer
             location, challenge = answer.header("Location"), answer.header("WWW-Authenticate")
@@ -164,13 +170,18 @@ class RegistryClient:
                 raise refused(answer.status, what, retry_s=retry_s)
         raise DeployError("registry.answer", f"{what}: it is moved again and again", hint="look at the registry")
 
-    def _once(self, method: str, url: str, headers: Mapping[str, str], within_s: float) -> RegistryResponse:
+    def _once(
+        self, method: str, url: str, headers: Mapping[str, str], within_s: float, body: BinaryIO | None
+    ) -> RegistryResponse:
         parts = urlsplit(url)
         # Storage elsewhere, to which a registry sends us, has no business with our login.
         known = {"Authorization": self._authorization} if self._authorization and self._is_ours(url) else {}
-        host = self._hosts.setdefault(parts.netloc, Https(parts.netloc, self._context))
         target = parts.path + (f"?{parts.query}" if parts.query else "")
-        return host.ask(method, target or "/", {**headers, **known}, within_s=within_s)
+        host = self._host(parts.netloc)
+        return host.ask(method, target or "/", {**headers, **known}, within_s=within_s, body=body)
+
+    def _host(self, netloc: str) -> Https:
+        return self._hosts.setdefault(netloc, Https(netloc, self._context, silence_s=self._silence_s))
 
     def _is_ours(self, url: str) -> bool:
         return host_of(urlsplit(url).netloc) == host_of(self.reference.host)
@@ -202,8 +213,8 @@ class RegistryClient:
         host = self.reference.host
         login = {} if self._login is None else {"Authorization": self._login.header_for(url, host)}
         parts = urlsplit(url)
-        https = self._hosts.setdefault(parts.netloc, Https(parts.netloc, self._context))
-        answer = https.ask("GET", f"{parts.path or '/'}?{parts.query}", login, within_s=self._within_s)
+        target = f"{parts.path or '/'}?{parts.query}"
+        answer = self._host(parts.netloc).ask("GET", target, login, within_s=self._within_s)
         try:
             if answer.status != 200:
                 raise refused(answer.status, f"{what}: token", retry_s=retry_after_s(answer.header("Retry-After")))

@@ -11,16 +11,17 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from edge.errors import DeployError
 from edge.registry.login import Login
 from edge.registry.problems import UNREACHABLE, broken
 
-__all__ = ["Https", "RegistryResponse", "tls_context"]
+__all__ = ["SILENCE_S", "Https", "RegistryResponse", "tls_context"]
 
 _PROXY_PORT = 3128
-_SILENCE_S = 20.0
+SILENCE_S = 20.0
 _HTTPS_PORT = 443
 _LITTLE_BYTES = 8192
 
@@ -63,36 +64,43 @@ def tls_context(ca: Path | None, *, is_alone: bool = False) -> ssl.SSLContext:
 class Https:
     """Asks one host; through the proxy of `https_proxy`, unless `no_proxy` names the host."""
 
-    def __init__(self, host: str, context: ssl.SSLContext) -> None:
+    def __init__(self, host: str, context: ssl.SSLContext, *, silence_s: float = SILENCE_S) -> None:
         self.host = host
-        self._context = context
+        self._context, self._silence_s = context, silence_s
         self._connection: http.client.HTTPSConnection | None = None
 
-    def ask(self, method: str, target: str, headers: Mapping[str, str], *, within_s: float) -> RegistryResponse:
+    def ask(
+        self, method: str, target: str, headers: Mapping[str, str], *, within_s: float, body: BinaryIO | None = None
+    ) -> RegistryResponse:
         """Return the answer, whose body is to be read within the rest of `within_s`; a connection closed meanwhile is
-        renewed once.
+        renewed once. `body` is sent from its beginning, and `headers` have its length.
 
         DeployError `registry.unreachable`, `registry.slow`, `registry.tls`.
         """
         is_kept = self._connection is not None
         try:
-            return self._ask(method, target, headers, within_s)
+            return self._ask(method, target, headers, within_s, body)
         except DeployError as error:
             if not is_kept or error.code != "registry.unreachable":
                 raise
-            return self._ask(method, target, headers, within_s)
+            return self._ask(method, target, headers, within_s, body)
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _ask(self, method: str, target: str, headers: Mapping[str, str], within_s: float) -> RegistryResponse:
+    def _ask(
+        self, method: str, target: str, headers: Mapping[str, str], within_s: float, body: BinaryIO | None
+    ) -> RegistryResponse:
         cut: _Cut | None = None
+        if body is not None:
+            body.seek(0)
         try:
             connection = self._connected(within_s)
             cut = _Cut(connection.sock, within_s)
-            connection.request(method, target, headers=dict(headers))
+            with suppress(BrokenPipeError):  # a registry that refuses a body does not read to its end, and says why
+                connection.request(method, target, body, dict(headers))
             return RegistryResponse(self, connection.getresponse(), cut)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._failed(error, cut) from None
@@ -108,6 +116,7 @@ class Https:
         if self._connection is None:
             connection = self._new()
             _connect(connection, within_s)
+            connection.sock.settimeout(self._silence_s)
             self._connection = connection
         return self._connection
 
@@ -116,9 +125,9 @@ class Https:
         host, port = url.hostname or "", url.port or _HTTPS_PORT
         way = _proxy_for(self.host)
         if way is None:
-            return http.client.HTTPSConnection(host, port, context=self._context, timeout=_SILENCE_S)
+            return http.client.HTTPSConnection(host, port, context=self._context, timeout=SILENCE_S)
         proxy_host, proxy_port, headers = way
-        made = http.client.HTTPSConnection(proxy_host, proxy_port, context=self._context, timeout=_SILENCE_S)
+        made = http.client.HTTPSConnection(proxy_host, proxy_port, context=self._context, timeout=SILENCE_S)
         made.set_tunnel(host, port, headers=headers)
         return made
 

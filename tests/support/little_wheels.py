@@ -41,7 +41,6 @@ def device_facts(
         architecture=architecture,
         python=python,
         glibc=glibc,
-        systemd=249,
         gpu_nodes=("nvmap", "dri/renderD128") if l4t is not None else (),
         has_argus=l4t is not None,
         l4t=l4t,

@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from edge.registry.artifact import Artifact, ArtifactLayer, decode_artifact
@@ -46,27 +45,11 @@ class MemoryRegistry:
             layer = ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content))
             self.blobs[layer.sha256] = content
             layers.append(layer)
-        return self.tag(json.dumps(make(layers[0], layers[1], layers[2:], annotations={})).encode(), "latest")
-
-    # What `RegistryWriter` does.
-    def has(self, layer: ArtifactLayer) -> bool:
-        return layer.sha256 in self.blobs
-
-    def put(self, layer: ArtifactLayer, path: Path) -> None:
-        self.blobs[layer.sha256] = path.read_bytes()
-
-    def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
-        return self.tag(json.dumps(manifest).encode(), tag)
-
-    def tag(self, manifest: bytes, tag: str) -> str:
-        digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-        self.manifests[digest] = manifest
-        self.tags[tag] = digest
-        return digest
+        return self.client().put_manifest(make(layers[0], layers[1], layers[2:], annotations={}), "latest")
 
 
 class MemoryClient:
-    """What `RegistryClient` does, for the one reference."""
+    """What `RegistryClient` and `RegistryWriter` do, for the one reference."""
 
     is_basic = True
 
@@ -109,6 +92,21 @@ class MemoryClient:
         content = self._registry.blobs[sha256]
         self._registry.given_bytes += len(content) - offset
         return MemoryAnswer(content[offset:], 206 if offset else 200)
+
+    def has(self, layer: ArtifactLayer) -> bool:
+        return layer.sha256 in self._registry.blobs
+
+    def put(self, layer: ArtifactLayer, content: bytes) -> None:
+        self._registry.blobs[layer.sha256] = content
+
+    def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
+        return self.tag(json.dumps(manifest).encode(), tag)
+
+    def tag(self, manifest: bytes, tag: str) -> str:
+        digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+        self._registry.manifests[digest] = manifest
+        self._registry.tags[tag] = digest
+        return digest
 
 
 class MemoryAnswer:

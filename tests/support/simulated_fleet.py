@@ -25,9 +25,10 @@ from edge.codec import encode
 from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter
-from edge.deploy.rings.verdict import Condition, Decision, ReleaseOutcome, RingDevice
+from edge.deploy.rings.verdict import Condition, Decision, RingDevice
 from edge.deploy.rings.wait import RingWatch
 from edge.errors import DeployError
+from edge.publish.device_messages import DeployMessage, PullMessage
 from edge.registry.artifact import encode_artifact
 from edge.reports import Facts, LastSwitch
 from edge.runtime.pull.pull import pull
@@ -96,12 +97,20 @@ class FieldDevice:
     def words(self) -> RingDevice:
         """Return what the broker keeps of it; a liar says of every switch what it was told to say."""
         last, record = self.last, self.record
-        switched = (
-            None
-            if last is None
-            else ReleaseOutcome(last.release, self.lie or last.result, reason=last.reason, at=last.at)
-        )
-        pulled = None if record is None else ReleaseOutcome(record.release, record.result, record.code, record.problem)
+        switched = pulled = None
+        if last is not None:
+            result: Any = self.lie or last.result
+            switched = DeployMessage(
+                device=self.name, release=last.release, from_=None, result=result, reason=last.reason, at=last.at
+            )
+        if record is not None:
+            pulled = PullMessage(
+                device=self.name,
+                release=record.release,
+                result=record.result,
+                code=record.code,
+                reason=record.problem,
+            )
         return RingDevice(name=self.name, ring=self.ring, is_there=self.is_there, switched=switched, pulled=pulled)
 
 
@@ -270,9 +279,8 @@ class SimulatedFleet:
         self._settle(off)
 
     def _new_desk(self) -> RingDesk:
-        client: Any = self.registry.client()
-        writer: Any = self.registry
-        return RingDesk(client, writer, "registry.example/farms/gates")
+        registry: Any = self.registry.client()
+        return RingDesk(registry, "registry.example/farms/gates")
 
     def clock(self) -> datetime:
         return _BEGAN + timedelta(seconds=int(self.now_s))

@@ -2,11 +2,10 @@
 
 from datetime import datetime, timedelta, timezone
 
-from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.publish import publish
+from edge.deploy.publish.writer import RegistryWriter
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter
-from edge.registry.client import RegistryClient
 from tests.support.manifests import allow
 
 
@@ -28,15 +27,12 @@ class StatingDesk:
 
     def __init__(self, registry, key, clock, *, valid_s: float = 86_400.0) -> None:
         reference, ca = registry.reference(), registry.certificates.ca
-        self.client = RegistryClient(reference, login=registry.login, ca=ca)
-        self.client.check()
-        self.writer = RegistryWriter(reference, login=registry.login, ca=ca, is_basic=self.client.is_basic)
-        self.desk = RingDesk(self.client, self.writer, f"{reference.host}/{reference.repository}")
+        self.registry = RegistryWriter(reference, login=registry.login, ca=ca)
+        self.desk = RingDesk(self.registry, f"{reference.host}/{reference.repository}")
         self.promoter = Promoter(self.desk, key, valid_s=valid_s, clock=clock)
 
     def close(self) -> None:
-        self.client.close()
-        self.writer.close()
+        self.registry.close()
 
     def stated(self, tag: str) -> tuple[int, str | None] | None:
         """Return serial and release of what the tag of a ring has beside it."""

@@ -14,9 +14,11 @@ from email.utils import getaddresses
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from edge.deploy.provision.facts import EXTRA, PYTHONS
 from edge.deploy.provision.lock import Environment, LockedWheel, Use
-from edge.deploy.provision.wheels import Needs, Package, needs_of, plain_name
+from edge.deploy.provision.wheels import Needs, Package, needs_of
 from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
 
 __all__ = ["LockError", "choose", "license_of", "locked_from", "newest_pip", "supplier_of"]
@@ -47,8 +49,10 @@ def choose(environment: Environment, pip: Path) -> tuple[LockedWheel, ...]:
     pycuda = Package(version=PYCUDA[0].partition("==")[2], requires=PYCUDA_NEEDS)
     wanted = ["pip", *_needs({_OURS: ours}, [(_OURS, "")], environment).unmet, *(PYCUDA_NEEDS if has_gpu else ())]
     while True:
-        items = {plain_name(one["metadata"]["name"]): one for one in _report(wanted, environment, pip)}
-        packages = {name: _package(one) for name, one in items.items()}
+        items: dict[str, dict[str, Any]] = {
+            canonicalize_name(one["metadata"]["name"]): one for one in _report(wanted, environment, pip)
+        }
+        packages: dict[str, Package] = {name: _package(one) for name, one in items.items()}
         packages |= {_OURS: ours, _PYCUDA: pycuda}
         serving = _needs(packages, [(_OURS, "")], environment)
         asked = [(_OURS, ""), ("pip", ""), *([(_OURS, EXTRA)] if has_gpu else [])]

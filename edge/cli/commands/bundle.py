@@ -162,7 +162,7 @@ def bundle(
 
 
 def _sign_again(pipeline: Path | None, again: Path | None, *, as_json: bool) -> None:
-    from edge.deploy.packing.again import AgainOptions, make_again
+    from edge.deploy.packing.bundle import AgainOptions, make_again
 
     if again is None or pipeline is not None:
         raise click.UsageError("add either PIPELINE or --again OLD.bundle")

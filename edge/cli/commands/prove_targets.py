@@ -53,7 +53,7 @@ def prove(
     from edge.cli.fleet import choose, show_answers
     from edge.cli.proof_lines import proof_lines
     from edge.cli.run_command import tell
-    from edge.deploy.fleet import prove as over_ssh
+    from edge.deploy.fleet import provision as over_ssh
     from edge.deploy.fleet.provision import Admins
     from edge.roofline.proof import encode_proof, worst_code
     from edge.writing import write_whole

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from edge.deploy.fleet.provision import Admins
     from edge.deploy.fleet.rollout import FleetResult
     from edge.deploy.provision.admin import AdminShell
-    from edge.deploy.provision.provision import WheelSource
     from edge.deploy.provision.wanted import Wanted
+    from edge.deploy.provision.wheels import WheelSource
     from edge.registry.pull_settings import PullSettings
 
 __all__ = ["provision", "sudo_passwords"]
@@ -125,8 +125,7 @@ def provision(
     """
     from edge.cli.fleet import Rollout, choose, drive
     from edge.deploy.fleet.provision import Admins, provision_over_ssh, undo_over_ssh
-    from edge.deploy.provision.provision import WheelSource
-    from edge.deploy.provision.wheels import Gatherer
+    from edge.deploy.provision.wheels import WheelSource
 
     chosen = choose(words, targets_path)
     _check(chosen, asked["name"], is_undo=is_undo, purge=purge)
@@ -140,7 +139,7 @@ def provision(
         one, what = undo_over_ssh(admins, is_plan=is_plan, purge=purge, tells_changes=as_json), "undo"
     else:
         wanted_of = _wanted(chosen, **asked)
-        software = WheelSource(gatherer=Gatherer(), folder=wheels)
+        software = WheelSource(wheels)
         one = provision_over_ssh(admins, wanted_of, software=software, is_plan=is_plan, tells_changes=as_json)
         what = _digest(wanted_of(chosen.targets[0]), software)
     result = drive(

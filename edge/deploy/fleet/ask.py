@@ -95,9 +95,14 @@ class Asked(Generic[Q, A]):
     def _ask(self, target: Target, stop: threading.Event) -> A:
         link = Link(self._connect(target), stop, Deadline.after(self._deadline_s))
         try:
-            return link.ask(self._verb, self._request)
+            answer = link.ask(self._verb, self._request)
+            self._ask_more(target, link, answer)
+            return answer
         finally:
             link.close()
+
+    def _ask_more(self, target: Target, link: Link, answer: A) -> None:
+        """Ask what the answer gives reason for."""
 
 
 _MOST_TEXT = 500
@@ -125,16 +130,10 @@ class AskedStatus(Asked[Nothing, StatusAnswer]):
         state = self.states.get(target.name)
         return replace(outcome, evidence={**outcome.evidence, "device_state": None if state is None else asdict(state)})
 
-    def _ask(self, target: Target, stop: threading.Event) -> StatusAnswer:
-        link = Link(self._connect(target), stop, Deadline.after(self._deadline_s))
-        try:
-            answer = link.ask(STATUS, Nothing())
-            state = None if answer.health is None else _look(link)
-            if state is not None:
-                self.states[target.name] = state
-            return answer
-        finally:
-            link.close()
+    def _ask_more(self, target: Target, link: Link, answer: StatusAnswer) -> None:
+        state = None if answer.health is None else _look(link)
+        if state is not None:
+            self.states[target.name] = state
 
 
 def _look(link: Link) -> DeviceState | None:

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import queue
 import threading
-from dataclasses import dataclass
 from typing import Protocol
 
 from edge.config.targets import Target
 from edge.deadline import Deadline
 from edge.delivery.outcome import Event, OnEvent, Outcome
 
-__all__ = ["Finished", "Inbox", "Interrupt", "Item", "PushOne"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The thread of a target has come to its end."""
-
-    outcome: Outcome
+__all__ = ["Inbox", "Interrupt", "Item", "PushOne"]
 
 
 class Interrupt:
     """Somebody wants it to end: the first one begins nothing new, the second one ends what runs."""
 
 
-Item = Event | Finished | Interrupt
+Item = Event | Outcome | Interrupt
+"""An outcome: the thread of its target has come to its end."""
 
 
 class Inbox:

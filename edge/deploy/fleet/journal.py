@@ -15,6 +15,7 @@ from typing import Any
 from edge.config.targets import Target
 from edge.delivery.outcome import Outcome, now
 from edge.errors import DeployError
+from edge.writing import sync_folder
 
 __all__ = ["Journal", "journal_path", "state_folder"]
 
@@ -56,7 +57,7 @@ class Journal(AbstractContextManager["Journal"]):
             self._read()
             self._hold()
             self._read()  # again: it is ours only now
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except BaseException as error:
             os.close(self._fd)
             if isinstance(error, OSError):
@@ -145,11 +146,3 @@ class Journal(AbstractContextManager["Journal"]):
             f"{self._path}: the journal of the rollout cannot be written: {error.strerror}",
             hint="make room or give another folder in XDG_STATE_HOME",
         )
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from edge.bundle.manifest import BundledFile, Role
+from edge.bundle.manifest import Role
 from edge.capacity.fit import machines_among
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
@@ -117,13 +117,11 @@ class BoundOfDevices:
         """Return the pipeline of the release, its files copied to where a model can be read."""
         manifest = self._bundle.manifest
         for file in (one for role in _NEEDED for one in manifest.files_of(role)):
-            self._copy(file, folder / file.path)
+            place = folder / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with self._bundle.opened(file) as content:
+                place.write_bytes(content.read())
         return load_pipeline(folder / manifest.files_of(Role.PIPELINE)[0].path, is_for_here=False)
-
-    def _copy(self, file: BundledFile, place: Path) -> None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with self._bundle.opened(file) as content:
-            place.write_bytes(content.read())
 
 
 _WATCH_PAUSE_S = 1.0

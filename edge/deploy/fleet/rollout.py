@@ -18,7 +18,7 @@ from edge.config.targets import DEFAULT_MAX_PARALLEL, Target, Wave
 from edge.deadline import Deadline
 from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, PROGRESS, Event, Outcome, last_event
 from edge.delivery.verdict import failed_by, interrupted
-from edge.deploy.fleet.inbox import Finished, Inbox, Interrupt, PushOne
+from edge.deploy.fleet.inbox import Inbox, Interrupt, PushOne
 from edge.deploy.fleet.journal import Journal
 from edge.errors import EXIT_CODE_OF, DeployError, EdgeError
 
@@ -26,64 +26,6 @@ __all__ = ["FleetResult", "Order", "Watcher", "run_fleet"]
 
 _PROGRESS_S = 0.1  # more often than this cannot be seen
 _logger = logging.getLogger(__name__)
-
-
-class Workers:
-    """Runs pushes side by side on daemon threads; all that they say, and their end, goes to the inbox in order."""
-
-    def __init__(self, push_one: PushOne, inbox: Inbox) -> None:
-        self._push_one, self._inbox = push_one, inbox
-        self._at_once = threading.Event()
-
-    def start(self, target: Target) -> None:
-        """Begin with a target; its `Finished` follows."""
-        threading.Thread(target=self._work, args=(target,), name=f"push-{target.name}", daemon=True).start()
-
-    def end_at_once(self) -> None:
-        """Tell all to close their connections and return."""
-        self._at_once.set()
-
-    def _work(self, target: Target) -> None:
-        began_s = time.monotonic()
-        try:
-            outcome = self._push_one(target, _Relay(self._inbox), self._at_once)
-        except DeployError as error:
-            outcome = failed_by(error, target=target.name, result="failed")
-        except EdgeError as error:
-            outcome = _failed(target, error)
-        except Exception as error:  # the border of a thread: what is raised here would be lost, and the driver wait on
-            _logger.exception("push failed target=%s", target.name)
-            problem = EdgeError(f"{type(error).__name__}: {error}", hint="run again with -v and report it")
-            outcome = _failed(target, problem)
-        seconds = outcome.seconds or time.monotonic() - began_s
-        self._inbox.put(Finished(replace(outcome, target=target.name, seconds=seconds)))
-
-
-class _Relay:
-    """Hands events on, progress at most ten times a second, so that a fast link does not flood the driver."""
-
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox, self._next_s = inbox, 0.0
-
-    def __call__(self, event: Event) -> None:
-        now_s = time.monotonic()
-        if event.event == PROGRESS:
-            if now_s < self._next_s:
-                return
-            self._next_s = now_s + _PROGRESS_S
-        self._inbox.put(event)
-
-
-def _failed(target: Target, error: EdgeError) -> Outcome:
-    return Outcome(
-        target=target.name,
-        release=None,
-        result="failed",
-        exit_code=error.exit_code,
-        code="fleet.internal",
-        problem=error.problem,
-        hint=error.hint,
-    )
 
 
 _MAX_TRIED = 3  # who stands in for a canary that is not there; with the network down, a whole fleet is not waited for
@@ -191,10 +133,6 @@ class Order:
     wave: Wave | None = None
     max_parallel: int = DEFAULT_MAX_PARALLEL
 
-    def __post_init__(self) -> None:
-        if self.max_parallel < 1:
-            raise ValueError(f"at most {self.max_parallel} at once would never begin")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetResult:
@@ -248,8 +186,9 @@ class _Driver:
     def __init__(
         self, push_one: PushOne, order: Order, watcher: Watcher, inbox: Inbox, journal: Journal | None
     ) -> None:
-        self._order, self._watcher, self._inbox, self._journal = order, watcher, inbox, journal
-        self._workers = Workers(push_one, inbox)
+        self._push_one, self._order, self._watcher = push_one, order, watcher
+        self._inbox, self._journal = inbox, journal
+        self._at_once = threading.Event()  # all are to close their connections and return
         self._running: dict[str, Target] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._count = self._begun = 0
@@ -291,8 +230,33 @@ class _Driver:
             while waiting and self._why_not is None and len(self._running) < self._order.max_parallel:
                 target = waiting.popleft()
                 self._running[target.name] = target
-                self._workers.start(target)
+                threading.Thread(target=self._work, args=(target,), name=f"push-{target.name}", daemon=True).start()
             self._take_one(until=self._closing)
+
+    def _work(self, target: Target) -> None:
+        """Push to a target; what is said, and the end, goes to the inbox."""
+        began_s, next_s = time.monotonic(), 0.0
+
+        def relay(event: Event) -> None:
+            """Hand events on, progress at most ten times a second, so that a fast link does not flood the driver."""
+            nonlocal next_s
+            if event.event == PROGRESS:
+                if time.monotonic() < next_s:
+                    return
+                next_s = time.monotonic() + _PROGRESS_S
+            self._inbox.put(event)
+
+        try:
+            outcome = self._push_one(target, relay, self._at_once)
+        except DeployError as error:
+            outcome = failed_by(error, target=target.name, result="failed")
+        except EdgeError as error:
+            outcome = _failed(target, error)
+        except Exception as error:  # the border of a thread: what is raised here would be lost, and the driver wait on
+            _logger.exception("push failed target=%s", target.name)
+            problem = EdgeError(f"{type(error).__name__}: {error}", hint="run again with -v and report it")
+            outcome = _failed(target, problem)
+        self._inbox.put(replace(outcome, target=target.name, seconds=outcome.seconds or time.monotonic() - began_s))
 
     def _soak(self, soak_s: float) -> None:
         until = Deadline.after(soak_s)
@@ -306,7 +270,7 @@ class _Driver:
             case Event() as event:
                 if event.target in self._running and not event.is_last:
                     self._watcher.on_event(event)
-            case Finished(outcome):
+            case Outcome() as outcome:
                 if outcome.target in self._running:
                     self._end(self._running.pop(outcome.target), outcome, is_begun=True)
                     self._judge()
@@ -347,7 +311,7 @@ class _Driver:
             )
         elif self._closing is None:
             self._watcher.say("closing all connections; each device ends or undoes on its own")
-            self._workers.end_at_once()
+            self._at_once.set()
             self._closing = Deadline.after(_CLOSING_S)
 
     def _abandon(self) -> None:
@@ -369,6 +333,18 @@ class _Driver:
             problem=f"not begun: {error.problem}",
             hint=error.hint,
         )
+
+
+def _failed(target: Target, error: EdgeError) -> Outcome:
+    return Outcome(
+        target=target.name,
+        release=None,
+        result="failed",
+        exit_code=error.exit_code,
+        code="fleet.internal",
+        problem=error.problem,
+        hint=error.hint,
+    )
 
 
 def _listed(targets: Sequence[Target]) -> str:

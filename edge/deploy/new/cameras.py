@@ -21,16 +21,17 @@ AskTrust = Callable[[str, CertificateError], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCamera:
-    """A look at a place, or why there is none; `credential` is the name of its secret, None where it wants none.
-
-    `wants_login`: it was not seen because of user and password.
-    """
+    """A look at a place, or why there is none; `credential` is the name of its secret, None where it wants none."""
 
     place: Place
     look: FirstLook | None
     problem: EdgeError | None
     credential: str | None
-    wants_login: bool = False
+
+    @property
+    def wants_login(self) -> bool:
+        """Whether it was not seen because of user and password."""
+        return _wants_login(self.problem)
 
 
 def attempt_of(place: Place, login: Credential | None, *, within_s: float) -> Attempt[FirstLook]:
@@ -46,8 +47,9 @@ def logins_of(places: Sequence[Place], secrets: Secrets, *, credential: str | No
     Raises `ConfigError` if a secret cannot be used, or `credential` is not there.
     """
     stated = None if credential is None else secrets.stated(credential)
+    asking = ("rtsp", "rtsps", "http", "https")
     return {
-        place.id: place.login or ((stated or secrets.kept(place.host)) if _may_want_login(place) else None)
+        place.id: place.login or ((stated or secrets.kept(place.host)) if place.address.scheme in asking else None)
         for place in places
     }
 
@@ -72,32 +74,27 @@ def trusted(places: Sequence[Place], found: Mapping[str, object], ask: AskTrust)
 def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> dict[str, Credential]:
     """Return a login for each place that wants one and came with none, as far as there is somebody who knows it."""
     asked: dict[str, Credential | None] = {}
+    logins = {}
     for place in places:
-        if _wants_login(found[place.id]) and place.login is None and place.host not in asked:
+        if not _wants_login(found[place.id]) or place.login is not None:
+            continue
+        if place.host not in asked:
             asked[place.host] = ask(place.address.shown)
-    return {
-        place.id: login
-        for place in places
-        if _wants_login(found[place.id]) and place.login is None and (login := asked[place.host]) is not None
-    }
+        if (login := asked[place.host]) is not None:
+            logins[place.id] = login
+    return logins
 
 
 def camera_of(place: Place, found: FirstLook | EdgeError, *, credential: str | None) -> FoundCamera:
     """`credential` is the name of the secret that it took."""
     if not isinstance(found, EdgeError):
         return FoundCamera(place=place, look=found, problem=None, credential=credential)
-    is_refused = _wants_login(found)
-    return FoundCamera(
-        place=place, look=None, problem=found, credential=place.host if is_refused else None, wants_login=is_refused
-    )
+    wanted = place.host if _wants_login(found) else None
+    return FoundCamera(place=place, look=None, problem=found, credential=wanted)
 
 
 def _wants_login(found: object) -> bool:
     return isinstance(found, SourceError) and found.wants_login
-
-
-def _may_want_login(place: Place) -> bool:
-    return place.address.scheme in ("rtsp", "rtsps", "http", "https")
 
 
 Ask = Callable[[str], "Credential | None"]

@@ -189,7 +189,10 @@ def _tried(
         if place.id in logins
     }
     if _BROKER in logins and request.broker is not None:
-        attempts[_BROKER] = _broker_attempt(request, request.broker[0], logins[_BROKER])
+        config, within_s = request.broker[0], request.within_s
+        attempts[_BROKER] = lambda is_stopped: try_broker(
+            config, login=logins[_BROKER], base_dir=Path(), within_s=within_s, is_stopped=is_stopped
+        )
     return side_by_side(attempts, each_s=request.within_s + _REST_S) if attempts else {}
 
 
@@ -213,12 +216,6 @@ def _broker_login(request: PipelineRequest, secrets: Secrets) -> dict[str, Crede
         return {}
     config, typed = request.broker
     return {_BROKER: typed or secrets.kept(slug(config.host))}
-
-
-def _broker_attempt(request: PipelineRequest, config: MqttConfig, login: Credential | None) -> Attempt[FirstLook | str]:
-    return lambda is_stopped: try_broker(
-        config, login=login, base_dir=Path(), within_s=request.within_s, is_stopped=is_stopped
-    )
 
 
 def _broker(

@@ -1,18 +1,21 @@
-"""`edge-deploy bundle`: a pipeline file, checked, proven and signed, as a folder that can be pushed at any time."""
+"""`edge-deploy bundle`: a pipeline file, checked, proven and signed, as a folder that can be pushed at any time.
+
+With `--again`, what was bundled before is signed once more for a new sequence: a way back for a ring.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from edge.bundle.checks import read_time
 from edge.bundle.folder import SUFFIX, Bundle, open_bundle, write_bundle
 from edge.bundle.manifest import BundledFile, GoldenFrames, GoldenLimits, Manifest, Role, encode_manifest, release_name
 from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
@@ -33,21 +36,11 @@ from edge.engine.section import read_section
 from edge.errors import DeployError
 from edge.evaluate.golden import encode_golden
 from edge.quantize.forms import Forms
-from edge.quantize.precision import precision_of
-from edge.types import ModelSpec, Precision
+from edge.quantize.precision import ComputedPrecision, precision_of
+from edge.types import ModelSpec
 from edge.version import __version__
 
-__all__ = ["BundleOptions", "Bundled", "make_bundle", "next_sequence"]
-
-_FOLDER = "wheels"
-
-
-def add_software(contents: Contents, libraries: Environment | None) -> None:
-    """Add edge-deploy's own wheel, and the lock's `libraries` for one kind of device; DeployError `request.wheels`."""
-    contents.add(f"{_FOLDER}/{OURS}", Role.SOFTWARE, own_wheel())
-    for name, path in (gather_libraries(libraries) if libraries is not None else {}).items():
-        contents.add(f"{_FOLDER}/{name}", Role.SOFTWARE, path)
-
+__all__ = ["AgainOptions", "BundleOptions", "Bundled", "make_again", "make_bundle"]
 
 _GOLDEN, _SBOM, _SOFTWARE = "golden.json", "sbom.cdx.json", "software.cdx.json"
 _MAX_SAID = 200  # of a text in a stranger's model file
@@ -145,24 +138,25 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     signer = fingerprint(key)
     file, spec = open_model(pipeline)
     computed = precision_of(pipeline, spec, file.graph)
-    precision, table = computed.precision, computed.table
     not_taken = check_pairs(pipeline, file.graph)
     beyond = check_bound(pipeline, options.compatible)
-    contents = collect_contents(pipeline, needs_table=table is not None)
+    contents = collect_contents(pipeline, needs_table=computed.table is not None)
     with tempfile.TemporaryDirectory(prefix="edge-bundle-") as folder:
         golden = None
         if options.has_golden:
             on_step("golden frames")
-            golden = _golden(options, pipeline, Forms(spec, table, file=file), precision, table, folder=Path(folder))
-            _add_golden(contents, golden)
+            forms = Forms(spec, computed.table, file=file)
+            golden = _golden(options, pipeline, forms, computed, contents, folder=Path(folder))
         if options.has_software:
             on_step("software")
-            add_software(contents, options.libraries)
+            contents.add(f"wheels/{OURS}", Role.SOFTWARE, own_wheel())
+            for name, path in (gather_libraries(options.libraries) if options.libraries else {}).items():
+                contents.add(f"wheels/{name}", Role.SOFTWARE, path)
         on_step("files")
-        card = _card(spec, precision, table, contents, said=_said(pipeline, file.graph.metadata))
+        card = _card(spec, computed, contents, said=_said(pipeline, file.graph.metadata))
         _add_sbom(contents, card, name=_name(pipeline), golden=golden)
         try:
-            manifest = _manifest(options, pipeline, spec, precision, table, contents, golden)
+            manifest = _manifest(options, pipeline, spec, computed, contents, golden)
             content = encode_manifest(manifest)
             check_signable(manifest, now=datetime.now(timezone.utc))
         except DeployError as error:  # what a device would refuse is not written in the first place
@@ -187,21 +181,20 @@ def _golden(
     options: BundleOptions,
     pipeline: Pipeline,
     forms: Forms,
-    precision: Precision,
-    table: CalibrationTable | None,
+    computed: ComputedPrecision,
+    contents: Contents,
     *,
     folder: Path,
 ) -> PackedGolden:
+    """Make the golden frames in `folder`, and add them."""
     candidates = find_golden_candidates(
-        pipeline, forms.spec, table, folder=options.golden, calibration_images=options.calibration_images
+        pipeline, forms.spec, computed.table, folder=options.golden, calibration_images=options.calibration_images
     )
-    return make_golden(pipeline, forms, precision, candidates, folder=folder, limits=options.golden_limits)
-
-
-def _add_golden(contents: Contents, golden: PackedGolden) -> None:
+    golden = make_golden(pipeline, forms, computed.precision, candidates, folder=folder, limits=options.golden_limits)
     for path, picture in golden.pictures.items():
         contents.add(path, Role.GOLDEN_IMAGE, picture)
     contents.add(_GOLDEN, Role.GOLDEN, encode_golden(golden.golden))
+    return golden
 
 
 def _said(pipeline: Pipeline, metadata: Mapping[str, str]) -> dict[str, str]:
@@ -214,15 +207,8 @@ def _said(pipeline: Pipeline, metadata: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
-def _card(
-    spec: ModelSpec,
-    precision: Precision,
-    table: CalibrationTable | None,
-    contents: Contents,
-    *,
-    said: Mapping[str, str],
-) -> ModelCard:
-    size = spec.preprocess.size
+def _card(spec: ModelSpec, computed: ComputedPrecision, contents: Contents, *, said: Mapping[str, str]) -> ModelCard:
+    size, table = spec.preprocess.size, computed.table
     evidence = None if table is None else table.evidence
     dataset = None if table is None else table.dataset
     digests = {entry.role: digest_of(entry)[0] for entry in contents.entries.values()}
@@ -232,7 +218,7 @@ def _card(
         family=spec.family.value,
         inputs=f"images, {size} px, letterboxed, {spec.preprocess.colour_order.value}",
         outputs=f"boxes with scores of {len(spec.labels)} classes",
-        precision=precision.value,
+        precision=computed.precision.value,
         calibration_sha256=digests.get(Role.CALIBRATION),
         dataset_sha256=None if dataset is None else dataset.sha256,
         dataset_images=None if dataset is None else dataset.images,
@@ -262,8 +248,7 @@ def _manifest(
     options: BundleOptions,
     pipeline: Pipeline,
     spec: ModelSpec,
-    precision: Precision,
-    table: CalibrationTable | None,
+    computed: ComputedPrecision,
     contents: Contents,
     golden: PackedGolden | None,
 ) -> Manifest:
@@ -284,12 +269,12 @@ def _manifest(
         l4t=options.l4t,
         engine={
             "kind": read_section(pipeline).kind,
-            "precision": precision.value,
+            "precision": computed.precision.value,
             "max_batch": max_batch_of(pipeline),
             "input": [size.width, size.height],
             "preprocess_sha256": spec.preprocess.sha256,
         },
-        calibration=_evidence(table),
+        calibration=_evidence(computed.table),
         golden=options.golden_limits if golden is None else golden.limits,
         golden_frames=GoldenFrames.NONE if golden is None else golden.proof,
         secrets=_secrets(pipeline),
@@ -297,10 +282,10 @@ def _manifest(
         files=tuple(_file(path, contents) for path in sorted(contents.entries)),
         made_by=f"edge-deploy {__version__}",
     )
-    named = dataclasses.replace(unnamed, release=release_name(unnamed))
+    named = replace(unnamed, release=release_name(unnamed))
     if options.sequence is not None or options.downgrade_from is not None:
         return named
-    return dataclasses.replace(named, sequence=next_sequence(options.out, named, int(created_at.timestamp())))
+    return replace(named, sequence=_next_sequence(options.out, named, int(created_at.timestamp())))
 
 
 def _secrets(pipeline: Pipeline) -> tuple[str, ...]:
@@ -325,7 +310,7 @@ def _file(path: str, contents: Contents) -> BundledFile:
     return BundledFile(path=path, role=entry.role, length_bytes=length, sha256=sha256)
 
 
-def next_sequence(out: Path, manifest: Manifest, now_s: int) -> int:
+def _next_sequence(out: Path, manifest: Manifest, now_s: int) -> int:
     """Return the time in seconds, which needs no memory; more, where a clock that was ahead has made a bundle here."""
     seen = [now_s]
     for path in sorted(out.glob(f"*{SUFFIX}")) if out.is_dir() else ():
@@ -340,3 +325,58 @@ def next_sequence(out: Path, manifest: Manifest, now_s: int) -> int:
 
 def _name(pipeline: Pipeline) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", pipeline.path.stem)[:64].lstrip(".-") or "pipeline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgainOptions:
+    """A bundle to sign again; `expires_days` None: valid for as long as before, from `created_at` on."""
+
+    bundle: Path
+    out: Path
+    created_at: datetime
+    key: Path | None = None
+    sequence: int | None = None
+    expires_days: int | None = None
+
+
+def make_again(options: AgainOptions) -> Bundled:
+    """Write the bundle: the same content, so the same release, with a sequence above that it had.
+
+    Raises `DeployError` `bundle.*` if it is damaged, a downgrade, or cannot be signed so; nothing is written then.
+    """
+    before = open_bundle(options.bundle)
+    files = {file.path: before.path_of(file) for file in before.manifest.files}
+    key = find_key(options.key)
+    manifest = _anew(before.manifest, options)
+    if before.manifest.downgrade_from is not None:
+        raise DeployError(
+            "bundle.downgrade",
+            f"{options.bundle}: is a permission to go back, which counts once",
+            hint="sign another one of its pipeline: edge-deploy bundle --downgrade",
+        )
+    if manifest.sequence <= before.manifest.sequence:
+        raise DeployError(
+            "bundle.sequence",
+            f"{options.bundle}: has sequence {before.manifest.sequence}, which {manifest.sequence} is not above",
+            hint="leave --sequence out",
+        )
+    check_signable(manifest, now=datetime.now(timezone.utc))
+    content = encode_manifest(manifest)
+    made = write_bundle(options.out, manifest, manifest_bytes=content, signature=sign(content, key), files=files)
+    return Bundled(bundle=made, golden=None, model_license=None, signer=fingerprint(key), key=key, is_again=True)
+
+
+def _anew(before: Manifest, options: AgainOptions) -> Manifest:
+    created_at = options.created_at.astimezone(timezone.utc).replace(microsecond=0)
+    valid = None if options.expires_days is None else timedelta(days=options.expires_days)
+    if valid is None and before.expires_at is not None:
+        valid = read_time("expires_at", before.expires_at) - read_time("created_at", before.created_at)
+    sequence = options.sequence
+    if sequence is None:
+        sequence = max(before.sequence + 1, _next_sequence(options.out, before, int(created_at.timestamp())))
+    return replace(
+        before,
+        sequence=sequence,
+        created_at=created_at.strftime(_TIME),
+        expires_at=None if valid is None else (created_at + valid).strftime(_TIME),
+    )

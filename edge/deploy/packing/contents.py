@@ -171,8 +171,8 @@ def device_software(lock: Lock) -> Mapping[str, tuple[Library, ...]]:
     """Return what this edge-deploy installs on each kind of device, by the kind's name; pip stays on none."""
     ours, why = _own_sha256()
     made = {}
-    for environment in lock:
-        wheels = [one for one in lock.environments[environment] if one.use != "install"]
+    for environment, locked in lock.environments.items():
+        wheels = [one for one in locked if one.use != "install"]
         needs = tuple(one.name for one in wheels if one.use == "serve")
         jetson_wheels = tuple(one.name for one in wheels if one.use == "jetson")
         libraries = [_library(one) for one in wheels] + [_ours(needs, ours, why)]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.resources
 import io
 import json
-import os
-import secrets
-import selectors
 import shlex
-import subprocess
 import threading
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from edge.codec import Most, decode
-from edge.deadline import Deadline
-from edge.delivery.link import Interrupted
 from edge.deploy.provision.facts import FACTS_SCRIPT, ProvisionFacts, facts_from_text
-from edge.deploy.provision.process import child_of, run_until, send_tar
+from edge.deploy.provision.process import RanAsRoot, run_as_root, run_until, send_tar
 from edge.errors import DeployError
 from edge.reading import json_value
 from edge.transport.ssh import SshAddress, ssh_command
@@ -30,127 +23,6 @@ from edge.untrusted import cleaned
 from edge.wire.peer import REVISION
 
 __all__ = ["AdminShell", "StepsAnswer"]
-
-# Programs that root runs on a target, by its own sudo, which gets a password only where and when it asks for one.
-#
-# A password is written once sudo's own question for it was seen, and what the program reads once the program itself
-# has said that it runs. So a sudo that asks for none gets no password that it could hand on to a shell, and one that
-# asks again gets nothing that is meant for the program.
-
-_LOOK_S = 0.2
-_MOST_BYTES = 1 << 20  # what a login and sudo may say before the program runs
-# Says that it runs, and becomes the program, to which it leaves its stdin.
-_ANNOUNCE = ("sh", "-c", 'printf "%s\\n" "$0"; exec "$@"')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RanAsRoot:
-    """How it ended: `code` is the program's, sudo's, or 255: ssh's own; `out` and `error` its output, sudo's and ssh's.
-
-    `has_run`: sudo let the program run. `is_wrong`: sudo did not take the password.
-    """
-
-    code: int
-    out: bytes
-    error: bytes
-    has_run: bool
-    is_wrong: bool
-
-
-def run_as_root(
-    address: SshAddress,
-    command: Sequence[str],
-    content: bytes,
-    *,
-    password: str | None,
-    timeout_s: float,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> RanAsRoot:
-    """Return how `command` (words, not quoted) ended as root, given `content` on stdin; `password` None: sudo without.
-
-    Raises `ValueError` if the password has more than one line: the second one would not be sudo's; TimeoutError after
-    `timeout_s` for all of it, InterruptedError once stopped: nothing of ours runs on this side then.
-    """
-    if password is not None and len(password.splitlines()) > 1:
-        raise ValueError("a password has one line")
-    prompt, ready = (f"edge-{word}-{secrets.token_hex(16)}" for word in ("password", "ready"))
-    # -k: what was typed before, by whomever, does not count, and what we type does not either, afterwards.
-    sudo = ["sudo", "-n"] if password is None else ["sudo", "-k", "-S", "-p", prompt]
-    words = ["env", "LC_ALL=C", *sudo, "--", *_ANNOUNCE, ready, *command]
-    deadline = Deadline.after(timeout_s)
-    with child_of(ssh_command(address, [shlex.quote(word) for word in words])) as child:
-        talk = _Talk(child=child, prompt=prompt.encode(), ready=ready.encode() + b"\n", password=password)
-        while not talk.is_over:
-            talk.hear()
-            _look(deadline, is_stopped)
-        given: bytes | None = content if talk.has_run else None
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                out, error = child.communicate(given, timeout=_LOOK_S)
-                return talk.ended(out, error)
-            given = None
-            _look(deadline, is_stopped)
-
-
-class _Talk:
-    """Dialogue before the program runs: sudo's questions, our answer."""
-
-    def __init__(self, *, child: subprocess.Popen[bytes], prompt: bytes, ready: bytes, password: str | None) -> None:
-        self._child, self._prompt, self._ready, self._password = child, prompt, ready, password
-        self._out, self._error = bytearray(), bytearray()
-        self._open = {child.stdout: self._out, child.stderr: self._error}
-        self._asked = 0
-
-    @property
-    def has_run(self) -> bool:
-        return self._ready in self._out
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the program runs, or never will."""
-        return self.has_run or not self._open
-
-    def hear(self) -> None:
-        """Hear for a moment what is said, and answer sudo's first question; a second one ends it."""
-        with selectors.DefaultSelector() as selector:
-            for pipe in self._open:
-                selector.register(pipe, selectors.EVENT_READ)  # type: ignore[arg-type]
-            for key, _ in selector.select(_LOOK_S):
-                pipe = next(one for one in self._open if one is key.fileobj)
-                part = os.read(key.fd, 1 << 16)
-                self._open[pipe].extend(part)
-                if not part or len(self._open[pipe]) > _MOST_BYTES:
-                    del self._open[pipe]
-        asked = self._error.count(self._prompt)
-        if asked > self._asked and self._child.stdin is not None:
-            self._asked = asked
-            with contextlib.suppress(BrokenPipeError):
-                if asked == 1 and self._password is not None:
-                    self._child.stdin.write(self._password.encode() + b"\n")
-                    self._child.stdin.flush()
-                else:
-                    self._child.stdin.close()
-            if asked > 1:
-                self._child.stdin = None
-
-    def ended(self, out: bytes, error: bytes) -> RanAsRoot:
-        """Return how it ended; `out` and `error` are what came after the program had said that it runs."""
-        told = (bytes(self._error) + error).replace(self._prompt, b"")
-        return RanAsRoot(
-            code=self._child.returncode,
-            out=bytes(self._out).partition(self._ready)[2] + out if self.has_run else b"",
-            error=told,
-            has_run=self.has_run,
-            is_wrong=self._asked > 0 and not self.has_run and (self._asked > 1 or b"incorrect password" in told),
-        )
-
-
-def _look(deadline: Deadline, is_stopped: Callable[[], bool]) -> None:
-    if is_stopped():
-        raise InterruptedError
-    if deadline.is_over:
-        raise TimeoutError
-
 
 _WRONG_PASSWORD = "request.sudo.password"
 _FACTS_S = 60.0
@@ -241,13 +113,11 @@ class AdminShell:
 
         `discard` removes it.
         """
-        told = self._run(["mktemp -d /tmp/edge-provision.XXXXXX"], b"", timeout_s=_FACTS_S)
+        told = self._run("mktemp -d /tmp/edge-provision.XXXXXX")
         place = cleaned(told.decode(errors="replace").strip())
         line = ssh_command(self.address, [f"tar -C {shlex.quote(place)} -xf -"])
-        try:
-            done, sent = send_tar(line, paths, on_bytes=on_bytes, timeout_s=_UPLOAD_S, stop=self.stop)
-        except subprocess.TimeoutExpired:
-            raise self._silent(_UPLOAD_S) from None
+        host = self.address.host
+        done, sent = send_tar(line, paths, on_bytes=on_bytes, host=host, timeout_s=_UPLOAD_S, stop=self.stop)
         if done.returncode:
             self.discard(place)
             raise self._unreachable(done.stderr)
@@ -255,7 +125,7 @@ class AdminShell:
 
     def discard(self, place: str) -> None:
         """Remove what `upload` copied."""
-        self._run([f"rm -rf -- {shlex.quote(place)}"], b"", timeout_s=_FACTS_S)
+        self._run(f"rm -rf -- {shlex.quote(place)}")
 
     def _as_root(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> bytes:
         ran = self._sudo(command, content, timeout_s=timeout_s)
@@ -264,30 +134,18 @@ class AdminShell:
         return ran.out
 
     def _sudo(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> RanAsRoot:
-        try:
-            ran = run_as_root(
-                self.address,
-                command,
-                content,
-                password=self.sudo_password,
-                timeout_s=timeout_s,
-                is_stopped=self.stop.is_set,
-            )
-        except InterruptedError:
-            raise Interrupted from None
-        except TimeoutError:
-            raise self._silent(timeout_s) from None
-        except ValueError as error:
-            raise DeployError(_WRONG_PASSWORD, str(error), hint="type it again") from None
+        if len((self.sudo_password or "").splitlines()) > 1:
+            raise DeployError(_WRONG_PASSWORD, "a password has one line", hint="type it again")
+        ran = run_as_root(
+            self.address, command, content, password=self.sudo_password, timeout_s=timeout_s, stop=self.stop
+        )
         if ran.code == 255:
             raise self._unreachable(ran.error)
         return ran
 
-    def _run(self, words: Sequence[str], content: bytes, *, timeout_s: float) -> bytes:
-        try:
-            done = run_until(ssh_command(self.address, words), content, timeout_s=timeout_s, stop=self.stop)
-        except subprocess.TimeoutExpired:
-            raise self._silent(timeout_s) from None
+    def _run(self, line: str) -> bytes:
+        command, host = ssh_command(self.address, [line]), self.address.host
+        done = run_until(command, b"", host=host, timeout_s=_FACTS_S, stop=self.stop)
         if done.returncode == 255:
             raise self._unreachable(done.stderr)
         if done.returncode:
@@ -311,11 +169,6 @@ class AdminShell:
     def _failed(self, words: bytes) -> DeployError:
         problem = f"{self.address.host}: {self._hidden(words)[-600:]}"
         return DeployError("device.provision", problem, hint="nothing more was changed")
-
-    def _silent(self, timeout_s: float) -> DeployError:
-        return DeployError(
-            "transfer.timeout", f"{self.address.host} has not answered within {timeout_s:g} s", hint="try again"
-        )
 
     def _unreachable(self, words: bytes) -> DeployError:
         return DeployError(

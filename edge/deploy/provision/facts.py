@@ -68,7 +68,6 @@ class ProvisionFacts:
     architecture: str
     python: tuple[int, int]
     glibc: tuple[int, int]
-    systemd: int
     gpu_nodes: tuple[str, ...]
     has_argus: bool
     l4t: str | None
@@ -104,7 +103,6 @@ def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
         architecture=values["architecture"],
         python=python,
         glibc=glibc,
-        systemd=int(values["systemd"]),
         gpu_nodes=tuple(value for name, value in pairs if name == "node"),
         has_argus=("has", "argus") in pairs,
         l4t=values.get("l4t") or None,

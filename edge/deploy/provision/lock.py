@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -77,9 +77,6 @@ class Lock:
                 hint="a newer edge-deploy may know them; a checkout can be taught by `make lock`",
             )
         return tuple(one for one in self.environments[environment] if is_jetson or one.use != "jetson")
-
-    def __iter__(self) -> Iterator[Environment]:
-        return iter(self.environments)
 
 
 def read_lock(content: bytes | None = None) -> Lock:

@@ -147,7 +147,7 @@ def _of_checkout(root: Path) -> Iterator[tuple[str, bytes]]:
                 if path.is_file():
                     yield path.relative_to(root).as_posix(), path.read_bytes()
     yield f"{_INFO}/METADATA", _metadata(setup).encode()
-    yield f"{_INFO}/entry_points.txt", _entry_points(setup).encode()
+    yield _ENTRIES, _entry_points(setup).encode()
     yield f"{_INFO}/licenses/LICENSE", (root / "LICENSE").read_bytes()
 
 

@@ -11,16 +11,16 @@ from typing import Any
 from edge.delivery.outcome import UPLOAD, Report
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.facts import ProvisionFacts, extra_of, is_jetson
-from edge.deploy.provision.keys import PublicKey, read_public_key
+from edge.deploy.provision.keys import read_public_key
 from edge.deploy.provision.wanted import KEYS, SIGNERS, Wanted, steps
-from edge.deploy.provision.wheels import Gatherer, WheelSet
+from edge.deploy.provision.wheels import WheelSet, WheelSource
 from edge.errors import DeployError
 from edge.media.gstreamer.binding import APT
 from edge.transport.ssh import SshAddress, ssh_command
 from edge.untrusted import cleaned
 from edge.version import __version__, is_later
 
-__all__ = ["BROUGHT", "PLAN", "Provisioned", "WheelSource", "provision", "undo_provision"]
+__all__ = ["BROUGHT", "PLAN", "Provisioned", "provision", "undo_provision"]
 
 _DEADLINE_S = 10.0
 
@@ -28,7 +28,8 @@ _DEADLINE_S = 10.0
 def own_keys(pusher: SshAddress) -> frozenset[str]:
     """Return the keys, in base64, that ssh here would offer to push with: its files' and its agent's."""
     found: set[str] = set()
-    for line in _said(_resolved(pusher)).splitlines():
+    command = ssh_command(pusher, ())
+    for line in _said([command[0], "-G", *command[1:]]).splitlines():
         word, _, path = line.partition(" ")
         if word == "identityfile":
             found |= _base64_of(Path(f"{path}.pub").expanduser())
@@ -41,11 +42,7 @@ def require_way_in(wanted: Wanted, changes: Iterable[str], mine: frozenset[str],
     """Raise DeployError `request.lockout`, if a file loses one of this machine's keys and none that stays is one."""
     if wanted.may_lock_out:
         return
-    stays: Sequence[tuple[str, list[PublicKey]]] = (
-        (KEYS, list(wanted.keys)),
-        (SIGNERS, [key for key, _ in wanted.signers]),
-    )
-    for path, keys in stays:
+    for path, keys in ((KEYS, wanted.keys), (SIGNERS, [key for key, _ in wanted.signers])):
         lost = [line for line in changes if line.startswith(f"take a line from {path}") and mine & set(line.split())]
         if lost and not any(key.base64 in mine for key in keys):
             raise DeployError(
@@ -53,11 +50,6 @@ def require_way_in(wanted: Wanted, changes: Iterable[str], mine: frozenset[str],
                 f"{host}: --exactly takes the key that this machine uses from {path}: {lost[0].split()[-1]}",
                 hint="name it by --key and --signer, too, or say --lock-me-out",
             )
-
-
-def _resolved(pusher: SshAddress) -> list[str]:
-    command = ssh_command(pusher, ())
-    return [command[0], "-G", *command[1:]]
 
 
 def _base64_of(path: Path) -> set[str]:
@@ -95,14 +87,6 @@ class Provisioned:
     told: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelSource:
-    """Where wheels come from: `folder`, or the lock alone if None. A Jetson also gets pycuda, where it was made."""
-
-    gatherer: Gatherer
-    folder: Path | None = None
-
-
 def provision(
     shell: AdminShell,
     wanted: Wanted,
@@ -132,7 +116,7 @@ def provision(
         extra = extra_of(facts, software.folder)
         if extra is None and is_jetson(facts):
             report.note("wheels", "no wheel of pycuda was made here for it: its GPU is used without (docs/engines.md)")
-        chosen = software.gatherer.wheels(facts, folder=software.folder, extra=extra)
+        chosen = software.wheels(facts, extra=extra)
         for name in chosen.made_here:
             report.note("wheels", f"{name} was made on this side, so no lock names it: SHA-256 {chosen.digests[name]}")
     with report.phase(PLAN):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.resources
 import json
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey, Revocations
 from edge.deploy.provision.wheels import WheelSet
 from edge.registry.pull_settings import PullSettings, encode_pull_settings
+from edge.version import __version__
 
 __all__ = ["KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps"]
 
@@ -32,13 +32,7 @@ _TO_PULL = ("edge-agent.socket", "edge-pull.timer")
 """Neither does anything where there is no pull.toml."""
 _UNITS = (*(f"{name}.service" for name in _SERVICES), "edge-agent@.service", *_TO_PULL)
 _AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service", "edge-software.service", *_TO_PULL)
-_DATA = (
-    "/var/lib/edge-deploy",
-    "/var/lib/edge-runtime",
-    "/var/lib/edge-build",
-    "/var/lib/edge-pull",
-    "/var/lib/edge-software",
-)
+_DATA = tuple(f"/var/lib/edge-{name}" for name in ("deploy", "runtime", "build", "pull", "software"))
 # The service reads what is pushed, no other user: what edge-deploy creates there later is of the same group (setgid).
 # Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
 _READ = 0o2750
@@ -101,27 +95,17 @@ def _accounts() -> Iterator[Step]:
     yield _folder("/etc/edge-deploy")
     yield _folder("/etc/sysusers.d", mode=None)
     yield _file("/etc/sysusers.d/edge-deploy.conf", _shipped("sysusers.conf"))
+    # The home of edge-deploy is root's, so that an intruder in the agent cannot write its authorized_keys.
+    users = {
+        "edge-deploy": ["/etc/edge-deploy/home", "/bin/sh", True],
+        "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
+        **{f"edge-{name}": ["/nonexistent", "/usr/sbin/nologin", False] for name in ("build", "pull", "software")},
+    }
     yield {
         "kind": "Accounts",
         "path": "/etc/sysusers.d/edge-deploy.conf",
-        # The home of edge-deploy is root's, so that an intruder in the agent cannot write its authorized_keys.
-        "users": {
-            "edge-deploy": ["/etc/edge-deploy/home", "/bin/sh", True],
-            "edge-runtime": ["/var/lib/edge-runtime", "/usr/sbin/nologin", False],
-            "edge-build": ["/nonexistent", "/usr/sbin/nologin", False],
-            "edge-pull": ["/nonexistent", "/usr/sbin/nologin", False],
-            "edge-software": ["/nonexistent", "/usr/sbin/nologin", False],
-        },
-        "groups": [
-            "video",
-            "render",
-            "edge-deploy",
-            "edge-runtime",
-            "edge-build",
-            "edge-pull",
-            "edge-software",
-            "systemd-journal",
-        ],
+        "users": users,
+        "groups": ["video", "render", *users, "systemd-journal"],
         "members": [
             ["edge-build", "edge-runtime"],
             ["edge-software", "edge-runtime"],
@@ -177,8 +161,7 @@ def _trust(wanted: Wanted) -> Iterator[Step]:
     if keys:
         yield {**_lines(KEYS, keys, on_other="refuse"), **exact}
     if wanted.revoked is not None:
-        content = base64.b64encode(wanted.revoked.content).decode()
-        yield {**_file("/etc/edge-deploy/revoked.krl", ""), "content_base64": content}
+        yield _file("/etc/edge-deploy/revoked.krl", wanted.revoked.content.decode(errors="surrogateescape"))
 
 
 def _signing(wanted: Wanted) -> Iterator[tuple[PublicKey, tuple[str, ...]]]:
@@ -233,7 +216,7 @@ def _software(wheels: WheelSet, facts: ProvisionFacts, folder: str | None) -> St
         "kind": "Software",
         "path": f"/opt/{wheels.name}",
         "link": "/opt/edge",
-        "title": f"edge-deploy {wheels.version} with {libraries} libraries ({sizes})",
+        "title": f"edge-deploy {__version__} with {libraries} libraries ({sizes})",
         "requirements": wheels.requirements,
         "pip": wheels.pip,
         "wheels": dict(wheels.digests),

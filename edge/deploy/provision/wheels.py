@@ -25,7 +25,7 @@ from edge.errors import DeployError
 from edge.version import __version__
 from edge.writing import write_whole
 
-__all__ = ["Gatherer", "OLDEST_GLIBC", "WheelSet", "gather_libraries", "gather_wheels", "read_wheels"]
+__all__ = ["OLDEST_GLIBC", "WheelSet", "WheelSource", "gather_libraries", "gather_wheels", "read_wheels"]
 
 # Whether packages need anything that is not among them, on the device and not on this machine.
 #
@@ -49,11 +49,6 @@ class Needs:
 
     edges: Mapping[str, tuple[str, ...]]
     unmet: tuple[str, ...]
-
-
-def plain_name(name: str) -> str:
-    """Return the one spelling of a package's name."""
-    return canonicalize_name(name)
 
 
 def needs_of(
@@ -124,10 +119,7 @@ def _environment(architecture: str, python: tuple[int, int], extra: str) -> dict
 
 
 OLDEST_GLIBC = (2, 35)
-
-
 """Of JetPack 6; all wheels of the lock run with it."""
-
 
 _DOWNLOAD_S = 1800
 
@@ -150,11 +142,7 @@ class WheelSet:
     def name(self) -> str:
         """The name of the folder under /opt that they are installed in."""
         whole = "".join(f"{name} {digest}\n" for name, digest in sorted(self.digests.items()))
-        return f"edge-{self.version}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
-
-    @property
-    def version(self) -> str:
-        return __version__
+        return f"edge-{__version__}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
 
     @property
     def length_bytes(self) -> int:
@@ -184,8 +172,11 @@ def read_wheels(folder: Path, facts: ProvisionFacts, *, extra: str | None = None
             raise _failed(
                 f"{path} is not what runs here, edge-deploy {__version__}; remove it: provision makes its own"
             )
-    made = pycuda_wheel(facts, folder) if extra == EXTRA else None
-    return _proven({one.wheel: folder / one.wheel for one in wanted}, wanted, made, facts, extra)
+    paths = {one.wheel: folder / one.wheel for one in wanted}
+    for one in wanted:
+        if sha256_of(paths[one.wheel]) != one.sha256:
+            raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
+    return _whole(paths, wanted, pycuda_wheel(facts, folder) if extra == EXTRA else None, facts, extra)
 
 
 def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None, lock: Lock | None = None) -> WheelSet:
@@ -193,20 +184,17 @@ def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None, lock: Lock
     made = pycuda_wheel(facts) if extra == EXTRA else None
     wanted = _wanted(facts, extra, lock)
     paths = _gathered(wanted, Environment(facts.architecture, facts.python))
-    return _proven(paths, wanted, made, facts, extra)
+    return _whole(paths, wanted, made, facts, extra)
 
 
 def gather_libraries(environment: Environment, *, lock: Lock | None = None) -> Mapping[str, Path]:
     """Return the wheels that such a device needs besides edge-deploy's, by file name; DeployError `request.wheels`."""
     wheels = (lock or read_lock()).wheels_for(environment, is_jetson=False)
-    paths = _gathered([one for one in wheels if one.use == "serve"], environment)
-    for one in wheels:
-        if one.wheel in paths and sha256_of(paths[one.wheel]) != one.sha256:
-            raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
-    return paths
+    return _gathered([one for one in wheels if one.use == "serve"], environment)
 
 
 def _gathered(wanted: Sequence[LockedWheel], environment: Environment) -> dict[str, Path]:
+    """Return the wheels by file name; each is what the lock names by its SHA-256."""
     folder = cache() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
     missing = [one for one in wanted if not _is_there(folder / one.wheel, one.sha256)]
@@ -222,17 +210,14 @@ def _wanted(facts: ProvisionFacts, extra: str | None, lock: Lock | None) -> tupl
     return (lock or read_lock()).wheels_for(environment, is_jetson=extra == EXTRA)
 
 
-def _proven(
+def _whole(
     paths: Mapping[str, Path],
     wanted: Sequence[LockedWheel],
     made: Path | None,
     facts: ProvisionFacts,
     extra: str | None,
 ) -> WheelSet:
-    """Return the set, once each file is what it has to be; pycuda's is whatever was made here (docs/adr/0008)."""
-    for one in wanted:
-        if sha256_of(paths[one.wheel]) != one.sha256:
-            raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
+    """Return the set, with our own wheel and pycuda's, which is whatever was made here (docs/adr/0008)."""
     whole = {**paths, OURS: _kept_own(), **({} if made is None else {made.name: made})}
     unmet = unmet_requirements(whole.values(), architecture=facts.architecture, python=facts.python, extra=extra)
     if unmet:
@@ -306,18 +291,22 @@ def _failed(problem: str, *, hint: str = "or give a folder of wheels by --wheels
     return DeployError("request.wheels", problem, hint=hint)
 
 
-class Gatherer:
-    """Remembers what was gathered, for as long as the command runs; may be asked by many threads."""
+class WheelSource:
+    """Where wheels come from: `folder`, or the lock alone if None. Remembers them; may be asked by many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
         self._lock = threading.Lock()
         self._sets: dict[tuple[object, ...], WheelSet] = {}
 
-    def wheels(self, facts: ProvisionFacts, *, folder: Path | None, extra: str | None) -> WheelSet:
-        """Return the wheels for a device, as `read_wheels` from a folder or as `gather_wheels`."""
-        key = (facts.architecture, facts.python, facts.glibc, folder, extra)
+    def wheels(self, facts: ProvisionFacts, *, extra: str | None) -> WheelSet:
+        """Return the wheels for a device, as `read_wheels` from the folder or as `gather_wheels`."""
+        key = (facts.architecture, facts.python, facts.glibc, extra)
         with self._lock:
             if key not in self._sets:
-                made = gather_wheels(facts, extra=extra) if folder is None else read_wheels(folder, facts, extra=extra)
-                self._sets[key] = made
+                self._sets[key] = (
+                    gather_wheels(facts, extra=extra)
+                    if self.folder is None
+                    else read_wheels(self.folder, facts, extra=extra)
+                )
             return self._sets[key]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +13,9 @@ from edge.bundle.folder import MANIFEST as MANIFEST_FILE
 from edge.bundle.folder import SIGNATURE as SIGNATURE_FILE
 from edge.bundle.folder import Bundle
 from edge.bundle.manifest import Manifest
-from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.kept_login import kept_login
+from edge.deploy.publish.writer import RegistryWriter
 from edge.registry.artifact import EMPTY, EMPTY_CONTENT, FILE, MANIFEST, SIGNATURE, ArtifactLayer, encode_artifact
-from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 
@@ -51,18 +49,18 @@ def publish(
     `login` None: what docker or podman keep for this registry. `on_step` takes what is being sent, and bytes done of
     all.
     DeployError: `registry.*`; `bundle.file` if a file has changed: the devices' tag was not moved then.
-    MissingDependencyError: without oras.
     """
-    login = login or kept_login(reference)
     tags = (bundle.manifest.release, *([] if reference.tag is None else [reference.tag]))
-    opened = RegistryWriter(reference, login=login, ca=ca, is_basic=_is_basic(reference, login, ca))
-    with closing(opened) as writer, _layers(bundle) as layers:
+    opened = RegistryWriter(reference, login=login or kept_login(reference), ca=ca)
+    with closing(opened) as writer:
+        writer.check()  # an address, a CA or a login that is wrong is seen at once
+        layers = _layers(bundle)
         total = sum(layer.length_bytes for layer in layers)
         sent = done = 0
-        for layer, path in layers.items():
+        for layer, content in layers.items():
             on_step(layer.title, done, total)
             if not writer.has(layer):
-                writer.put(layer, path)
+                writer.put(layer, content)
                 sent += layer.length_bytes
             done += layer.length_bytes
         manifest, signature, *files = (layer for layer in layers if layer.media_type != EMPTY)
@@ -79,32 +77,21 @@ def publish(
     )
 
 
-def _is_basic(reference: Reference, login: Login | None, ca: Path | None) -> bool:
-    """Ask the registry who it wants to be asked by; that an address, a CA or a login is wrong is seen here at once."""
-    with closing(RegistryClient(reference, login=login, ca=ca)) as client:
-        client.check()
-        return client.is_basic
-
-
-@contextmanager
-def _layers(bundle: Bundle) -> Iterator[dict[ArtifactLayer, Path]]:
-    """Give each layer and where its content lies: manifest, signature, then files by path, each content once."""
-    with tempfile.TemporaryDirectory(prefix="edge-publish.") as folder:
-        made: dict[ArtifactLayer, Path] = {}
-        for media_type, name, content in (
-            (MANIFEST, MANIFEST_FILE, bundle.manifest_bytes),
-            (SIGNATURE, SIGNATURE_FILE, bundle.signature),
-            (EMPTY, "empty", EMPTY_CONTENT),
-        ):
-            path = Path(folder) / name
-            path.write_bytes(content)
-            made[ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content), name)] = path
-        known: set[str] = set()
-        for file in bundle.manifest.files:
-            if file.sha256 not in known:
-                known.add(file.sha256)
-                made[ArtifactLayer(FILE, file.sha256, file.length_bytes, file.path)] = bundle.path_of(file)
-        yield made
+def _layers(bundle: Bundle) -> dict[ArtifactLayer, Path | bytes]:
+    """Return each layer and its content or where that lies: manifest, signature, then files by path, each once."""
+    made: dict[ArtifactLayer, Path | bytes] = {}
+    for media_type, name, content in (
+        (MANIFEST, MANIFEST_FILE, bundle.manifest_bytes),
+        (SIGNATURE, SIGNATURE_FILE, bundle.signature),
+        (EMPTY, "empty", EMPTY_CONTENT),
+    ):
+        made[ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content), name)] = content
+    known: set[str] = set()
+    for file in bundle.manifest.files:
+        if file.sha256 not in known:
+            known.add(file.sha256)
+            made[ArtifactLayer(FILE, file.sha256, file.length_bytes, file.path)] = bundle.path_of(file)
+    return made
 
 
 def _annotations(manifest: Manifest) -> dict[str, str]:

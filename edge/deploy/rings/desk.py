@@ -10,7 +10,6 @@ import base64
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from typing import Any
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, Manifest, decode_manifest
 from edge.bundle.ring import RingStatement, decode_statement
-from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.kept_login import kept_login
+from edge.deploy.publish.writer import RegistryWriter
 from edge.errors import DeployError
 from edge.reading import json_object
 from edge.registry.artifact import (
@@ -35,7 +34,6 @@ from edge.registry.artifact import (
     layer_of_note,
     statement_in,
 )
-from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import TRUST_TAG, Reference, withdrawal_tag
 from edge.untrusted import cleaned
@@ -76,14 +74,14 @@ class Withdrawal:
 class RingDesk:
     """Reads and writes facts in a repository, `repository` to devices; all methods raise DeployError `registry.*`."""
 
-    def __init__(self, client: RegistryClient, writer: RegistryWriter, repository: str) -> None:
-        self._client, self._writer, self.repository = client, writer, repository
+    def __init__(self, registry: RegistryWriter, repository: str) -> None:
+        self._registry, self.repository = registry, repository
 
     def release(self, tag: str) -> PublishedRelease:
-        content, _ = self._client.manifest(tag)
-        artifact = decode_artifact(content, where=self._client.name_of(tag))
+        content, _ = self._registry.manifest(tag)
+        artifact = decode_artifact(content, where=self._registry.name_of(tag))
         return PublishedRelease(
-            decode_manifest(self._client.blob(artifact.manifest, most_bytes=MAX_MANIFEST_BYTES)), content
+            decode_manifest(self._registry.blob(artifact.manifest, most_bytes=MAX_MANIFEST_BYTES)), content
         )
 
     def named_by(self, tag: str) -> Stated | None:
@@ -106,18 +104,18 @@ class RingDesk:
 
     def serials(self, tag: str) -> list[int]:
         """Return the serials of all statements that were made for a ring, rising."""
-        matches = (_SERIAL.fullmatch(one) for one in self._client.tags(prefix=f"{tag}."))
+        matches = (_SERIAL.fullmatch(one) for one in self._registry.tags(prefix=f"{tag}."))
         return sorted(int(match[2]) for match in matches if match is not None and match[1] == tag)
 
     def rings(self, channel: str) -> list[str]:
         """Return the tags of the rings of a channel that something was stated for, by name."""
-        matches = (_SERIAL.fullmatch(one) for one in self._client.tags(prefix=f"{channel}-"))
+        matches = (_SERIAL.fullmatch(one) for one in self._registry.tags(prefix=f"{channel}-"))
         return sorted({match[1] for match in matches if match is not None})
 
     def state(self, stated: Stated) -> None:
         """Put a statement where its serial finds it, then have the ring's tag name it."""
-        self._writer.tag(stated.oci, _at(stated.statement.tag, stated.statement.serial))
-        self._writer.tag(stated.oci, stated.statement.tag)
+        self._registry.tag(stated.oci, _at(stated.statement.tag, stated.statement.serial))
+        self._registry.tag(stated.oci, stated.statement.tag)
 
     def nothing(self) -> bytes:
         """Return an artifact that says that there is nothing to take; what it refers to is there."""
@@ -142,7 +140,7 @@ class RingDesk:
 
     def lift(self, release: str) -> None:
         """Take a withdrawal back."""
-        self._writer.tag(self.nothing(), withdrawal_tag(release))
+        self._registry.tag(self.nothing(), withdrawal_tag(release))
 
     def members(self, tag: str) -> frozenset[str] | None:
         """Return who was named as the devices of a ring, as `site/device`; None: none were."""
@@ -158,40 +156,35 @@ class RingDesk:
 
     def tell_trust(self, chain: bytes) -> None:
         """Put who counts where devices look."""
-        layer = ArtifactLayer(f"{TRUST_TYPE}+json", hashlib.sha256(chain).hexdigest(), len(chain), "trust.json")
-        self._put(EMPTY_LAYER, EMPTY_CONTENT)
-        self._put(layer, chain)
-        self._writer.put_manifest(encode_note(TRUST_TYPE, layer), TRUST_TAG)
+        self._note(TRUST_TYPE, chain, "trust.json", TRUST_TAG)
 
     def _found(self, tag: str) -> bytes | None:
         try:
-            return self._client.manifest(tag)[0]
+            return self._registry.manifest(tag)[0]
         except DeployError as error:
             if error.code == "registry.missing":
                 return None
             raise
 
     def _fact(self, tag: str, content: bytes) -> dict[str, Any]:
-        where = self._client.name_of(tag)
+        where = self._registry.name_of(tag)
         try:
-            return json_object(self._client.blob(layer_of_note(content, _FACT, where=where), most_bytes=_MOST_BYTES))
+            return json_object(self._registry.blob(layer_of_note(content, _FACT, where=where), most_bytes=_MOST_BYTES))
         except ValueError as error:
             raise DeployError("registry.artifact", f"{where}: {error}", hint="look at what was put there") from None
 
     def _tell(self, tag: str, values: Mapping[str, object]) -> None:
-        content = json.dumps(values).encode()
-        layer = ArtifactLayer(f"{_FACT}+json", hashlib.sha256(content).hexdigest(), len(content), "fact.json")
+        self._note(_FACT, json.dumps(values).encode(), "fact.json", tag)
+
+    def _note(self, kind: str, content: bytes, title: str, tag: str) -> None:
+        layer = ArtifactLayer(f"{kind}+json", hashlib.sha256(content).hexdigest(), len(content), title)
         self._put(EMPTY_LAYER, EMPTY_CONTENT)
         self._put(layer, content)
-        self._writer.put_manifest(encode_note(_FACT, layer), tag)
+        self._registry.put_manifest(encode_note(kind, layer), tag)
 
     def _put(self, layer: ArtifactLayer, content: bytes) -> None:
-        if self._writer.has(layer):
-            return
-        with tempfile.TemporaryDirectory(prefix="edge-ring.") as folder:
-            path = Path(folder) / "blob"
-            path.write_bytes(content)
-            self._writer.put(layer, path)
+        if not self._registry.has(layer):
+            self._registry.put(layer, content)
 
 
 def _at(tag: str, serial: int) -> str:
@@ -205,10 +198,9 @@ def open_desk(
     """Give what reads and writes facts of rings in the repository of `reference`, whose tag does not count.
 
     `login` None: what docker or podman keep. `known_as`: the same repository in the devices' settings, if other.
-    DeployError `registry.*`, if the registry does not let us in. MissingDependencyError: without oras.
+    DeployError `registry.*`, if the registry does not let us in.
     """
     login, named = login or kept_login(reference), known_as or reference
-    with closing(RegistryClient(reference, login=login, ca=ca)) as client:
-        client.check()
-        with closing(RegistryWriter(reference, login=login, ca=ca, is_basic=client.is_basic)) as writer:
-            yield RingDesk(client, writer, f"{named.host}/{named.repository}")
+    with closing(RegistryWriter(reference, login=login, ca=ca)) as registry:
+        registry.check()
+        yield RingDesk(registry, f"{named.host}/{named.repository}")

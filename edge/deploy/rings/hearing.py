@@ -14,7 +14,7 @@ import msgspec
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deploy.device_words import for_people
-from edge.deploy.rings.verdict import ReleaseOutcome, RingDevice
+from edge.deploy.rings.verdict import RingDevice
 from edge.errors import PublishError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.message import WireMessage
@@ -48,11 +48,7 @@ class Heard:
                 return self
 
     def without(self, topic: str) -> Heard:
-        return Heard(
-            None if topic == "state" else self.state,
-            None if topic == "deploy" else self.deploy,
-            None if topic == "pull" else self.pull,
-        )
+        return replace(self, **{topic: None})
 
     def fetches_from(self, channel: str) -> str | None:
         """Return the repository from which it fetches the releases of `channel`; None: from none."""
@@ -61,23 +57,17 @@ class Heard:
 
     def device(self, name: str) -> RingDevice | None:
         """Return it as its ring sees it; None: it fetches no releases."""
-        pull, deploy = self.pull, self.deploy
+        state, pull = self.state, self.pull
         if pull is None or pull.ring is None:
             return None
         return RingDevice(
             name=name,
             ring=pull.ring,
-            is_there=self.state is not None and self.state.state != "offline",
-            degraded=self.state.reason or self.state.state
-            if self.state is not None and self.state.state == "degraded"
-            else None,
-            since=None if self.state is None else self.state.since,
-            switched=None
-            if deploy is None
-            else ReleaseOutcome(deploy.release, deploy.result, reason=deploy.reason, at=deploy.at),
-            pulled=None
-            if pull.result is None
-            else ReleaseOutcome(pull.release, pull.result, pull.code, pull.reason, pull.at),
+            is_there=state is not None and state.state != "offline",
+            degraded=state.reason or state.state if state is not None and state.state == "degraded" else None,
+            since=None if state is None else state.since,
+            switched=self.deploy,
+            pulled=pull,
         )
 
 

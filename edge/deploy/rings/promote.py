@@ -9,8 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -96,8 +95,11 @@ class Promoter:
             if last is None or last.statement.release != release:
                 break
             has_been = True
-            with _passing_over_others():
+            try:
                 self._state(tag, last.statement.channel, last.statement.ring, None, last.statement.serial)
+            except DeployError as error:
+                if error.code != "lock.rings":  # somebody else has stated something meanwhile
+                    raise
         return has_been
 
     def _state(self, tag: str, channel: str, ring: str, release: PublishedRelease | None, last: int) -> Promoted:
@@ -137,22 +139,10 @@ class Promoter:
         raise _overtaken(tag, self._desk.named_by(tag))
 
 
-@contextmanager
-def _passing_over_others() -> Iterator[None]:
-    """Pass over that somebody else has stated something meanwhile."""
-    try:
-        yield
-    except DeployError as error:
-        if error.code != "lock.rings":
-            raise
-
-
 def _overtaken(tag: str, now: Stated | None) -> DeployError:
-    what = (
-        "something else"
-        if now is None
-        else f"statement {now.statement.serial}, of {now.statement.release or 'nothing'}"
-    )
+    what = "something else"
+    if now is not None:
+        what = f"statement {now.statement.serial}, of {now.statement.release or 'nothing'}"
     return DeployError(
         "lock.rings",
         f"{tag}: somebody else has stated {what} at the same time, and that stands",

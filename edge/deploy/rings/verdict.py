@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal
 
-__all__ = ["Condition", "Decision", "DeviceStanding", "ReleaseOutcome", "RingDevice", "RingTally", "decide", "tally_of"]
+from edge.publish.device_messages import DeployMessage, PullMessage
+
+__all__ = ["Condition", "Decision", "DeviceStanding", "RingDevice", "RingTally", "decide", "tally_of"]
 
 # What is wrong with this release on this device; the rest is the network's, or a lock that somebody holds.
 _FINAL = ("verify.", "preflight.", "build.", "smoke.", "request.")
@@ -70,24 +72,12 @@ class DeviceStanding(Enum):
 _FAILED = (DeviceStanding.DEGRADED, DeviceStanding.ROLLED_BACK, DeviceStanding.REFUSED, DeviceStanding.LOST)
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseOutcome:
-    """A device's report of a release, of its last switch or its last look; `at` RFC 3339, by its own clock."""
-
-    release: str | None
-    result: str
-    code: str | None = None
-    reason: str | None = None
-    at: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingDevice:
     """The last words of one device, `name` being `site/device`, as the broker knows it.
 
     `degraded`: why it says that something is wrong with it; `since`: when it came to stand so, RFC 3339, by its own
-    clock;
-    `switched`: its last switch (`edge.deploy/1`); `pulled`: its last look at the registry (`edge.pull/1`).
+    clock; `switched`: its last switch; `pulled`: its last look at the registry.
     """
 
     name: str
@@ -95,8 +85,8 @@ class RingDevice:
     is_there: bool
     degraded: str | None = None
     since: str | None = None
-    switched: ReleaseOutcome | None = None
-    pulled: ReleaseOutcome | None = None
+    switched: DeployMessage | None = None
+    pulled: PullMessage | None = None
 
     def standing(
         self, release: str, *, began_at: datetime, silent_s: float | None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE
+from edge.deploy.provision.remote.folders import Conflict
 from edge.deploy.provision.remote.software import Software
-from edge.deploy.provision.remote.tools import Conflict
 from tests.support.device_releases import flip
 from tests.support.little_wheels import facts_told, little_wheel, real_pip, software_values
 

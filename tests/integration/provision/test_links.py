@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.deploy.provision.remote.files import Directory, File, Lines
-from edge.deploy.provision.remote.tools import Conflict
+from edge.deploy.provision.remote.folders import Conflict
 from tests.support import second_user
 
 pytestmark = [

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
+from edge.deploy.provision.remote.folders import Conflict
 from edge.deploy.provision.remote.software import Software
-from edge.deploy.provision.remote.tools import Conflict
 from tests.support import second_user
 from tests.support.device_releases import flip
 from tests.support.little_wheels import little_wheel, real_pip, software_values

@@ -5,11 +5,10 @@ import time
 
 import pytest
 
-from edge.deploy.publish.binding import RegistryWriter
 from edge.deploy.publish.publish import publish
+from edge.deploy.publish.writer import RegistryWriter
 from edge.errors import DeployError
 from edge.registry.login import Login
-from edge.registry.reference import Reference
 from tests.support.odd_registry import OddRegistry
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
@@ -158,19 +157,6 @@ def test_a_place_that_is_none_has_a_code_and_does_nothing_to_a_terminal(odd, roo
     assert str(failed).isprintable()
 
 
-def test_a_host_without_a_dot_is_no_name_at_docker():
-    from edge.deploy.publish.binding import _container
-
-    for text, wanted in (("localhost", "localhost"), ("[::1]:5000", "[::1]:5000")):
-        made = _container(Reference(text, "farms/gates", "stable-all"))
-        assert made.manifest_url() == f"{wanted}/v2/farms/gates/manifests/stable-all"
-        assert made.upload_blob_url() == f"{wanted}/v2/farms/gates/blobs/uploads/"
-    dotted = _container(Reference("localhost", "farms.north/gates", "a"))
-    assert dotted.manifest_url() == "localhost/v2/farms.north/gates/manifests/a"
-    one = _container(Reference("registry.example", "gates"))
-    assert one.upload_blob_url() == "registry.example/v2/gates/blobs/uploads/"
-
-
 def test_a_registry_that_dies_in_the_middle_is_named_soon(odd, root):
     def die(request) -> bool:
         if request.command != "PUT":
@@ -185,7 +171,7 @@ def test_a_registry_that_dies_in_the_middle_is_named_soon(odd, root):
     error = fails(odd, root.bundle("one"))
 
     assert error.code == "registry.unreachable"
-    assert time.monotonic() - began < 90  # oras by itself: 131 s
+    assert time.monotonic() - began < 90
 
 
 def test_a_registry_that_stumbles_once_is_asked_again(odd, root):

@@ -33,27 +33,27 @@ def test_who_holds_the_push_login_cannot_put_the_release_of_another_ring_there(r
     desk.promoter.promote(old, "all")
     assert device.pull().outcome.result == "committed"
     desk.promoter.promote(new, "canary")
-    canary, _ = desk.client.manifest("stable-canary")
-    everyone, _ = desk.client.manifest("stable-all")
+    canary, _ = desk.registry.manifest("stable-canary")
+    everyone, _ = desk.registry.manifest("stable-all")
 
-    desk.writer.tag(canary, "stable-all")
+    desk.registry.tag(canary, "stable-all")
     assert device.pull().outcome.code == "verify.ring.other"
 
     statement = desk.desk.named_by("stable-all")  # that of canary
     assert statement.statement.ring == "canary"
-    desk.writer.tag(with_statement(new.oci, *_beside(everyone)), "stable-all")
+    desk.registry.tag(with_statement(new.oci, *_beside(everyone)), "stable-all")
     assert device.pull().outcome.code == "verify.ring.release"
     assert device.current == old.manifest.release
 
 
 def test_who_holds_the_push_login_cannot_bring_back_what_was_withdrawn(desk, new, device):
     desk.promoter.promote(new, "all")
-    before, _ = desk.client.manifest("stable-all")
+    before, _ = desk.registry.manifest("stable-all")
     assert device.pull().outcome.result == "committed"
     assert desk.promoter.withdraw(new.manifest.release, "stable", "overheats") == ["stable-all"]
     assert device.pull().outcome.result == "kept"
 
-    desk.writer.tag(before, "stable-all")
+    desk.registry.tag(before, "stable-all")
     desk.desk.lift(new.manifest.release)
 
     assert device.pull().outcome.code == "verify.ring.serial"
@@ -135,9 +135,9 @@ def test_a_stop_wins_over_one_who_slept_between_reading_and_writing(make_desk, d
 
 def test_a_device_takes_nothing_withdrawn_whatever_its_ring_says(desk, new, device, monkeypatch):
     desk.promoter.promote(new, "all")
-    before, _ = desk.client.manifest("stable-all")
+    before, _ = desk.registry.manifest("stable-all")
     desk.promoter.withdraw(new.manifest.release, "stable", "overheats")
-    desk.writer.tag(before, "stable-all")  # as a sleeper leaves it that is killed before it looks again
+    desk.registry.tag(before, "stable-all")  # as a sleeper leaves it that is killed before it looks again
 
     assert device.pull().outcome.code == "registry.withdrawn"
     assert device.current is None

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from edge.deploy.packing.again import AgainOptions, make_again
+from edge.deploy.packing.bundle import AgainOptions, make_again
 from edge.errors import DeployError
 from edge.registry.artifact import statement_in, with_statement
 from tests.support.manifests import allow, ssh_key
@@ -94,12 +94,12 @@ def test_what_is_signed_again_counts_by_its_new_signature(registry, root, desk, 
 def test_a_tag_of_nothing_that_nobody_has_stated_keeps_no_device_in_silence(desk, old, new, device):
     desk.promoter.promote(old, "all")
     assert device.pull().outcome.result == "committed"
-    stated = [base64.b64decode(one) for one in statement_in(desk.client.manifest("stable-all")[0])]
+    stated = [base64.b64decode(one) for one in statement_in(desk.registry.manifest("stable-all")[0])]
 
-    desk.writer.tag(desk.desk.nothing(), "stable-all")
+    desk.registry.tag(desk.desk.nothing(), "stable-all")
     assert device.pull().outcome.code == "verify.ring.absent"
 
-    desk.writer.tag(with_statement(desk.desk.nothing(), *stated), "stable-all")  # a word for a release beside nothing
+    desk.registry.tag(with_statement(desk.desk.nothing(), *stated), "stable-all")  # a word for a release beside nothing
     assert device.pull().outcome.code == "registry.missing"
 
 
@@ -107,9 +107,9 @@ def test_a_device_that_never_had_what_was_withdrawn_keeps_its_own(desk, old, new
     desk.promoter.promote(old, "all")
     device.pull()
     desk.promoter.promote(new, "all")
-    before, _ = desk.client.manifest("stable-all")
+    before, _ = desk.registry.manifest("stable-all")
     desk.promoter.withdraw(new.manifest.release, "stable", "overheats")
-    desk.writer.tag(before, "stable-all")  # as a sleeper leaves it that is killed before it looks again
+    desk.registry.tag(before, "stable-all")  # as a sleeper leaves it that is killed before it looks again
 
     kept = device.pull().outcome
 

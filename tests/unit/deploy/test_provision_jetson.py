@@ -11,9 +11,9 @@ from edge.delivery.outcome import Report
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.admin import StepsAnswer
 from edge.deploy.provision.facts import FACTS_SCRIPT, extra_of
-from edge.deploy.provision.provision import WheelSource, provision
+from edge.deploy.provision.provision import provision
 from edge.deploy.provision.wanted import Wanted
-from edge.deploy.provision.wheels import Gatherer, gather_wheels, read_wheels
+from edge.deploy.provision.wheels import WheelSource, gather_wheels, read_wheels
 from edge.transport.ssh import SshAddress
 from tests.support.little_wheels import device_facts, facts_told, little_lock, little_wheel
 from tests.support.manifests import manifest
@@ -145,7 +145,7 @@ def planned(facts):
     """Return the steps that a provision of such a device plans, and what it tells."""
     shell, events = Shell(dataclasses.replace(facts, has_key=True, has_signer=True)), []
     wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
-    software = WheelSource(gatherer=Gatherer())
+    software = WheelSource()
     provision(shell, wanted, software=software, is_plan=True, report=Report("gate-01", events.append))
     return shell.asked[0]["steps"], events
 

@@ -4,12 +4,12 @@ import io
 import sys
 import tarfile
 import threading
-from subprocess import TimeoutExpired
 
 import pytest
 
 from edge.delivery.link import Interrupted
 from edge.deploy.provision.process import run_until, send_tar
+from edge.errors import DeployError
 from tests.support.wait import wait_looks, wait_until
 
 NEVER = threading.Event()
@@ -18,7 +18,7 @@ NEVER = threading.Event()
 def test_a_command_gets_its_content_and_tells_what_it_wrote():
     content = b"x" * 300_000
 
-    done = run_until(["sh", "-c", "cat; echo no >&2; exit 3"], content, timeout_s=20, stop=NEVER)
+    done = run_until(["sh", "-c", "cat; echo no >&2; exit 3"], content, host="gate-01", timeout_s=20, stop=NEVER)
 
     assert (done.returncode, done.stdout, done.stderr) == (3, content, b"no\n")
 
@@ -30,7 +30,7 @@ def test_stop_ends_a_command_and_its_children_within_a_second(tmp_path, program)
 
     def run() -> None:
         try:
-            run_until(["sh", "-c", f"touch {began}; {program}"], b"", timeout_s=60, stop=stop)
+            run_until(["sh", "-c", f"touch {began}; {program}"], b"", host="gate-01", timeout_s=60, stop=stop)
         except Interrupted as error:
             ended.append(error)
 
@@ -44,8 +44,8 @@ def test_stop_ends_a_command_and_its_children_within_a_second(tmp_path, program)
 
 
 def test_a_command_that_takes_too_long_is_ended():
-    with pytest.raises(TimeoutExpired):
-        run_until(["sleep", "60"], b"", timeout_s=0.1, stop=NEVER)
+    with pytest.raises(DeployError, match=r"gate-01 has not answered within 0\.1 s"):
+        run_until(["sleep", "60"], b"", host="gate-01", timeout_s=0.1, stop=NEVER)
 
 
 def test_files_arrive_as_they_are_and_their_bytes_are_counted(tmp_path):
@@ -56,7 +56,9 @@ def test_files_arrive_as_they_are_and_their_bytes_are_counted(tmp_path):
     told: list[int] = []
     program = f"import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, open({str(tmp_path / 'got')!r}, 'wb'))"
 
-    done, sent = send_tar([sys.executable, "-c", program], paths, on_bytes=told.append, timeout_s=30, stop=NEVER)
+    done, sent = send_tar(
+        [sys.executable, "-c", program], paths, on_bytes=told.append, host="gate-01", timeout_s=30, stop=NEVER
+    )
 
     got = (tmp_path / "got").read_bytes()
     assert (done.returncode, sent) == (0, len(got))
@@ -71,7 +73,9 @@ def test_files_arrive_as_they_are_and_their_bytes_are_counted(tmp_path):
 def test_a_receiver_that_leaves_early_is_an_end_and_no_hang(tmp_path, program):
     (tmp_path / "big").write_bytes(b"x" * 5_000_000)
 
-    done, _ = send_tar(["sh", "-c", program], [tmp_path / "big"], on_bytes=lambda count: None, timeout_s=30, stop=NEVER)
+    done, _ = send_tar(
+        ["sh", "-c", program], [tmp_path / "big"], on_bytes=lambda count: None, host="gate-01", timeout_s=30, stop=NEVER
+    )
 
     assert done.returncode == 1
 
@@ -82,6 +86,8 @@ def test_a_receiver_that_does_not_read_is_left_when_told_to(tmp_path):
     threading.Timer(0.3, stop.set).start()
 
     with pytest.raises(Interrupted):
-        send_tar(["sleep", "60"], [tmp_path / "big"], on_bytes=lambda count: None, timeout_s=60, stop=stop)
+        send_tar(
+            ["sleep", "60"], [tmp_path / "big"], on_bytes=lambda count: None, host="gate-01", timeout_s=60, stop=stop
+        )
     for feeder in (thread for thread in threading.enumerate() if thread.name.endswith("(_feed)")):
         feeder.join(10)  # an exception that it did not expect fails the test

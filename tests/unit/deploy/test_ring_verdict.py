@@ -4,7 +4,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.deploy.rings.verdict import Condition, ReleaseOutcome, RingDevice, decide, tally_of
+from edge.deploy.rings.verdict import Condition, RingDevice, decide, tally_of
+from edge.publish.device_messages import DeployMessage, PullMessage
 
 BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 NEW = "b" * 12
@@ -13,7 +14,8 @@ CONDITION = Condition.parse("95% of canary for 1h, at most 2% failed")
 
 def device(number, *, result=None, minutes=0, **more):
     at = (BEGAN + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    switched = None if result is None else ReleaseOutcome(NEW, result, reason="p95 doubled", at=at)
+    said = DeployMessage(device=f"{number}", release=NEW, from_=None, result=result, reason="p95 doubled", at=at)
+    switched = None if result is None else said
     return RingDevice(**{"name": f"north/{number}", "ring": "canary", "is_there": True, "switched": switched, **more})
 
 
@@ -115,7 +117,7 @@ def test_while_more_than_a_quarter_says_nothing_nobody_can_tell():
 
 
 def test_what_is_wrong_with_a_statement_says_nothing_of_the_release():
-    over = ReleaseOutcome(NEW, "refused", "verify.ring.expired", "over")
-    unfit = ReleaseOutcome(NEW, "refused", "preflight.disk", "no room")
+    over = PullMessage(device="a", release=NEW, result="refused", code="verify.ring.expired", reason="over")
+    unfit = PullMessage(device="a", release=NEW, result="refused", code="preflight.disk", reason="no room")
     assert judged([device(n, pulled=over) for n in range(3)]) == "wait"
     assert judged([device(n, pulled=unfit) for n in range(3)]) == "stop"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fnmatch
 import grp
 import hashlib
@@ -11,8 +10,7 @@ import pwd
 import re
 import stat
 
-from edge.deploy.provision.remote.contents import empty, holds_files, open_file_in, put, read
-from edge.deploy.provision.remote.tools import Conflict, Folder, Record, open_parent
+from edge.deploy.provision.remote.folders import Conflict, Folder, Record, open_parent, read_own
 
 __all__ = ["Directory", "File", "Lines", "Step"]
 
@@ -96,20 +94,18 @@ class Directory(Step):
         try:
             with open_parent(self.path) as (parent, name):
                 status = parent.lstat(name)
-                if status is None:
-                    return f"{self.path} is gone already"
-                if not stat.S_ISDIR(status.st_mode):
-                    return self._undo_other(parent, name, status, is_real=is_real, purge=purge, gone=gone)
-                return self._undo_folder(parent, name, is_real=is_real, purge=purge, gone=gone)
+                if status is not None and not stat.S_ISDIR(status.st_mode):
+                    kind = "link" if stat.S_ISLNK(status.st_mode) else "file"
+                    return self._undo_other(parent, name, kind, is_real=is_real, purge=purge, gone=gone)
+                if status is not None:
+                    return self._undo_folder(parent, name, is_real=is_real, purge=purge, gone=gone)
         except FileNotFoundError:
-            return f"{self.path} is gone already"
+            pass
         except Conflict as conflict:  # what stands in the way belongs to the folder above, which is undone after this
             return f"pass over {self.path}: {conflict}"
+        return f"{self.path} is gone already"
 
-    def _undo_other(
-        self, parent: Folder, name: str, status: os.stat_result, *, is_real: bool, purge: bool, gone: set[str]
-    ) -> str:
-        kind = "link" if stat.S_ISLNK(status.st_mode) else "file"
+    def _undo_other(self, parent: Folder, name: str, kind: str, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         if not (purge and self.values["is_data"]):
             return f"keep {self.path}: it is a {kind}, and no folder as it was"
         if is_real:
@@ -123,25 +119,23 @@ class Directory(Step):
         stays: list[str] = []
         with parent.inner(name) as folder:
             if is_emptied and is_real:
-                stays = empty(folder)
-            elif not is_emptied and self.values["is_data"] and holds_files(folder):
+                stays = folder.empty()
+            elif not is_emptied and self.values["is_data"] and folder.holds_files():
                 return f"keep {self.path}: it holds data (--purge removes it)"
             if before is not None:
                 if is_real:
                     os.fchown(folder.fd, before[1], before[2])
                     os.fchmod(folder.fd, before[0])
                 return f"give {self.path} its former rights"
-            inside = [] if is_emptied else [each for each in os.listdir(folder.fd) if f"{self.path}/{each}" not in gone]
-        if stays or inside:
-            return f"keep {self.path}: {'; '.join(stays) or 'it is not empty'}"
-        return self._removed(parent, name, is_real=is_real, gone=gone)
-
-    def _removed(self, parent: Folder, name: str, *, is_real: bool, gone: set[str]) -> str:
+            if not is_emptied and any(f"{self.path}/{each}" not in gone for each in os.listdir(folder.fd)):
+                stays = ["it is not empty"]
         try:
-            if is_real:
+            if is_real and not stays:
                 os.rmdir(name, dir_fd=parent.fd)
         except OSError as error:
-            return f"keep {self.path}: {os.strerror(error.errno or 0)}"
+            stays = [os.strerror(error.errno or 0)]
+        if stays:
+            return f"keep {self.path}: {'; '.join(stays)}"
         gone.add(self.path)
         return f"remove folder {self.path}"
 
@@ -149,19 +143,9 @@ class Directory(Step):
 class _OwnFile(Step):
     """A file in a folder that only root can change, read and removed there."""
 
-    def _look(self) -> tuple[os.stat_result, bytes] | None:
-        """Return what it is and what is in it; None: it is not there."""
-        try:
-            with open_parent(self.path) as (folder, name):
-                folder.require_roots()
-                with open_file_in(folder, name) as fd:
-                    return None if fd is None else (os.fstat(fd), read(fd))
-        except FileNotFoundError:
-            return None
-
     def _write(self, content: bytes, *, test: list[str] | None = None) -> None:
         with open_parent(self.path) as (folder, name):
-            put(folder, name, content, mode=self.values["mode"], ids=self._ids(), test=test)
+            folder.put(name, content, mode=self.values["mode"], ids=self._ids(), test=test)
 
     def _unlink(self, gone: set[str], *, is_real: bool) -> None:
         gone.add(self.path)
@@ -174,7 +158,7 @@ class File(_OwnFile):
     """A whole file that is ours; `test` is a command that must accept it before it is moved into place."""
 
     def check(self) -> list[str]:
-        found = self._look()
+        found = read_own(self.path)
         if found is None:
             return [f"write {self.path}"]
         have = hashlib.sha256(found[1]).hexdigest()
@@ -193,14 +177,12 @@ class File(_OwnFile):
         return {"sha256": hashlib.sha256(self._content()).hexdigest()}
 
     def _content(self) -> bytes:
-        if "content_base64" in self.values:
-            return base64.b64decode(self.values["content_base64"])
-        return bytes(self.values["content"].encode())
+        return bytes(self.values["content"].encode(errors="surrogateescape"))
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove it unless somebody has changed it."""
         try:
-            found = self._look()
+            found = read_own(self.path)
         except Conflict as conflict:
             return f"keep {self.path}: {conflict}"
         if found is None:
@@ -220,7 +202,7 @@ class Lines(_OwnFile):
     """
 
     def check(self) -> list[str]:
-        found = self._look()
+        found = read_own(self.path)
         lines = [f"add a line to {self.path}: {line}" for line in self._missing(_lines(found))]
         to = self.values.get("moves_to")
         where = f" (kept in {to})" if to else ""
@@ -228,7 +210,7 @@ class Lines(_OwnFile):
         return lines if found is None else lines + self._check_rights(found[0])
 
     def apply(self) -> Record:
-        found = self._look()
+        found = read_own(self.path)
         made = dict(self.record or {"created": found is None, "lines": []})
         missing, surplus = self._missing(_lines(found)), self._surplus(_lines(found))
         if surplus and self.values.get("moves_to"):  # first, so that a cut in between leaves them in both
@@ -241,15 +223,15 @@ class Lines(_OwnFile):
         return Lines({**self.values, "path": path, "mode": 0o644, "owner": "root", "group": "root"}, None)
 
     def _add(self, lines: list[str]) -> None:
-        there = _lines(self._look())
+        there = _lines(read_own(self.path))
         self._write(_text(there + [line for line in lines if line not in there]))
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         """Remove the lines that were added, and the file if it was created for them and no other is left."""
         record = self.record or {"lines": [], "created": False}
         try:
-            found = self._look()
-            if "moved_to" in record and self._former(record["moved_to"])._look() is not None:
+            found = read_own(self.path)
+            if "moved_to" in record and read_own(record["moved_to"]) is not None:
                 self._former(record["moved_to"])._unlink(gone, is_real=is_real)
         except Conflict as conflict:
             return f"keep {self.path}: {conflict}"

@@ -9,12 +9,10 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Sequence
 
-from edge.deploy.provision.remote.contents import holds_files, open_file_in, put, read
 from edge.deploy.provision.remote.files import Directory, File, Lines, Step
+from edge.deploy.provision.remote.folders import Conflict, Record, open_folder, open_parent, read_own, run
 from edge.deploy.provision.remote.software import Software
-from edge.deploy.provision.remote.tools import Conflict, Record, has_group, has_user, open_folder, open_parent, run
 
 __all__ = ["main", "make", "unmake"]
 
@@ -23,7 +21,7 @@ class Accounts(Step):
     """Users and groups of a sysusers file that a step before this one has written."""
 
     def check(self) -> list[str]:
-        lines = [f"create group {name}" for name in self.values["groups"] if not has_group(name)]
+        lines = [f"create group {name}" for name in self.values["groups"] if not _has_group(name)]
         for name, (home, shell, _) in self.values["users"].items():
             try:
                 there = pwd.getpwnam(name)
@@ -33,14 +31,14 @@ class Accounts(Step):
             if (there.pw_dir, there.pw_shell) != (home, shell):
                 raise Conflict(f"user {name} is there with {there.pw_dir} and {there.pw_shell}, not {home} and {shell}")
         for user, group in self.values["members"]:
-            if not has_group(group) or user not in grp.getgrnam(group).gr_mem:
+            if not _has_group(group) or user not in grp.getgrnam(group).gr_mem:
                 lines.append(f"add user {user} to group {group}")
         return lines
 
     def apply(self) -> Record:
         made = dict(self.record or {"users": [], "groups": []})
-        users = [name for name in self.values["users"] if not has_user(name)]
-        groups = [name for name in self.values["groups"] if not has_group(name)]
+        users = [name for name in self.values["users"] if not _has_user(name)]
+        groups = [name for name in self.values["groups"] if not _has_group(name)]
         run(["systemd-sysusers", self.path])
         for name in users:
             if self.values["users"][name][2]:
@@ -54,9 +52,9 @@ class Accounts(Step):
         if not purge and any(map(_holds_data, self.values["data"])):
             return f"keep users {', '.join(record['users'])}: their data stays"
         if is_real:
-            for name in filter(has_user, record["users"]):
+            for name in filter(_has_user, record["users"]):
                 run(["userdel", name])
-            for name in filter(has_group, record["groups"]):
+            for name in filter(_has_group, record["groups"]):
                 run(["groupdel", name])
         return f"remove users {', '.join(record['users'])}; groups {', '.join(record['groups'])}"
 
@@ -90,10 +88,18 @@ def _is(state: str, unit: str) -> bool:
     return asked.stdout.strip() == state
 
 
+def _has_user(name: str) -> bool:
+    return any(user.pw_name == name for user in pwd.getpwall())
+
+
+def _has_group(name: str) -> bool:
+    return any(group.gr_name == name for group in grp.getgrall())
+
+
 def _holds_data(path: str) -> bool:
     try:
         with open_folder(path) as folder:
-            return holds_files(folder)
+            return folder.holds_files()
     except FileNotFoundError:
         return False
     except Conflict:
@@ -141,8 +147,9 @@ class Brought(Step):
         try:
             with open_parent(self.values["current"]) as (folder, name):
                 release = os.path.basename(os.readlink(name, dir_fd=folder.fd))
-            with open_folder(self.path) as folder, open_file_in(folder, "said.json") as fd:
-                problem = None if fd is None else json.loads(read(fd)).get(release)
+            with open_folder(self.path) as folder:
+                said = folder.read("said.json")
+            problem = None if said is None else json.loads(said[1]).get(release)
         except FileNotFoundError:
             return None  # nothing serves, or nothing was ever said
         except (Conflict, OSError, ValueError, AttributeError, RecursionError) as error:
@@ -155,6 +162,7 @@ class Brought(Step):
         )
 
 
+_ANSWER: Record = {"changes": [], "conflicts": [], "failed": "", "applied": False, "told": []}
 RECORD = "/etc/edge-deploy/provisioned.json"
 KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Software, Enabled, Brought)}
 
@@ -173,7 +181,7 @@ def make(request: Record) -> Record:
         changes += lines
         needed += [step] if lines else []
     if request["is_plan"] or conflicts:
-        return _answer(changes, conflicts=conflicts)
+        return {"changes": changes, "conflicts": conflicts}
     for done, step in enumerate(needed):
         try:
             made = step.apply()
@@ -181,11 +189,12 @@ def make(request: Record) -> Record:
             with contextlib.suppress(Conflict, OSError):  # of what was done before; the first failure is reported
                 _tell_the_system(changes)
             _lay_over(changes)
-            return _failed(f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended")
+            why = f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended"
+            return {"failed": why}
         notes[step.values["id"]] = {"values": _brief(step.values), "record": made}
         _write_record(notes)
     _tell_the_system(changes)
-    return _answer(changes, is_applied=True, told=[words for step in needed for words in step.told])
+    return {"changes": changes, "applied": True, "told": [words for step in needed for words in step.told]}
 
 
 def unmake(request: Record) -> Record:
@@ -208,7 +217,7 @@ def unmake(request: Record) -> Record:
         _write_record({key: note for key, note in notes.items() if key in kept})
     if is_real:
         _tell_the_system(changes)
-    return _answer(changes, is_applied=is_real)
+    return {"changes": changes, "applied": is_real}
 
 
 def _tell_the_system(changes: list[str]) -> None:
@@ -229,36 +238,19 @@ def _lay_over(changes: list[str]) -> None:
         subprocess.run(again, capture_output=True, check=False)
 
 
-def _failed(why: str) -> Record:
-    return {**_answer([]), "failed": why}
-
-
-def _answer(
-    changes: list[str], *, conflicts: Sequence[str] = (), is_applied: bool = False, told: Sequence[str] = ()
-) -> Record:
-    return {"changes": changes, "conflicts": list(conflicts), "failed": "", "applied": is_applied, "told": list(told)}
-
-
 def _write_record(notes: Record) -> None:
     with contextlib.suppress(FileNotFoundError), open_parent(RECORD) as (folder, name):
-        put(folder, name, json.dumps(notes, indent=1).encode(), mode=0o644, ids=(0, 0))
+        folder.put(name, json.dumps(notes, indent=1).encode(), mode=0o644)
 
 
 def _brief(values: Record) -> Record:
-    return {
-        name: value for name, value in values.items() if name not in ("content", "content_base64", "entries", "wheels")
-    }
+    return {name: value for name, value in values.items() if name not in ("content", "entries", "wheels")}
 
 
 def _read_record() -> Record:
-    try:
-        with open_parent(RECORD) as (folder, name):
-            folder.require_roots()
-            with open_file_in(folder, name) as fd:
-                notes: Record = {} if fd is None else json.loads(read(fd))
-                return notes
-    except FileNotFoundError:
-        return {}
+    found = read_own(RECORD)
+    notes: Record = {} if found is None else json.loads(found[1])
+    return notes
 
 
 def main() -> None:
@@ -267,8 +259,8 @@ def main() -> None:
     try:
         answer = unmake(request) if request["is_undo"] else make(request)
     except (Conflict, OSError) as error:
-        answer = _failed(str(error))
-    sys.stdout.write(json.dumps(answer) + "\n")
+        answer = {"failed": str(error)}
+    sys.stdout.write(json.dumps({**_ANSWER, **answer}) + "\n")
 
 
 if __name__ == "__main__":

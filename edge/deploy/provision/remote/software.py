@@ -9,9 +9,8 @@ import shutil
 import stat
 import sys
 
-from edge.deploy.provision.remote.contents import open_file_in, put, read, remove_tree
 from edge.deploy.provision.remote.files import Step
-from edge.deploy.provision.remote.tools import Conflict, Folder, Record, make_folders, open_folder, open_parent, run
+from edge.deploy.provision.remote.folders import Conflict, Folder, Record, make_folders, open_folder, open_parent, run
 
 __all__ = ["Software"]
 
@@ -41,14 +40,14 @@ class Software(Step):
                 make_folders(self.values["store"])
                 with open_folder(self.values["store"]) as store:
                     self._stock(store)
-                remove_tree(folder, name)
+                folder.remove(name)
                 os.mkdir(name, 0o755, dir_fd=folder.fd)
                 with folder.inner(name) as home:
                     self._install(home)
             if former != name:
                 self._switch()
             for old in set((self.record or {}).get("names", [])) - {former, name}:
-                remove_tree(folder, old)
+                folder.remove(old)
         return {"names": [each for each in dict.fromkeys([former, name]) if each]}
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
@@ -61,10 +60,13 @@ class Software(Step):
                     os.unlink(name, dir_fd=folder.fd)
             with open_parent(self.path) as (folder, _):
                 for each in names:
-                    remove_tree(folder, each)
+                    folder.remove(each)
             if "store" in self.values:  # an earlier provision kept no wheels
-                with contextlib.suppress(FileNotFoundError), open_parent(os.path.dirname(self.values["store"])) as kept:
-                    remove_tree(*kept)
+                with (
+                    contextlib.suppress(FileNotFoundError),
+                    open_parent(os.path.dirname(self.values["store"])) as (above, name),
+                ):
+                    above.remove(name)
         gone |= {link, *(os.path.join(os.path.dirname(self.path), name) for name in names)}
         return f"remove {link} and {', '.join(names)}"
 
@@ -81,22 +83,22 @@ class Software(Step):
     def _switch(self) -> None:
         with open_parent(self.values["link"]) as (folder, name):
             partial = f"{name}.partial"
-            remove_tree(folder, partial)
+            folder.remove(partial)
             os.symlink(os.path.basename(self.path), partial, dir_fd=folder.fd)
-            os.rename(partial, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+            folder.rename(partial, name)
             os.fsync(folder.fd)
 
     def _install(self, home: Folder) -> None:
         here: str = self.values["store"]
         run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", self.path])
-        put(home, "requirements.txt", self.values["requirements"].encode(), mode=0o644, ids=(0, 0))
+        home.put("requirements.txt", self.values["requirements"].encode(), mode=0o644)
         locked = os.path.join(self.path, "requirements.txt")
         pip = [os.path.join(self.path, "bin", "python"), os.path.join(here, self.values["pip"], "pip"), "install"]
         pip += ["--no-index", "--no-deps", "--no-cache-dir", "--disable-pip-version-check", "--find-links", here]
         run([*pip, "--require-hashes", "--requirement", locked])
         with home.inner("bin") as programs:
             _isolate(programs)
-        put(home, ".complete", b"", mode=0o644, ids=(0, 0))
+        home.put(".complete", b"", mode=0o644)
         os.sync()
 
     def _stock(self, store: Folder) -> None:
@@ -106,23 +108,23 @@ class Software(Step):
         """
         store.require_roots()
         for name in set(os.listdir(store.fd)) - set(self.values["wheels"]):
-            remove_tree(store, name)
+            store.remove(name)
         for name, digest in self.values["wheels"].items():
             if _sha256_of(store, name) != digest:
                 self._take(store, name, digest)
 
     def _take(self, store: Folder, name: str, digest: str) -> None:
         partial = f".{name}.partial"
-        remove_tree(store, partial)
+        store.remove(partial)
         try:
             if self.values["folder"] is not None:
                 with contextlib.suppress(FileNotFoundError), open_folder(self.values["folder"]) as sent:
                     _copy(sent, name, store, partial)
             if _sha256_of(store, partial) != digest:
                 raise Conflict(f"{name} has not arrived as it was sent")
-            os.rename(partial, name, src_dir_fd=store.fd, dst_dir_fd=store.fd)
+            store.rename(partial, name)
         finally:
-            remove_tree(store, partial)
+            store.remove(partial)
 
 
 def _is_complete(folder: Folder, name: str) -> bool:
@@ -135,7 +137,7 @@ def _is_complete(folder: Folder, name: str) -> bool:
 
 def _sha256_of(folder: Folder, name: str) -> str | None:
     digest = hashlib.sha256()
-    with open_file_in(folder, name) as fd:
+    with folder.file(name) as fd:
         if fd is None:
             return None
         with open(fd, "rb", closefd=False) as file:
@@ -145,13 +147,9 @@ def _sha256_of(folder: Folder, name: str) -> str | None:
 
 
 def _copy(source: Folder, name: str, target: Folder, as_name: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open_file_in(source, name) as fd:
+    with source.file(name) as fd:
         if fd is not None:
-            with (
-                open(fd, "rb", closefd=False) as there,
-                open(os.open(as_name, flags, 0o644, dir_fd=target.fd), "wb") as here,
-            ):
+            with open(fd, "rb", closefd=False) as there, open(target.new_file(as_name, mode=0o644), "wb") as here:
                 shutil.copyfileobj(there, here, 1 << 20)
 
 
@@ -159,11 +157,9 @@ def _isolate(programs: Folder) -> None:
     """Have every script start Python so that it is deaf to its surroundings."""
     for name in os.listdir(programs.fd):
         status = programs.lstat(name)
-        if status is None or not stat.S_ISREG(status.st_mode):
+        found = programs.read(name) if status is not None and stat.S_ISREG(status.st_mode) else None
+        if found is None:
             continue
-        with open_file_in(programs, name) as fd:
-            content = b"" if fd is None else read(fd)
-        first, _, rest = content.partition(b"\n")
+        first, _, rest = found[1].partition(b"\n")
         if first.startswith(b"#!") and first.endswith(b"/bin/python"):
-            content = b"%s %s\n%s" % (first, _FLAGS, rest)
-            put(programs, name, content, mode=stat.S_IMODE(status.st_mode), ids=(0, 0))
+            programs.put(name, b"%s %s\n%s" % (first, _FLAGS, rest), mode=stat.S_IMODE(found[0].st_mode))

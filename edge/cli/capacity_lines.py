@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from edge.capacity.fit import MOST_CAMERAS, Estimate
 from edge.capacity.loads import Interval, ResourceLoad
 from edge.capacity.work import Work
-from edge.cli.columns import aligned, shown_width
-from edge.cli.roofline_lines import amount, precision_word
+from edge.cli.output import aligned, amount, shown_width
+from edge.cli.roofline_lines import precision_word
 
 __all__ = ["answer_lines", "capacity_summary_lines", "served_line", "smallest_line", "work_lines"]
 

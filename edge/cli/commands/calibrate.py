@@ -88,8 +88,7 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     from edge.calibrate.files import write_all
     from edge.calibrate.observations import observations_bytes
     from edge.calibrate.table import table_text
-    from edge.cli.columns import folded, shown_width
-    from edge.cli.output import echo_json, echo_pairs, echo_passed_over, stage_bars
+    from edge.cli.output import echo_json, echo_pairs, echo_passed_over, folded, shown_width, stage_bars
     from edge.engine.kind import usable_kind
     from edge.quantize.make_table import CalibrationHooks
     from edge.quantize.make_table import calibrate as run

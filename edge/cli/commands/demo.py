@@ -153,7 +153,7 @@ def _mqtt_config(broker: str | None) -> MqttConfig | None:
 
 
 def _print_account(result: DemoReport) -> None:
-    from edge.cli.columns import aligned, shown_width
+    from edge.cli.output import aligned, shown_width
 
     content = result.run.as_json()
     names = max(len(stream["id"]) for stream in content["streams"])

@@ -36,8 +36,7 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
     is, what is wrong with it, the release that failed there and why, or why it keeps what it has, and since when it
     says nothing. Times are by the devices' own clocks, ages by this machine's.
     """
-    from edge.cli.columns import aligned, shown_width
-    from edge.cli.output import echo_json
+    from edge.cli.output import aligned, echo_json, shown_width
     from edge.cli.ring_options import heard
 
     if path is None:

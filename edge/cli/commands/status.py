@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.columns import aligned, shown_width
 from edge.cli.fleet import targets_argument, targets_option
 from edge.cli.fleet_rows import printable
+from edge.cli.output import aligned, shown_width
 from edge.cli.paths import command
 from edge.cli.run_command import tell
 

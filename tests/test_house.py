@@ -90,7 +90,6 @@ MAY_NAME_A_KIND = {
     "calibrate/convert.py": "the same",
     "calibrate/table.py": "the same: which TensorRT wrote the cache that a table was made of",
     "cli/commands/table.py": "the same, as an option",
-    "cli/table_lines.py": "the same, shown",
     "quantize/tables.py": "the same",
     "quantize/make_table/library.py": "the format of TensorRT's calibration cache",
     "quantize/forms.py": "the same",

@@ -8,22 +8,25 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from edge.cli.fleet_view import choose_view, printable, waiting_view
+from edge.cli.output import echo_json
 from edge.cli.paths import READ
 from edge.cli.run_command import tell
-
-if TYPE_CHECKING:
-    from edge.config.targets import Inventory, Target
-    from edge.delivery.outcome import Outcome
-    from edge.deploy.fleet.inbox import Inbox, PushOne
-    from edge.deploy.fleet.rollout import FleetResult, Order
+from edge.config.selection import select
+from edge.config.targets import Inventory, Target, find_inventory
+from edge.delivery.outcome import Outcome
+from edge.deploy.fleet.inbox import Inbox, PushOne
+from edge.deploy.fleet.journal import Journal, journal_path
+from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
 
 __all__ = [
     "Chosen",
     "Rollout",
+    "answer_as_json",
     "choose",
     "drive",
     "max_parallel_option",
@@ -55,20 +58,8 @@ class Chosen:
     targets: tuple[Target, ...]
     inventory: Inventory
 
-    def order(self, *, in_waves: bool, max_parallel: int | None) -> Order:
-        """Return how to go about them: in the inventory's waves, or all at once for what changes nothing."""
-        from edge.deploy.fleet.rollout import Order
-
-        return Order(
-            wave=self.inventory.wave if in_waves else None, max_parallel=max_parallel or self.inventory.max_parallel
-        )
-
     def ask(self, one: PushOne) -> FleetResult:
         """Ask each target something, all at once; return the answers. What is shown goes when they are there."""
-        from edge.cli.fleet_view import waiting_view
-        from edge.deploy.fleet.inbox import Inbox
-        from edge.deploy.fleet.rollout import Order, run_fleet
-
         inbox, order = Inbox(), Order(max_parallel=self.inventory.max_parallel)
         with waiting_view(tuple(target.name for target in self.targets)) as view, _ctrl_c(inbox):
             return run_fleet(self.targets, one, order=order, watcher=view, inbox=inbox)
@@ -85,39 +76,26 @@ class Rollout:
 
 def choose(words: Sequence[str], targets_path: Path | None) -> Chosen:
     """Return the targets that the words mean; ConfigError if the inventory cannot be used or a word means nothing."""
-    from edge.config.selection import select
-    from edge.config.targets import find_inventory
-
     inventory = find_inventory(targets_path)
     return Chosen(targets=select(words, inventory), inventory=inventory)
 
 
 def drive(
-    targets: Sequence[Target], one: PushOne, *, order: Order, is_json: bool, rollout: Rollout | None = None
+    chosen: Chosen, one: PushOne, *, max_parallel: int | None, is_json: bool, rollout: Rollout | None = None
 ) -> FleetResult:
-    """Do `one` for each target and show it; return how each ended. Several targets, or a resume, keep a journal.
+    """Do `one` for each target and show it; return how each ended. A rollout to several targets goes in the inventory's
+    waves, all else at once; several targets, or a resume, keep a journal.
 
     DeployError before a target is touched: the journal is held or unusable, or there is nothing to resume.
     """
-    from edge.cli.fleet_view import choose_view
-    from edge.deploy.fleet.inbox import Inbox
-    from edge.deploy.fleet.journal import Journal, journal_path
-    from edge.deploy.fleet.rollout import run_fleet
-
-    inbox = Inbox()
-    has_journal = rollout is not None and (len(targets) > 1 or rollout.is_resumed)
+    inbox, targets, inventory = Inbox(), chosen.targets, chosen.inventory
+    is_in_waves, is_resumed = rollout is not None and len(targets) > 1, rollout is not None and rollout.is_resumed
+    order = Order(wave=inventory.wave if is_in_waves else None, max_parallel=max_parallel or inventory.max_parallel)
+    has_journal = is_in_waves or is_resumed
     kept: Any = Journal(journal_path(rollout.release, rollout.channel)) if rollout and has_journal else nullcontext()
     names = tuple(target.name for target in targets)
     with kept as journal, choose_view(names, is_json=is_json) as view, _ctrl_c(inbox):
-        result = run_fleet(
-            targets,
-            one,
-            order=order,
-            watcher=view,
-            inbox=inbox,
-            journal=journal,
-            is_resumed=rollout is not None and rollout.is_resumed,
-        )
+        result = run_fleet(targets, one, order=order, watcher=view, inbox=inbox, journal=journal, is_resumed=is_resumed)
     if len(targets) > 1:
         tell(fleet_summary(result))
     return result
@@ -132,11 +110,9 @@ def show_answers(
     seen: Mapping[str, str | None] | None = None,
 ) -> None:
     """Print each answer on stdout, and on stderr why there is none, with when it was `seen` last if that is given."""
-    from edge.cli.fleet_rows import printable
-    from edge.cli.output import echo_json
-
     if as_json:
-        echo_json({one.target: _document(one, seen) for one in result.outcomes})
+        told = {one.target: {} if seen is None else {"seen_at": seen[one.target]} for one in result.outcomes}
+        echo_json({one.target: {**answer_as_json(one), **told[one.target]} for one in result.outcomes})
         return
     for one in result.outcomes:
         if len(result.outcomes) > 1:
@@ -149,11 +125,11 @@ def show_answers(
             tell(printable(f"{one.target}: {one.problem}" + last + (f"; {one.hint}" if one.hint else "")))
 
 
-def _document(one: Outcome, seen: Mapping[str, str | None] | None) -> Mapping[str, object]:
-    told = {} if seen is None else {"seen_at": seen[one.target]}
+def answer_as_json(one: Outcome) -> Mapping[str, object]:
+    """Return what a target has answered, or why it has not."""
     if one.is_done:
-        return {**one.evidence, **told}
-    return {"result": one.result, "code": one.code, "problem": one.problem, "hint": one.hint, **told}
+        return one.evidence
+    return {"result": one.result, "code": one.code, "problem": one.problem, "hint": one.hint}
 
 
 def fleet_summary(result: FleetResult) -> str:

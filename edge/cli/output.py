@@ -7,19 +7,19 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from edge.untrusted import cleaned
 
 __all__ = [
+    "StageBars",
     "aligned",
     "amount",
     "echo_json",
@@ -27,10 +27,8 @@ __all__ = [
     "echo_parts",
     "echo_passed_over",
     "folded",
-    "make_table",
     "progress_bar",
     "shown_width",
-    "stage_bars",
     "stderr_console",
 ]
 
@@ -162,66 +160,27 @@ def echo_passed_over(folder: Path) -> None:
         click.echo(f"{folder}: {len(others)} that are no images by name are passed over ({told})", err=True)
 
 
-def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Align columns after the first to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+@contextmanager
+def progress_bar(label: str, *, total: int) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr for what takes over a second, nothing where stderr is no terminal; give its step."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = stderr_console()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda: progress.advance(task)
 
 
-class _Bar:
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self._progress, self._task = progress, task
-
-    def advance(self) -> None:
-        self._progress.advance(self._task)
-
-
-class progress_bar(AbstractContextManager["_Bar"]):  # noqa: N801 - reads as the function that it is to its users
-    """A bar on stderr for anything that takes over a second; nothing where stderr is no terminal."""
-
-    def __init__(self, label: str, *, total: int) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        console = stderr_console()
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._label, self._total = label, total
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return _Bar(self._progress, self._progress.add_task(self._label, total=self._total))
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._progress.stop()
-
-
-class stage_bars(AbstractContextManager["stage_bars"]):  # noqa: N801 - as above
+class StageBars(ExitStack):
     """A bar on stderr for each of several stages; where stderr is no terminal, the name of each stage instead."""
 
-    def __init__(self) -> None:
-        self._bar: progress_bar | None = None
-        self._current: _Bar | None = None
-
-    def __enter__(self) -> stage_bars:
-        return self
+    _step: Callable[[], None] | None = None
 
     def stage(self, name: str, steps: int) -> None:
-        self._end()
+        self.close()  # the bar of the stage before
         if not stderr_console().is_terminal:
             click.echo(f"{name}: about {steps} steps", err=True)
-        self._bar = progress_bar(name, total=steps)
-        self._current = self._bar.__enter__()
+        self._step = self.enter_context(progress_bar(name, total=steps))
 
     def advance(self) -> None:
-        if self._current is not None:
-            self._current.advance()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self._bar is not None:
-            self._bar.__exit__()
-            self._bar = None
+        if self._step is not None:
+            self._step()

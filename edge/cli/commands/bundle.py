@@ -7,19 +7,18 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from edge.cli.bundles import check_libraries, echo_not_taken, echo_secrets, software_options
-from edge.cli.options import golden_limit_option
+from edge.bundle.manifest import GoldenFrames, GoldenLimits
+from edge.bundle.software import software_of
+from edge.cli.bundles import check_libraries, echo_not_taken, echo_secrets, golden_limit_option, software_options
+from edge.cli.output import echo_json, echo_pairs
 from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, READ_FOLDER, command
+from edge.deploy.packing.again import AgainOptions, make_again
+from edge.deploy.packing.bundle import Bundled, BundleOptions, make_bundle
 from edge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from edge.bundle.manifest import GoldenLimits
-    from edge.deploy.packing.bundle import Bundled
-    from edge.deploy.provision.lock import Environment
 
 __all__ = ["bundle"]
 
@@ -66,6 +65,7 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 )
 @click.option(
     "--calibrated-on",
+    "calibration_images",
     type=IMAGES,
     metavar="DIR",
     help="The images that the table was made from: leaves them, and copies of them, out of the golden frames.",
@@ -102,23 +102,10 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 def bundle(
     pipeline: Path | None,
     again: Path | None,
-    out: Path,
-    key: Path | None,
-    golden: Path | None,
-    calibrated_on: Path | None,
     golden_limits: GoldenLimits | None,
     no_golden: bool,
-    channel: str,
-    sequence: int | None,
-    compatible: tuple[str, ...],
-    targets: tuple[str, ...],
-    tensorrt: tuple[str | None, str | None],
-    l4t: tuple[str | None, str | None],
-    expires_days: int | None,
-    downgrade_from: int | None,
-    has_software: bool,
-    libraries: Environment | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Check a pipeline, prove it on golden frames, sign it, and write it as a folder that can be pushed at any time.
 
@@ -128,9 +115,6 @@ def bundle(
     The same inputs give the same release, and with SOURCE_DATE_EPOCH the same bytes, signature included (Ed25519, RSA).
     Private keys and credentials are never bundled. A load that no machine of --compatible can serve is a warning.
     """
-    from edge.bundle.manifest import GoldenLimits
-    from edge.deploy.packing.bundle import BundleOptions, make_bundle
-
     if again is not None or pipeline is None:
         _sign_again(pipeline, again, as_json=as_json)
         return
@@ -138,32 +122,17 @@ def bundle(
     made = make_bundle(
         BundleOptions(
             pipeline=pipeline,
-            out=out,
             created_at=_created_at(),
-            key=key,
-            golden=golden,
             has_golden=not no_golden,
             golden_limits=golden_limits or GoldenLimits(),
-            calibration_images=calibrated_on,
-            channel=channel,
-            sequence=sequence,
-            compatible=compatible,
-            targets=targets,
-            tensorrt=tensorrt,
-            l4t=l4t,
-            expires_days=expires_days,
-            downgrade_from=downgrade_from,
-            has_software=has_software,
-            libraries=libraries,
+            **asked,
         ),
-        on_step=_step,
+        on_step=lambda name: click.echo(f"{name} ...", err=True),
     )
     _print(made, as_json=as_json, warns_of=pipeline)
 
 
 def _sign_again(pipeline: Path | None, again: Path | None, *, as_json: bool) -> None:
-    from edge.deploy.packing.again import AgainOptions, make_again
-
     if again is None or pipeline is not None:
         raise click.UsageError("add either PIPELINE or --again OLD.bundle")
     ctx, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
@@ -175,7 +144,7 @@ def _sign_again(pipeline: Path | None, again: Path | None, *, as_json: bool) -> 
 
 
 def _check_together(given: Mapping[str, Any]) -> None:
-    proof = (given["golden"], given["calibrated_on"], given["golden_limits"])
+    proof = (given["golden"], given["calibration_images"], given["golden_limits"])
     _require_one(given["no_golden"] or None, *proof, why=_NO_GOLDEN)
     _require_one(given["downgrade_from"], given["sequence"], why=_NO_SEQUENCE)
     check_libraries(given["has_software"], given["libraries"])
@@ -192,13 +161,7 @@ def _require_one(option: object, *others: object, why: str) -> None:
         raise click.UsageError(f"{why}; leave one out")
 
 
-def _step(name: str) -> None:
-    click.echo(f"{name} ...", err=True)
-
-
 def _warn(made: Bundled, pipeline: Path) -> None:
-    from edge.bundle.manifest import GoldenFrames
-
     echo_secrets(pipeline)
     echo_not_taken(made)
 
@@ -213,8 +176,6 @@ def _warn(made: Bundled, pipeline: Path) -> None:
 
 
 def _print(made: Bundled, *, as_json: bool, warns_of: Path | None = None) -> None:
-    from edge.cli.output import echo_json, echo_pairs
-
     if warns_of is not None:
         _warn(made, warns_of)
     if as_json:
@@ -239,8 +200,6 @@ def _print(made: Bundled, *, as_json: bool, warns_of: Path | None = None) -> Non
 
 
 def _software_lines(made: Bundled) -> list[tuple[str, str]]:
-    from edge.bundle.software import software_of
-
     brought = software_of(made.bundle.manifest)
     if brought is None:
         return []

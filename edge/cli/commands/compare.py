@@ -7,9 +7,14 @@ from typing import Any
 
 import click
 
+from edge.cli.comparison import comparison_page, echo_comparison
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
+from edge.cli.output import echo_json, echo_passed_over, progress_bar
+from edge.cli.page import write_page
 from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command
+from edge.engine.kind import usable_kind
+from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
 __all__ = ["compare"]
 
@@ -48,17 +53,11 @@ def compare(
     it adds itself is measured against the same layer in float on the same input. Times are medians for one frame on one
     thread of this machine, not of a Jetson, also where --workers or a --cluster measure what is lost.
     """
-    from edge.cli.comparison import comparison_page, echo_comparison
-    from edge.cli.output import echo_json, echo_passed_over, progress_bar
-    from edge.cli.page import write_page
-    from edge.engine.kind import usable_kind
-    from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
-
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
     kind, count = usable_kind(engine), len(images_to_compare(options)) + TIMED_RUNS
     echo_passed_over(images)
-    with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as bar:
-        found = compare_model(options, kind, on_step=bar.advance, crew=crew)
+    with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as step:
+        found = compare_model(options, kind, on_step=step, crew=crew)
     if found.untimed is not None:
         click.echo(f"warning: no times: {found.untimed}", err=True)
     if as_json:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from edge.cli.commands.table import unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
+from edge.cli.output import echo_json, echo_pairs, echo_passed_over, progress_bar
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command
+from edge.engine.kind import usable_kind
+from edge.media.stills import list_images
+from edge.quantize.accuracy import Evaluation, EvaluationOptions, evaluate_model
 from edge.types import Precision
-
-if TYPE_CHECKING:
-    from edge.quantize.accuracy import Evaluation
 
 __all__ = ["evaluate"]
 
@@ -58,11 +60,6 @@ def evaluate(
     A float model runs in INT8 by a calibration table only. A model that carries Q/DQ pairs (QAT) takes no table: it
     runs in INT8 as it is, and with --precision fp32 or fp16 without its pairs, which tells what INT8 costs.
     """
-    from edge.cli.output import echo_json, echo_pairs, echo_passed_over, progress_bar
-    from edge.engine.kind import usable_kind
-    from edge.media.stills import list_images
-    from edge.quantize.accuracy import EvaluationOptions, evaluate_model
-
     options = EvaluationOptions(
         model=model,
         images=images,
@@ -73,8 +70,8 @@ def evaluate(
     )
     kind, count = usable_kind(engine), len(list_images(images))
     echo_passed_over(images)
-    with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as bar:
-        result = evaluate_model(options, kind, on_image=bar.advance, crew=crew)
+    with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as step:
+        result = evaluate_model(options, kind, on_image=step, crew=crew)
     content = result.as_json()
     for note in _warnings(result):
         click.echo(f"warning: {note}", err=True)
@@ -97,8 +94,6 @@ def evaluate(
 
 
 def _warnings(result: Evaluation) -> Iterator[str]:
-    from edge.cli.table_lines import unlabelled_line
-
     if result.unlabelled:
         yield unlabelled_line(result.unlabelled, result.accuracy.images)
     if result.left_out:

@@ -6,15 +6,14 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from edge.cli.output import aligned, echo_json, shown_width
 from edge.cli.paths import command
-from edge.cli.ring_options import credential_option, pipeline_option
-
-if TYPE_CHECKING:
-    from edge.deploy.rings.hearing import Heard
+from edge.cli.ring_options import credential_option, heard, pipeline_option
+from edge.deadline import age_s
+from edge.deploy.rings.hearing import Heard
 
 __all__ = ["fleet"]
 
@@ -36,9 +35,6 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
     is, what is wrong with it, the release that failed there and why, or why it keeps what it has, and since when it
     says nothing. Times are by the devices' own clocks, ages by this machine's.
     """
-    from edge.cli.output import aligned, echo_json, shown_width
-    from edge.cli.ring_options import heard
-
     if path is None:
         raise click.UsageError("add --pipeline FILE, which names the broker that devices speak to")
     with heard(path, credential) as (hearing, _):
@@ -60,8 +56,6 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
 
 
 def _cells(name: str, heard: Heard) -> Iterator[str | None]:
-    from edge.deadline import age_s
-
     state, deploy, pull = heard.state, heard.deploy, heard.pull
     is_well = deploy is not None and deploy.result == "committed"
     release = None if deploy is None else deploy.release if is_well else deploy.from_

@@ -11,6 +11,12 @@ from click.core import ParameterSource
 
 from edge.cli.options import SECONDS
 from edge.cli.paths import READ, command, pipeline_argument
+from edge.config.credentials import read_credential
+from edge.config.load import load_pipeline, mqtt_from_options
+from edge.deploy.listen import ListenOptions
+from edge.deploy.listen import listen as listen_to
+from edge.errors import ConfigError
+from edge.publish.mqtt.subscriber import checked_device
 
 __all__ = ["listen"]
 
@@ -63,13 +69,6 @@ def listen(
     **broker: str | int | None,
 ) -> int:
     """Show what a subscriber sees: detections, events, states, gaps, and numbers that never came."""
-    from edge.config.credentials import read_credential
-    from edge.config.load import load_pipeline, mqtt_from_options
-    from edge.deploy.listen import ListenOptions
-    from edge.deploy.listen import listen as listen_to
-    from edge.errors import ConfigError
-    from edge.publish.mqtt.subscriber import checked_device
-
     if (path is None) == (host is None):
         raise click.UsageError("give PIPELINE or --host")
     if path is not None:

@@ -9,19 +9,19 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from edge.cli.options import SECONDS
+from edge.cli.output import echo_json, echo_pairs
 from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, command
 from edge.cli.run_command import tell
-
-if TYPE_CHECKING:
-    from edge.config.credentials import Credential
-    from edge.deploy.new.cameras import AskTrust
-    from edge.deploy.new.document import NewPipeline
-    from edge.errors import CertificateError
+from edge.config.credentials import Credential, credential_from_line
+from edge.deploy.new.broker import broker_from_text
+from edge.deploy.new.cameras import AskTrust
+from edge.deploy.new.document import NewPipeline
+from edge.deploy.new.new import PipelineRequest, make_pipeline
+from edge.errors import CertificateError
 
 __all__ = ["new"]
 
@@ -77,10 +77,6 @@ def new(
     (user:password) are taken. Logins are kept as secrets, by name, and never stand in the file. Whether a camera's own
     certificate is the camera's is asked, too; --trust says it beforehand.
     """
-    from edge.cli.output import echo_json, echo_pairs
-    from edge.deploy.new.broker import broker_from_text
-    from edge.deploy.new.new import PipelineRequest, make_pipeline
-
     if broker is None and (site is not None or ca is not None):
         raise click.UsageError("--site and --ca are of the broker: add --broker HOST")
     request = PipelineRequest(
@@ -114,7 +110,6 @@ def _echo_end(made: NewPipeline, following: list[str]) -> None:
 
 def _asker(variable: str) -> Callable[[str], Credential | None]:
     """Return what is asked for logins: the environment, else a person at the terminal, else nothing."""
-    from edge.config.credentials import credential_from_line
 
     def ask(whose: str) -> Credential | None:
         line = os.environ.get(variable)
@@ -130,8 +125,6 @@ def _has_person() -> bool:
 
 
 def _typed(whose: str) -> Credential | None:
-    from edge.config.credentials import Credential
-
     user: str = click.prompt(f"{whose} wants a login. User (Enter: none)", default="", show_default=False, err=True)
     if not user:
         return None

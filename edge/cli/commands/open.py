@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import threading
+import webbrowser
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -17,6 +18,8 @@ from edge.cli.commands.run import stop_on_signals
 from edge.cli.fleet import choose, targets_option
 from edge.cli.paths import command
 from edge.cli.run_command import INTERRUPTED, tell
+from edge.deploy.fleet.over_ssh import connect_to
+from edge.deploy.open import DevicePage
 
 __all__ = ["open_page"]
 
@@ -38,9 +41,6 @@ docs/operating.md says more.""",
 @click.option("--browser", "has_browser", is_flag=True, help="Show it in the browser at once.")
 def open_page(target: str, targets_path: Path | None, port: int | None, has_browser: bool, as_json: bool) -> int:
     """Show the status page of a device in the browser, over the same SSH as a push, until Ctrl-C."""
-    from edge.deploy.fleet.over_ssh import connect_to
-    from edge.deploy.open import DevicePage
-
     chosen = choose((target,), targets_path).targets
     if len(chosen) != 1:
         raise click.UsageError(f"{target} means {len(chosen)} devices; name one")
@@ -65,8 +65,6 @@ def _wait(stop: threading.Event) -> None:
 @contextlib.contextmanager
 def _in_browser(address: str) -> Iterator[None]:
     """Lead the browser there by a file that only this user can read: a command line shows to everybody."""
-    import webbrowser
-
     folder = os.environ.get("XDG_RUNTIME_DIR") or None
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="edge-deploy-", dir=folder) as file:
         file.write(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(address)}">\n')

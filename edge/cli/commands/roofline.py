@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
+from edge.cli.output import echo_json
+from edge.cli.page import write_page
 from edge.cli.paths import MODEL, READ, WRITTEN, command
+from edge.cli.roofline_lines import echo_rooflines, machines_lines, roofline_of, rooflines_as_json
+from edge.cli.roofline_page import roofline_page
+from edge.quantize.account import accounts_of
+from edge.roofline.machines import all_machines, find_machine
+from edge.roofline.proof import machine_named
 
 __all__ = ["roofline"]
 
@@ -14,9 +21,6 @@ __all__ = ["roofline"]
 def _list_machines(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
     if not is_asked or ctx.resilient_parsing:
         return
-    from edge.cli.roofline_lines import machines_lines
-    from edge.roofline.machines import all_machines, find_machine
-
     every = [
         found for one in all_machines() for found in (one, *(find_machine(f"{one.key}/{m}") for m in one.facts.modes))
     ]
@@ -56,14 +60,6 @@ def roofline(
     The least time is a bound that follows from the machine's published figures, never a prediction: an engine takes
     longer. Without --machine all machines are compared; with one, each of its layers is shown, and what INT8 is worth.
     """
-    from edge.cli.output import echo_json
-    from edge.cli.page import write_page
-    from edge.cli.roofline_lines import echo_rooflines, roofline_of, rooflines_as_json
-    from edge.cli.roofline_page import roofline_page
-    from edge.quantize.account import accounts_of
-    from edge.roofline.machines import all_machines
-    from edge.roofline.proof import machine_named
-
     if page is not None and not names:
         raise click.UsageError("--html draws the machines that are named: add --machine NAME; --list shows all")
     machines = [machine_named(name) for name in dict.fromkeys(names)] or list(all_machines())

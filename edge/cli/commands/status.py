@@ -1,26 +1,25 @@
-"""`edge-deploy status`."""
+"""`edge-deploy status` and `logs`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.fleet import targets_argument, targets_option
-from edge.cli.fleet_rows import printable
+from edge.cli.fleet import choose, show_answers, targets_argument, targets_option
+from edge.cli.fleet_view import printable
 from edge.cli.output import aligned, shown_width
 from edge.cli.paths import command
 from edge.cli.run_command import tell
+from edge.delivery.outcome import Outcome
+from edge.deploy.fleet.ask import Asked, AskedStatus, DeviceState, last_seen, note_seen
+from edge.deploy.fleet.rollout import FleetResult
+from edge.wire.peer import Problem
+from edge.wire.status import FileReport, HealthReport, KeptReport, LogsRequest, StatusAnswer, TakesReport
+from edge.wire.verbs import LOGS
 
-if TYPE_CHECKING:
-    from edge.delivery.outcome import Outcome
-    from edge.deploy.fleet.ask import DeviceState
-    from edge.deploy.fleet.rollout import FleetResult
-    from edge.wire.status import FileReport, HealthReport, KeptReport, StatusAnswer, TakesReport
-
-__all__ = ["status"]
+__all__ = ["logs", "status"]
 
 
 @command("""
@@ -35,9 +34,6 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as
     and what, streams, how the last switch ended, what is kept to go back to, channels, counters, the age of the
     revocation list, and when this machine last heard of each device.
     """
-    from edge.cli.fleet import choose, show_answers
-    from edge.deploy.fleet.ask import AskedStatus, last_seen, note_seen
-
     chosen = choose(words, targets_path)
     asked = AskedStatus()
     result = chosen.ask(asked)
@@ -74,8 +70,6 @@ def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
 
 
 def _state(answer: StatusAnswer) -> Iterator[str]:
-    from edge.wire.peer import Problem
-
     state = answer.state
     if isinstance(state, Problem):
         yield f"state     {state.code}: {state.problem}"
@@ -122,8 +116,6 @@ def _look(answer: StatusAnswer) -> Iterator[str]:
 
 def _takes(answer: StatusAnswer) -> Iterator[str]:
     """Its rules of acceptance; an agent of an earlier version does not say."""
-    from edge.wire.peer import Problem
-
     takes = answer.takes
     if isinstance(takes, Problem):
         yield f"takes     {takes.code}: {takes.problem}"
@@ -180,8 +172,6 @@ def _age_of(file: FileReport | None) -> str:
 
 
 def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | None) -> tuple[str, ...]:
-    from edge.wire.status import TakesReport
-
     if answer is None:
         return (one.target, one.result, "-", "-", "-", "-", "-", seen_at or "never")
     signer = next((kept for kept in answer.releases if kept.release == answer.current), None)
@@ -195,3 +185,20 @@ def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | N
         "-" if takes is None else _age_of(takes.revocation_list),
     )
     return (one.target, *(printable(cell) for cell in said), seen_at or "never")
+
+
+@command("""
+  edge-deploy logs gate-01
+  edge-deploy logs gate-01 -n 500""")
+@targets_argument
+@targets_option
+@click.option(
+    "-n", "--lines", type=click.IntRange(1, 1000), metavar="N", default=100, show_default=True, help="How many."
+)
+def logs(words: tuple[str, ...], targets_path: Path | None, lines: int, as_json: bool) -> int:
+    """Show the last lines that the device's units wrote to its journal."""
+    chosen = choose(words, targets_path)
+    asked = Asked(LOGS, LogsRequest(lines=lines))
+    result = chosen.ask(asked)
+    show_answers(result, asked.answers, as_json=as_json, lines_of=lambda one: [*one.lines, *filter(None, [one.note])])
+    return result.exit_code

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from edge.calibrate.histogram import Histogram
-from edge.cli.output import aligned, echo_parts, shown_width
+from edge.cli.output import aligned, echo_lines, echo_parts, shown_width
 from edge.cli.page import definitions, html_table, whole_page
 from edge.cli.svg import Band, Point, bars_svg, histogram_svg, points_svg
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict, Quantization, worst_layers
@@ -74,8 +74,7 @@ def verdict_lines() -> Iterator[tuple[str, str]]:
 
 def echo_comparison(found: Comparison) -> None:
     worst = worst_layers(found.layers, count=_SHOWN_WORST)
-    for line in layer_error_lines(found, worst):
-        click.echo(line)
+    echo_lines(layer_error_lines(found, worst))
     click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model", err=True)
     click.echo()
     echo_parts([[comparison_summary(found), _verdict(found)]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,15 +14,15 @@ from typing import Any, TypeVar
 import click
 
 from edge.cli.fleet_view import choose_view, printable, waiting_view
-from edge.cli.output import echo_json
+from edge.cli.output import echo_json, echo_lines
 from edge.cli.paths import READ
 from edge.cli.run_command import tell
-from edge.config.selection import select
-from edge.config.targets import Inventory, Target, find_inventory
+from edge.config.targets import ALL, Inventory, Target, find_inventory
 from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.inbox import Inbox, PushOne
 from edge.deploy.fleet.journal import Journal, journal_path
 from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
+from edge.errors import ConfigError
 
 __all__ = [
     "Chosen",
@@ -30,12 +31,16 @@ __all__ = [
     "choose",
     "drive",
     "max_parallel_option",
+    "select",
     "show_answers",
     "targets_argument",
     "targets_option",
 ]
 
 A = TypeVar("A")
+_ADDRESS = re.compile(
+    r"((?P<user>[A-Za-z_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9_.][A-Za-z0-9_.-]*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)"
+)
 
 targets_argument = click.argument("words", nargs=-1, required=True, metavar="TARGET...")
 targets_option = click.option(
@@ -80,6 +85,50 @@ def choose(words: Sequence[str], targets_path: Path | None) -> Chosen:
     return Chosen(targets=select(words, inventory), inventory=inventory)
 
 
+def select(words: Sequence[str], inventory: Inventory) -> tuple[Target, ...]:
+    """Return the targets that `words` mean, each once, in the order in which they are first meant.
+
+    A word is a name of the inventory, `label=value`, `all`, or `[user@]host` as ssh knows it.
+
+    Raises `ConfigError` if a word means nothing.
+    """
+    found: dict[str, Target] = {}
+    for word in words:
+        for target in _meant_by(word, inventory):
+            found.setdefault(target.name, target)
+    return tuple(found.values())
+
+
+def _meant_by(word: str, inventory: Inventory) -> Sequence[Target]:
+    if word in inventory.targets:
+        return [inventory.targets[word]]
+    if word == ALL:
+        if not inventory.targets:
+            raise ConfigError("all: there is no inventory", hint="write a targets.toml, or give --targets FILE")
+        return list(inventory.targets.values())
+    if "=" in word:
+        return _labelled(word, inventory)
+    address = _ADDRESS.fullmatch(word)
+    if address is None:
+        raise ConfigError(
+            f"{word!r} is no target", hint="give a name of the inventory, label=value, all, or [user@]host"
+        )
+    return [Target(name=word, host=address["host"], user=address["user"])]
+
+
+def _labelled(word: str, inventory: Inventory) -> Sequence[Target]:
+    label, _, value = word.partition("=")
+    having = [target for target in inventory.targets.values() if target.labels.get(label) == value]
+    if not having:
+        known = sorted(
+            {f"{key}={text}" for target in inventory.targets.values() for key, text in target.labels.items()}
+        )
+        raise ConfigError(
+            f"no target has {word}", hint=f"known: {', '.join(known)}" if known else "no target has a label"
+        )
+    return having
+
+
 def drive(
     chosen: Chosen, one: PushOne, *, max_parallel: int | None, is_json: bool, rollout: Rollout | None = None
 ) -> FleetResult:
@@ -118,8 +167,7 @@ def show_answers(
         if len(result.outcomes) > 1:
             click.echo(f"{one.target}:")
         if one.is_done:
-            for line in lines_of(answers[one.target]):
-                click.echo(line)
+            echo_lines(lines_of(answers[one.target]))
         else:
             last = "" if seen is None else f"; last seen {seen[one.target] or 'never'}"
             tell(printable(f"{one.target}: {one.problem}" + last + (f"; {one.hint}" if one.hint else "")))

@@ -23,6 +23,7 @@ __all__ = [
     "aligned",
     "amount",
     "echo_json",
+    "echo_lines",
     "echo_pairs",
     "echo_parts",
     "echo_passed_over",
@@ -142,6 +143,11 @@ def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         click.echo(folded(value, before=f"{name:<{width}}  ", width=across).rstrip())
+
+
+def echo_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
 
 
 def echo_parts(parts: Iterable[Iterable[str]]) -> None:

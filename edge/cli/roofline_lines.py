@@ -231,22 +231,18 @@ def bound_figures(bound: ModelBound) -> tuple[str, ...]:
 def summary_sentences(roofline: Roofline) -> Iterator[str]:
     bound = roofline.fastest
     kind = precision_word(bound.account.precision)
-    yield _least(bound, kind)
+    least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
+    yield (
+        f"In {kind} a frame takes at least {least} where the tensors of each layer pass through memory once, and never "
+        f"less than {floor}, even if caches kept all that is made on the way. These are bounds: kernels, launches, "
+        "scaling and NMS come on top."
+    )
     yield (
         f"{len(bound.memory_bound)} of {len(bound.layers)} layers wait for memory, for "
         f"{bound.memory_bound_time_share:.0%} of that time: there, fewer bytes help; more operations per second do not."
     )
     if len(roofline.bounds) > 1 and bound.account.precision is Precision.INT8:
         yield _worth_of_int8(roofline.bounds[-2], bound)
-
-
-def _least(bound: ModelBound, kind: str) -> str:
-    least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
-    return (
-        f"In {kind} a frame takes at least {least} where the tensors of each layer pass through memory once, and never "
-        f"less than {floor}, even if caches kept all that is made on the way. These are bounds: kernels, launches, "
-        "scaling and NMS come on top."
-    )
 
 
 def _worth_of_int8(before: ModelBound, after: ModelBound) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -17,7 +19,6 @@ from typing import Annotated, Any
 import msgspec
 
 from edge.config.convert import convert
-from edge.config.count_or_share import SHARE_PATTERN, CountOrShare
 from edge.config.credentials import configuration
 from edge.config.schema import Host, Port, TopicLevel
 from edge.document import Document, Location
@@ -28,6 +29,7 @@ from edge.writing import write_whole
 
 __all__ = [
     "ALL",
+    "CountOrShare",
     "DEFAULT_MAX_PARALLEL",
     "Inventory",
     "Target",
@@ -149,6 +151,42 @@ def _sha256(path: Path, others: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+_SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%$"
+
+
+@dataclass(frozen=True, slots=True)
+class CountOrShare:
+    """`value` of them, or `value` percent of them. Raises `ValueError` if it is less than none, or more than all."""
+
+    value: Fraction
+    is_percent: bool
+
+    def __post_init__(self) -> None:
+        if self.value < 0 or (self.is_percent and self.value > 100):
+            raise ValueError(f"{self} is no part of anything")
+
+    @classmethod
+    def parse(cls, written: str | int) -> CountOrShare:
+        """Return what is written as a count (`3`) or as a share (`"10%"`). Raises `ValueError` if it is neither."""
+        if isinstance(written, int):
+            return cls(Fraction(written), is_percent=False)
+        if re.fullmatch(_SHARE, written) is None:
+            raise ValueError(f"expected a count or a share such as '10%', got {written!r}")
+        return cls(Fraction(written[:-1]), is_percent=True)
+
+    def of(self, total: int) -> int:
+        """Return how many of `total` it is, at most all; a share of some is at least one."""
+        exact = self.value * total / 100 if self.is_percent else self.value
+        return min(total, math.ceil(exact))
+
+    def is_exceeded_by(self, count: int, total: int) -> bool:
+        """Return whether `count` of `total` are more than this; nothing is rounded."""
+        return count > (self.value * total / 100 if self.is_percent else self.value)
+
+    def __str__(self) -> str:
+        return f"{float(self.value):g}{'%' if self.is_percent else ''}"
+
+
 ALL = "all"
 DEFAULT_STEPS = (CountOrShare.parse("10%"), CountOrShare.parse("100%"))
 DEFAULT_MAX_FAILED = CountOrShare.parse("5%")
@@ -157,7 +195,7 @@ _REFERENCE = "docs/fleet.md"
 
 User = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$")]
 Compatible = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}(?!\n)$")]
-Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=SHARE_PATTERN)]
+Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=_SHARE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +242,15 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Unknown keys are refused."""
 
 
-class _Defaults(_Strict, frozen=True, kw_only=True):
+class _Reached(_Strict, frozen=True, kw_only=True):
     user: User | None = None
     port: Port | None = None
     identity: str | None = None
     ssh_config: str | None = None
     compatible: Compatible | None = None
+
+
+class _Defaults(_Reached, frozen=True, kw_only=True):
     max_parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = DEFAULT_MAX_PARALLEL
 
 
@@ -220,14 +261,9 @@ class _Wave(_Strict, frozen=True, kw_only=True):
     soak_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
 
 
-class _Target(_Strict, frozen=True, kw_only=True):
+class _Target(_Reached, frozen=True, kw_only=True):
     name: TopicLevel
     host: Host
-    user: User | None = None
-    port: Port | None = None
-    identity: str | None = None
-    ssh_config: str | None = None
-    compatible: Compatible | None = None
     labels: dict[TopicLevel, str] = msgspec.field(default_factory=dict)
 
 

@@ -102,7 +102,9 @@ class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Images on one canvas; the result is the same, but for that of some calibrators.",
 )
 @crew_options
-@click.option("--skip-undecodable", "is_skipping", is_flag=True, help="Leave out files that cannot be decoded.")
+@click.option(
+    "--skip-undecodable", "is_skipping_undecodable", is_flag=True, help="Leave out files that cannot be decoded."
+)
 def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
     """Make the calibration table with which a model runs in INT8.
 
@@ -144,7 +146,6 @@ def _options(
     calibrator: str | None,
     quantile: float | None,
     cutoff: float | None,
-    is_skipping: bool,
     engine: str,
     **same: Any,
 ) -> CalibrationOptions:
@@ -153,7 +154,6 @@ def _options(
         method=None if method in (None, "auto") else Method(method),
         calibrator=None if calibrator is None else LibraryCalibrator(name=calibrator, quantile=quantile, cutoff=cutoff),
         max_drop=max_drop or MaxDrop(),
-        is_skipping_undecodable=is_skipping,
         **same,
     )
 

@@ -16,7 +16,7 @@ from rich.progress import Progress, TaskID
 
 from edge.cli.commands.run import run_table, stop_on_signals
 from edge.cli.options import SECONDS
-from edge.cli.output import aligned, echo_json, shown_width, stderr_console
+from edge.cli.output import aligned, echo_json, echo_lines, shown_width, stderr_console
 from edge.cli.paths import FOLDER, command
 from edge.cli.run_command import INTERRUPTED
 from edge.config.schema import MqttConfig
@@ -157,8 +157,7 @@ def _print_account(result: DemoReport) -> None:
     ]
     head = ("camera".ljust(names), "fps", "decoded", "inferred", "dropped", "at stop", "precision", "recall")
     spare = ("at stop", "decoded", "dropped", "recall", "precision")
-    for line in aligned([head, *rows], texts=0, width=shown_width(), spare=spare):
-        click.echo(line)
+    echo_lines(aligned([head, *rows], texts=0, width=shown_width(), spare=spare))
     total = content["stages_ms"]["total"]
     click.echo(
         f"\n{_precision_line(result)}\n"

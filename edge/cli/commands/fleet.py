@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from edge.cli.output import aligned, echo_json, shown_width
+from edge.cli.output import aligned, echo_json, echo_lines, shown_width
 from edge.cli.paths import command
 from edge.cli.ring_options import credential_option, heard, pipeline_option
 from edge.deadline import age_s
@@ -50,8 +50,7 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
     else:
         head = tuple(name.upper().replace("_", " ") for name in _COLUMNS)
         told = [head, *(tuple(value or "-" for value in row.values()) for row in rows)]
-        for line in aligned(told, texts=len(head), width=shown_width(), spare=_SPARE):
-            click.echo(line)
+        echo_lines(aligned(told, texts=len(head), width=shown_width(), spare=_SPARE))
     return 0
 
 

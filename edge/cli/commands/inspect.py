@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from edge.cli.output import echo_json, echo_pairs
+from edge.cli.output import echo_json, echo_lines, echo_pairs
 from edge.cli.paths import MODEL, READ, command
 from edge.cli.roofline_lines import account_lines
 from edge.model.inspect import inspect_model
@@ -68,8 +68,7 @@ def _echo_account(model: Path, *, precision: str | None, table: Path | None, bat
     if as_json:
         echo_json({"model": found.spec.name, "sha256": found.spec.sha256, **account.as_json()})
         return
-    for line in account_lines(account):
-        click.echo(line)
+    echo_lines(account_lines(account))
     if account.precision is Precision.INT8:
         click.echo(f"INT8 {found.origin_of_int8}", err=True)
 

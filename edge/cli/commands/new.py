@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,7 +38,7 @@ _CAMERA_LOGIN, _BROKER_LOGIN = "EDGE_CAMERA_LOGIN", "EDGE_BROKER_LOGIN"
 \b
 What it asks and writes: docs/new.md""")
 @click.argument("model", type=MODEL)
-@click.argument("cameras", type=CAMERA, nargs=-1, required=True, metavar="CAMERA...")
+@click.argument("typed", type=CAMERA, nargs=-1, required=True, metavar="CAMERA...")
 @click.option(
     "-o", "--out", type=WRITTEN, default=Path("pipeline.yaml"), show_default=True, metavar="FILE", help="To be written."
 )
@@ -52,20 +53,15 @@ What it asks and writes: docs/new.md""")
 @click.option(
     "--timeout", "within_s", type=SECONDS, default=10, show_default=True, metavar="S", help="For each first answer."
 )
-@click.option("--force", is_flag=True, help="Replace files and secrets that are there.")
+@click.option("--force", "is_forced", is_flag=True, help="Replace files and secrets that are there.")
 def new(
-    model: Path,
-    cameras: tuple[str | Path, ...],
     out: Path,
     broker: str | None,
     site: str | None,
     ca: Path | None,
-    camera_ca: Path | None,
     trust: tuple[str, ...],
-    credential: str | None,
-    within_s: float,
-    force: bool,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Write a pipeline file for cameras and a model, from what they say of themselves.
 
@@ -80,14 +76,9 @@ def new(
     if broker is None and (site is not None or ca is not None):
         raise click.UsageError("--site and --ca are of the broker: add --broker HOST")
     request = PipelineRequest(
-        model=model,
-        typed=cameras,
         out=out,
         broker=None if broker is None else broker_from_text(broker, site=site, ca=None if ca is None else str(ca)),
-        credential=credential,
-        is_forced=force,
-        camera_ca=camera_ca,
-        within_s=within_s,
+        **asked,
     )
     made = make_pipeline(
         request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), ask_trust=_trust_asker(trust), say=tell

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from edge.bundle.sign import fingerprint, sign
+from edge.cli.commands.prove import proof_lines
 from edge.cli.fleet import choose, show_answers, targets_argument, targets_option
 from edge.cli.paths import READ_FILE, SSH_CONFIG, command
-from edge.cli.proof_lines import proof_lines
 from edge.cli.run_command import tell
 from edge.config.targets import Target
 from edge.deploy.fleet import prove as over_ssh

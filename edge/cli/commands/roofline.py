@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from edge.cli.output import echo_json
+from edge.cli.output import echo_json, echo_lines
 from edge.cli.page import write_page
 from edge.cli.paths import MODEL, READ, WRITTEN, command
 from edge.cli.roofline_lines import echo_rooflines, machines_lines, roofline_of, rooflines_as_json
@@ -24,8 +24,7 @@ def _list_machines(ctx: click.Context, param: click.Parameter, is_asked: bool) -
     every = [
         found for one in all_machines() for found in (one, *(find_machine(f"{one.key}/{m}") for m in one.facts.modes))
     ]
-    for line in machines_lines(every):
-        click.echo(line)
+    echo_lines(machines_lines(every))
     ctx.exit()
 
 

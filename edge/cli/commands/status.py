@@ -9,7 +9,7 @@ import click
 
 from edge.cli.fleet import choose, show_answers, targets_argument, targets_option
 from edge.cli.fleet_view import printable
-from edge.cli.output import aligned, shown_width
+from edge.cli.output import aligned, echo_lines, shown_width
 from edge.cli.paths import command
 from edge.cli.run_command import tell
 from edge.delivery.outcome import Outcome
@@ -50,7 +50,9 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as
 def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
     answer, device_state = told
     yield from _state(answer)
-    yield from _agent(answer)
+    if answer.installed is not None:  # an agent of an earlier version does not say
+        later = f", older than the release's {answer.overdue}: edge-deploy provision" if answer.overdue else ""
+        yield f"installed {answer.installed}{later}"
     if (ring := answer.ring) is not None:
         over = ", which is over: nothing new is taken until it is promoted again" if ring.is_over else ""
         yield f"ring      {ring.tag}: {ring.release or 'nothing'}, stated until {ring.valid_until}{over}"
@@ -95,13 +97,6 @@ def _current(kept: KeptReport) -> Iterator[str]:
         yield f"software  {kept.software}"
     if kept.engine:
         yield f"engine    {kept.engine}"
-
-
-def _agent(answer: StatusAnswer) -> Iterator[str]:
-    """The version that provision installed; an agent of an earlier version does not say."""
-    if answer.installed is not None:
-        later = f", older than the release's {answer.overdue}: edge-deploy provision" if answer.overdue else ""
-        yield f"installed {answer.installed}{later}"
 
 
 def _look(answer: StatusAnswer) -> Iterator[str]:
@@ -150,8 +145,7 @@ def _show_table(
     for one in result.outcomes:
         state = states.get(one.target)
         rows.append(_row(one, answers.get(one.target), "-" if state is None else state.state, seen[one.target]))
-    for line in aligned(rows, texts=len(_HEAD), width=shown_width(), spare=_SPARE):
-        click.echo(line)
+    echo_lines(aligned(rows, texts=len(_HEAD), width=shown_width(), spare=_SPARE))
     for name, state in states.items():
         if state.reason:
             tell(printable(f"{name}: {state.state}: {state.reason}"))

@@ -12,7 +12,7 @@ from edge.calibrate.diff import TableDiff, diff_tables
 from edge.calibrate.lint.facts import Finding, Severity, lint_ranges
 from edge.calibrate.table import CalibrationTable, Evidence, Objects, Variety, read_table, table_text
 from edge.cli.lazy import verbosity_option
-from edge.cli.output import echo_json, echo_pairs
+from edge.cli.output import echo_json, echo_lines, echo_pairs
 from edge.cli.paths import MODEL, READ, WRITTEN, Group, command
 from edge.engine.kind import QdqForm
 from edge.evaluate.class_names import listed
@@ -101,8 +101,7 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
     if as_json:
         echo_json(found.as_json())
         return
-    for line in _diff_lines(found):
-        click.echo(line)
+    echo_lines(_diff_lines(found))
 
 
 @command(

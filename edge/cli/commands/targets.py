@@ -10,7 +10,7 @@ import click
 from edge.cli.fleet import answer_as_json, choose, targets_option
 from edge.cli.fleet_view import printable
 from edge.cli.options import SECONDS
-from edge.cli.output import aligned, echo_json
+from edge.cli.output import aligned, echo_json, echo_lines
 from edge.cli.paths import READ, command
 from edge.cli.run_command import tell
 from edge.config.targets import ALL, Inventory, Target, trust_inventory
@@ -105,8 +105,7 @@ def _echo_lines(listed: tuple[Target, ...], inventory: Inventory, states: Mappin
     for one in listed:
         labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
         rows.append((one.name, _address(one), one.compatible or "-", labels, *states.get(one.name, ())))
-    for line in aligned(rows, texts=len(rows[0])):
-        click.echo(line)
+    echo_lines(aligned(rows, texts=len(rows[0])))
     wave = inventory.wave
     canary = "the first one" if wave.canary is None else ", ".join(wave.canary) or "none"
     tell(

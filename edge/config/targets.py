@@ -20,7 +20,7 @@ import msgspec
 
 from edge.config.convert import convert
 from edge.config.credentials import configuration
-from edge.config.schema import Host, Port, TopicLevel
+from edge.config.schema import Host, Port, Strict, TopicLevel
 from edge.document import Document, Location
 from edge.errors import ConfigError
 from edge.mistaken import mistaken
@@ -116,41 +116,6 @@ def _steps(key: str) -> Location:
     return tuple(step.strip().strip("\"'") for step in key.split("."))
 
 
-def is_still_trusted(path: Path, others: Iterable[Path]) -> bool:
-    """Return whether a file was trusted, and it and the `others` that it names are still what they were then."""
-    return _known().get(str(path.resolve())) == _sha256(path, others)
-
-
-def trust(path: Path, others: Iterable[Path]) -> Path:
-    """Trust a file and those that it names as they are now; return where that is kept.
-    Raises `ConfigError` if it cannot be kept.
-    """
-    kept = configuration() / "trusted.json"
-    content = json.dumps({**_known(), str(path.resolve()): _sha256(path, others)}, indent=1, sort_keys=True)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
-    except OSError as error:
-        raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
-    return kept
-
-
-def _known() -> Mapping[str, str]:
-    try:
-        known = json.loads((configuration() / "trusted.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}  # then nothing is trusted
-    return known if isinstance(known, dict) else {}
-
-
-def _sha256(path: Path, others: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for each in (path, *sorted(set(others))):
-        content = each.read_bytes() if each.is_file() else b""
-        digest.update(f"{each.resolve()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
-
-
 _SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%$"
 
 
@@ -238,11 +203,7 @@ class Inventory:
     max_parallel: int = DEFAULT_MAX_PARALLEL
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Unknown keys are refused."""
-
-
-class _Reached(_Strict, frozen=True, kw_only=True):
+class _Reached(Strict, frozen=True, kw_only=True):
     user: User | None = None
     port: Port | None = None
     identity: str | None = None
@@ -254,7 +215,7 @@ class _Defaults(_Reached, frozen=True, kw_only=True):
     max_parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = DEFAULT_MAX_PARALLEL
 
 
-class _Wave(_Strict, frozen=True, kw_only=True):
+class _Wave(Strict, frozen=True, kw_only=True):
     canary: list[str] | None = None
     steps: Annotated[list[Part], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["10%", "100%"])
     max_failed: Part = "5%"
@@ -267,7 +228,7 @@ class _Target(_Reached, frozen=True, kw_only=True):
     labels: dict[TopicLevel, str] = msgspec.field(default_factory=dict)
 
 
-class _File(_Strict, frozen=True, kw_only=True):
+class _File(Strict, frozen=True, kw_only=True):
     target: Annotated[list[_Target], msgspec.Meta(min_length=1)]
     defaults: _Defaults = msgspec.field(default_factory=_Defaults)
     wave: _Wave = msgspec.field(default_factory=_Wave)
@@ -294,13 +255,18 @@ def load_inventory(path: Path) -> Inventory:
     return _load(path, is_found=False)
 
 
-def trust_inventory(path: Path) -> Inventory:
+def trust_inventory(path: Path) -> None:
     """Let an inventory be found from now on, with the ssh_configs that it names, while none of these files changes.
     Raises `ConfigError` if it cannot be used as written, or that cannot be kept.
     """
-    inventory = load_inventory(path)
-    trust(path, _ssh_configs(inventory))
-    return inventory
+    digest = _sha256(path, _ssh_configs(load_inventory(path)))
+    kept = configuration() / "trusted.json"
+    content = json.dumps({**_known(), str(path.resolve()): digest}, indent=1, sort_keys=True)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
+    except OSError as error:
+        raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
 
 
 def _load(path: Path, *, is_found: bool) -> Inventory:
@@ -314,13 +280,31 @@ def _load(path: Path, *, is_found: bool) -> Inventory:
         wave=_wave(file.wave),
         max_parallel=file.defaults.max_parallel,
     )
-    if is_found and _ssh_configs(inventory) and not is_still_trusted(path, _ssh_configs(inventory)):
+    ssh_configs = _ssh_configs(inventory)
+    if is_found and ssh_configs and _known().get(str(path.resolve())) != _sha256(path, ssh_configs):
         raise document.error(
             _first_ssh_config(file),
             "an ssh_config can run commands on this machine, and this inventory was found here, not named; if it is "
             f"yours, name it: --inventory {path}, or trust it as it is now: edge-deploy targets --trust {path}",
         )
     return inventory
+
+
+def _known() -> Mapping[str, str]:
+    """Return the digests of files that were trusted, with those that they name, by path."""
+    try:
+        known = json.loads((configuration() / "trusted.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}  # then nothing is trusted
+    return known if isinstance(known, dict) else {}
+
+
+def _sha256(path: Path, others: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for each in (path, *sorted(set(others))):
+        content = each.read_bytes() if each.is_file() else b""
+        digest.update(f"{each.resolve()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def _ssh_configs(inventory: Inventory) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -181,41 +181,27 @@ def _print(made: Bundled, *, as_json: bool, warns_of: Path | None = None) -> Non
     if as_json:
         echo_json(made.as_json())
         return
-    manifest = made.bundle.manifest
-    size_mib = sum(one.length_bytes for one in manifest.files) / _MIB
+    echo_pairs(_lines(made))
+
+
+def _lines(made: Bundled) -> Iterator[tuple[str, str]]:
+    manifest, brought = made.bundle.manifest, software_of(made.bundle.manifest)
     until = "" if manifest.expires_at is None else f", expires {manifest.expires_at}"
-    echo_pairs(
-        [
-            ("release", f"{manifest.release}, sequence {manifest.sequence} of {manifest.channel}{until}"),
-            *_permission_lines(made),
-            ("for", ", ".join(manifest.targets or manifest.compatible)),
-            *_software_lines(made),
-            ("files", f"{len(manifest.files)}, {size_mib:.1f} MiB"),
-            ("golden", _golden_line(made)),
-            *_license_lines(made),
-            ("signer", f"{made.signer} ({made.key})"),
-            ("bundle", str(made.bundle.path)),
-        ]
-    )
-
-
-def _software_lines(made: Bundled) -> list[tuple[str, str]]:
-    brought = software_of(made.bundle.manifest)
-    if brought is None:
-        return []
-    libraries = f" with {len(brought.wheels) - 1} libraries" if len(brought.wheels) > 1 else ""
-    size = f"{brought.length_bytes / _MIB:.1f} MiB"
-    return [("software", f"edge-deploy {brought.version}{libraries}, {brought.key[:12]}, {size}")]
-
-
-def _license_lines(made: Bundled) -> list[tuple[str, str]]:
-    stated = made.model_license or "unknown: state it as model.license in the pipeline file"
-    return [] if made.is_again else [("model", f"license {stated}")]
-
-
-def _permission_lines(made: Bundled) -> list[tuple[str, str]]:
-    counter = made.bundle.manifest.downgrade_from
-    return [] if counter is None else [("permission", f"to go back once, from counter {counter}")]
+    yield "release", f"{manifest.release}, sequence {manifest.sequence} of {manifest.channel}{until}"
+    if manifest.downgrade_from is not None:
+        yield "permission", f"to go back once, from counter {manifest.downgrade_from}"
+    yield "for", ", ".join(manifest.targets or manifest.compatible)
+    if brought is not None:
+        libraries = f" with {len(brought.wheels) - 1} libraries" if len(brought.wheels) > 1 else ""
+        size = f"{brought.length_bytes / _MIB:.1f} MiB"
+        yield "software", f"edge-deploy {brought.version}{libraries}, {brought.key[:12]}, {size}"
+    size_mib = sum(one.length_bytes for one in manifest.files) / _MIB
+    yield "files", f"{len(manifest.files)}, {size_mib:.1f} MiB"
+    yield "golden", _golden_line(made)
+    if not made.is_again:
+        yield "model", f"license {made.model_license or 'unknown: state it as model.license in the pipeline file'}"
+    yield "signer", f"{made.signer} ({made.key})"
+    yield "bundle", str(made.bundle.path)
 
 
 def _golden_line(made: Bundled) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +78,7 @@ def evaluate(
     if as_json:
         echo_json(content)
         return
-    echo_pairs(
-        [
-            ("model", f"{content['model']} ({result.spec.family.value}), {content['precision']}, {content['engine']}"),
-            *_int8_lines(result),
-            ("images", f"{content['images']} with {content['boxes']} boxes, {content['unlabelled']} without labels"),
-            ("classes", f"by {content['classes_by']}"),
-            ("mAP50-95", f"{content['map50_95']:.4f}"),
-            ("mAP50", f"{content['map50']:.4f}"),
-            ("time", f"{content['seconds']} s"),
-        ]
-    )
+    echo_pairs(_lines(result, content))
     if result.pycocotools is not None:
         echo_pairs([("pycocotools", f"mAP50-95 {result.pycocotools[0]:.4f}, mAP50 {result.pycocotools[1]:.4f}")])
 
@@ -101,8 +91,13 @@ def _warnings(result: Evaluation) -> Iterator[str]:
     yield from result.notes
 
 
-def _int8_lines(result: Evaluation) -> list[tuple[str, str]]:
-    if result.int8_mac_share is None:
-        return []
-    origin = "the model's own Q/DQ pairs" if result.table is None else str(result.table)
-    return [("INT8", f"{result.int8_mac_share:.1%} of the multiply-accumulates, by {origin}")]
+def _lines(result: Evaluation, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "model", f"{content['model']} ({result.spec.family.value}), {content['precision']}, {content['engine']}"
+    if result.int8_mac_share is not None:
+        origin = "the model's own Q/DQ pairs" if result.table is None else str(result.table)
+        yield "INT8", f"{result.int8_mac_share:.1%} of the multiply-accumulates, by {origin}"
+    yield "images", f"{content['images']} with {content['boxes']} boxes, {content['unlabelled']} without labels"
+    yield "classes", f"by {content['classes_by']}"
+    yield "mAP50-95", f"{content['map50_95']:.4f}"
+    yield "mAP50", f"{content['map50']:.4f}"
+    yield "time", f"{content['seconds']} s"

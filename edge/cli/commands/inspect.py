@@ -48,18 +48,14 @@ def inspect(
     if layers:
         _echo_account(model, precision=precision, table=table, batch=batch, as_json=as_json)
         return
-    _refuse_without_layers(precision, table, batch)
+    if any(value is not None for value in (precision, table, batch)):
+        raise click.UsageError("--precision, --table and --batch are of the account of the layers: add --layers")
     spec = inspect_model(model)
     report = report_on_model(spec)
     if as_json:
         echo_json(_as_json(spec, report))
     else:
         echo_pairs(_lines(spec, report))
-
-
-def _refuse_without_layers(*given: object) -> None:
-    if any(value is not None for value in given):
-        raise click.UsageError("--precision, --table and --batch are of the account of the layers: add --layers")
 
 
 def _echo_account(model: Path, *, precision: str | None, table: Path | None, batch: int | None, as_json: bool) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import tempfile
-import threading
 import webbrowser
 from collections.abc import Iterator
 from html import escape
@@ -50,16 +49,12 @@ def open_page(target: str, targets_path: Path | None, port: int | None, has_brow
         click.echo(json.dumps({"target": chosen[0].name, "url": address}) if as_json else address)
         with _in_browser(address) if has_browser else contextlib.nullcontext():
             tell("Ctrl-C ends it")
-            _wait(stop)
+            while not stop.wait(1.0):
+                pass
     if stop.is_interrupted:
         tell("interrupted")
         return INTERRUPTED
     return 0
-
-
-def _wait(stop: threading.Event) -> None:
-    while not stop.wait(1.0):
-        pass
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -70,18 +71,15 @@ def promote(
     where: str,
     ring: str,
     when: str | None,
-    within_s: float | None,
-    every_s: float,
     devices: str | None,
-    targets_path: Path | None,
     valid_s: float,
     key: Path | None,
     path: Path | None,
-    credential: str | None,
     ca: Path | None,
     login_path: Path | None,
     known_as: str | None,
     as_json: bool,
+    **waiting: Any,
 ) -> int:
     """Have the devices of a ring run a published release, by a statement that is signed here.
 
@@ -106,7 +104,7 @@ def promote(
             if devices is not None:
                 desk.name_members(ring_tag(release.manifest.channel, ring), _named(devices))
             if condition is not None and path is not None:
-                decision = _waited(desk, release, condition, path, credential, targets_path, every_s, within_s)
+                decision = _waited(desk, release, condition, path, **waiting)
                 if decision.what != "promote":
                     click.echo(f"{decision.what}: {decision.why}")
                     return _STOPPED if decision.what == "stop" else _WAITING
@@ -125,6 +123,7 @@ def _waited(
     release: PublishedRelease,
     condition: Condition,
     path: Path,
+    *,
     credential: str | None,
     targets_path: Path | None,
     every_s: float,
@@ -146,7 +145,7 @@ def _waited(
             lambda: hearing.devices(desk.repository, channel) if hearing.is_complete else None,
             every_s=every_s,
             within_s=within_s,
-            on_look=_teller(tell),
+            on_look=_teller(),
             say=tell,
         )
 
@@ -163,7 +162,7 @@ def _named(devices: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _teller(say: Callable[[str], None]) -> Callable[[RingTally, Decision], None]:
+def _teller() -> Callable[[RingTally, Decision], None]:
     told: list[str] = []
 
     def on_look(tally: RingTally, decision: Decision) -> None:
@@ -171,7 +170,7 @@ def _teller(say: Callable[[str], None]) -> Callable[[RingTally, Decision], None]
         line = f"{decision.why.partition('; held')[0]}, {tally.failed} failed{beside}"
         if told[-1:] != [line]:
             told.append(line)
-            say(line)
+            tell(line)
 
     return on_look
 

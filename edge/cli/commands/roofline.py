@@ -12,7 +12,7 @@ from edge.cli.paths import MODEL, READ, WRITTEN, command
 from edge.cli.roofline_lines import echo_rooflines, machines_lines, roofline_of, rooflines_as_json
 from edge.cli.roofline_page import roofline_page
 from edge.quantize.account import accounts_of
-from edge.roofline.machines import all_machines, find_machine
+from edge.roofline.machines import all_machines
 from edge.roofline.proof import machine_named
 
 __all__ = ["roofline"]
@@ -21,10 +21,7 @@ __all__ = ["roofline"]
 def _list_machines(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
     if not is_asked or ctx.resilient_parsing:
         return
-    every = [
-        found for one in all_machines() for found in (one, *(find_machine(f"{one.key}/{m}") for m in one.facts.modes))
-    ]
-    echo_lines(machines_lines(every))
+    echo_lines(machines_lines([found for one in all_machines() for found in (one, *one.in_each_mode())]))
     ctx.exit()
 
 

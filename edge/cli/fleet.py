@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -182,10 +183,7 @@ def answer_as_json(one: Outcome) -> Mapping[str, object]:
 
 def fleet_summary(result: FleetResult) -> str:
     """Return one line: how many are done, how many are not and why."""
-    counts: dict[str, int] = {}
-    for outcome in result.outcomes:
-        if not outcome.is_done:
-            counts[outcome.result] = counts.get(outcome.result, 0) + 1
+    counts = Counter(outcome.result for outcome in result.outcomes if not outcome.is_done)
     total = len(result.outcomes) + result.done_before
     done = total - sum(counts.values())
     others = ", ".join(f"{count} {name}" for name, count in counts.items())

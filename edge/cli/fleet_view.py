@@ -155,9 +155,6 @@ def size_text(count: int) -> str:
 class FleetView(AbstractContextManager["FleetView"]):
     """Shows what happens; a reader that has gone, or a full disk behind stdout, ends the showing and not the work."""
 
-    def __enter__(self) -> FleetView:
-        return self
-
     def __exit__(self, *exc_info: object) -> None:
         """Leave the screen as a person expects it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -54,7 +53,7 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
     return 0
 
 
-def _cells(name: str, heard: Heard) -> Iterator[str | None]:
+def _cells(name: str, heard: Heard) -> tuple[str | None, ...]:
     state, deploy, pull = heard.state, heard.deploy, heard.pull
     is_well = deploy is not None and deploy.result == "committed"
     release = None if deploy is None else deploy.release if is_well else deploy.from_
@@ -68,19 +67,17 @@ def _cells(name: str, heard: Heard) -> Iterator[str | None]:
     looked_s = None if pull is None else age_s(pull.looked_at)
     is_away = state is not None and state.state == "offline"
     stands = None if state is None else f"{state.state}: {state.reason}" if state.reason else state.state
-    return iter(
-        (
-            name,
-            None if pull is None else pull.ring,
-            release,
-            deploy.at if deploy is not None and is_well else None,
-            None if pull is None else pull.looked_at,
-            None if looked_s is None else str(looked_s),
-            stands,
-            None if trouble is None else trouble[0],
-            None if trouble is None else trouble[1],
-            (state.since or "unknown") if state is not None and is_away else None,
-        )
+    return (
+        name,
+        None if pull is None else pull.ring,
+        release,
+        deploy.at if deploy is not None and is_well else None,
+        None if pull is None else pull.looked_at,
+        None if looked_s is None else str(looked_s),
+        stands,
+        None if trouble is None else trouble[0],
+        None if trouble is None else trouble[1],
+        (state.since or "unknown") if state is not None and is_away else None,
     )
 
 

@@ -72,7 +72,8 @@ def listen(
     if (path is None) == (host is None):
         raise click.UsageError("give PIPELINE or --host")
     if path is not None:
-        if unread := [one for one in _OF_HOST if _is_typed(one)]:
+        source_of = click.get_current_context().get_parameter_source
+        if unread := [one for one in _OF_HOST if source_of(one) is ParameterSource.COMMANDLINE]:
             raise click.UsageError(f"--{', --'.join(unread)}: only with --host; PIPELINE says that of its broker")
         pipeline = load_pipeline(path)
         if pipeline.config.mqtt is None:
@@ -105,7 +106,3 @@ def listen(
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 0
-
-
-def _is_typed(option: str) -> bool:
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

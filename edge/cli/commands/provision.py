@@ -129,7 +129,10 @@ def provision(
     or 7 gets pycuda, too, where somebody has made its wheel (docs/container.md); its GPU is used with it and without.
     """
     chosen = choose(words, targets_path)
-    _check(chosen, asked["name"], is_undo=is_undo, purge=purge)
+    if asked["name"] is not None and len(chosen.targets) > 1:
+        raise click.UsageError("--name is for one target")
+    if purge and not is_undo:
+        raise click.UsageError("--purge goes with --undo")
     try:
         admins = Admins(inventory=chosen.inventory, user=admin, ssh_config=ssh_config)
     except ValueError as error:
@@ -153,13 +156,6 @@ def provision(
     if not as_json:
         _show(result)
     return result.exit_code
-
-
-def _check(chosen: Chosen, name: str | None, *, is_undo: bool, purge: bool) -> None:
-    if name is not None and len(chosen.targets) > 1:
-        raise click.UsageError("--name is for one target")
-    if purge and not is_undo:
-        raise click.UsageError("--purge goes with --undo")
 
 
 def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:

@@ -104,7 +104,7 @@ LINES_OF_ROOMS = {
     "bundle": 1929,
     "calibrate": 2794,
     "capacity": 1070,
-    "cli": 7324,
+    "cli": 7331,
     "client": 492,
     "config": 1470,
     "delivery": 1041,

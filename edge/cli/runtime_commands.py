@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import click
 
 from edge.cli.lazy import LazyCommand, LazyGroup, verbosity_option
@@ -15,12 +17,17 @@ class _LightCommand(LazyCommand):
     """A light command, where the group lists it or a `-v` stands before it."""
 
     def load(self) -> click.Command:
-        def run(arguments: tuple[str, ...]) -> int:
-            return main(self.attribute, arguments)
+        return _light(self.attribute)
 
-        settings = {"ignore_unknown_options": True, "help_option_names": []}
-        argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-        return click.command(self.attribute, context_settings=settings, add_help_option=False)(argument(run))
+
+@functools.cache
+def _light(name: str) -> click.Command:
+    def run(arguments: tuple[str, ...]) -> int:
+        return main(name, arguments)
+
+    settings = {"ignore_unknown_options": True, "help_option_names": []}
+    argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    return click.command(name, context_settings=settings, add_help_option=False)(argument(run))
 
 
 _COMMANDS = {

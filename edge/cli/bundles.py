@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,18 +10,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from edge.cli.options import golden_limit_option
+from edge.bundle.folder import Bundle, open_bundle
+from edge.bundle.manifest import GoldenLimits
 from edge.cli.paths import IMAGES, READ
+from edge.config.load import load_pipeline
+from edge.deploy.provision.lock import ENVIRONMENTS, Environment
+from edge.errors import DeployError
 
 if TYPE_CHECKING:
-    from edge.bundle.folder import Bundle
-    from edge.bundle.manifest import GoldenLimits
     from edge.deploy.packing.bundle import Bundled
-    from edge.deploy.provision.lock import Environment
 
-__all__ = ["bundle_of", "check_libraries", "echo_not_taken", "echo_secrets", "making_options", "software_options"]
+__all__ = [
+    "bundle_of",
+    "check_libraries",
+    "echo_not_taken",
+    "echo_secrets",
+    "golden_limit_option",
+    "making_options",
+    "software_options",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_LIMITS = {"recall": "min_recall", "extra": "max_extra", "iou": "min_iou", "score-error": "max_score_error"}
 
 
 class _DeviceKind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -29,12 +40,42 @@ class _DeviceKind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "kind"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Environment:
-        from edge.deploy.provision.lock import ENVIRONMENTS
-
         known = {str(one): one for one in ENVIRONMENTS}
         if str(value) not in known:
             self.fail(f"wheels are locked for no {value!r}; expected one of {', '.join(known)}", param, ctx)
         return known[str(value)]
+
+
+def _golden_limits(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> GoldenLimits | None:
+    """`recall=0.97`: the limits that are named, the others as they are by default; None where none is."""
+    if not given:
+        return None
+    values: dict[str, float] = {}
+    for one in given:
+        name, _, text = one.partition("=")
+        if name not in _LIMITS:
+            raise click.BadParameter(f"{one!r}: expected one of {', '.join(_LIMITS)}, as in recall=0.97", ctx, param)
+        if _LIMITS[name] in values:
+            raise click.BadParameter(f"{name} is given twice", ctx, param)
+        try:
+            values[_LIMITS[name]] = float(text)
+        except ValueError:
+            raise click.BadParameter(f"{one!r}: expected a number from 0 to 1, as in {name}=0.9", ctx, param) from None
+    try:
+        return dataclasses.replace(GoldenLimits(), **values)
+    except DeployError as error:
+        raise click.BadParameter(error.problem, ctx, param) from None
+
+
+golden_limit_option = click.option(
+    "--golden-limit",
+    "golden_limits",
+    multiple=True,
+    callback=_golden_limits,
+    metavar="NAME=VALUE",
+    help="What has to hold on the golden frames, here and on the device: recall (0.95; the classic 3 % is 0.97), "
+    "extra (0.05), iou (0.5), score-error (0.1). Repeat for more.",
+)
 
 
 def software_options(command: _F) -> _F:
@@ -82,9 +123,6 @@ def bundle_of(
 
     Raises click.UsageError for options of making, where a bundle is there; EdgeError.
     """
-    from edge.bundle.folder import open_bundle
-    from edge.bundle.manifest import GoldenLimits
-
     check_libraries(has_software, libraries)
     if what.is_dir():
         if has_software or any(one is not None for one in (key, golden, golden_limits)):
@@ -92,7 +130,7 @@ def bundle_of(
                 f"{what} is a bundle already; --key, --golden, --golden-limit, --software are for a pipeline"
             )
         return open_bundle(what)
-    from edge.deploy.packing.bundle import BundleOptions, make_bundle
+    from edge.deploy.packing.bundle import BundleOptions, make_bundle  # which a bundle that is there needs not
 
     made = make_bundle(
         BundleOptions(
@@ -121,8 +159,6 @@ def echo_not_taken(made: Bundled) -> None:
 
 def echo_secrets(pipeline: Path) -> None:
     """Name the secrets that a device has to have: they never travel, and a service without them does not start."""
-    from edge.config.load import load_pipeline
-
     config = load_pipeline(pipeline).config
     stated = [stream.credential for stream in config.streams]
     stated += [] if config.mqtt is None else [config.mqtt.credential]

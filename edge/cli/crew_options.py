@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from edge.engine.kind import EngineKind
-    from edge.quantize.crew import Crew
+from edge.engine.kind import EngineKind, quick_kind
+from edge.quantize.cluster.crew import cluster_at, workers_here
+from edge.quantize.cluster.worker import Likeness
+from edge.quantize.crew import Crew, Here
 
 __all__ = ["crew_options", "crew_that"]
 
@@ -67,18 +68,12 @@ def crew_that(
     *, cluster: str | None, workers: int | None, mixes_cpus: bool, kind: EngineKind
 ) -> AbstractContextManager[Crew]:
     """Return the crew of `kind`; click.UsageError if options do not go together, EdgeError on entering it."""
-    from edge.engine.kind import quick_kind
-    from edge.quantize.crew import Here
-
     if cluster is not None and workers is not None:
         raise click.UsageError("--cluster and --workers: give one of the two")
     if mixes_cpus and cluster is None:
         raise click.UsageError("--mixed-cpus is about the workers of a --cluster, and none is named")
     if cluster is None and workers is None:
         return Here()
-    from edge.quantize.cluster.crew import cluster_at, workers_here
-    from edge.quantize.cluster.worker import Likeness
-
     likeness = Likeness.of_this_machine((kind.name, quick_kind(kind).name), mixes=mixes_cpus)
     if workers is not None:
         return workers_here(workers, likeness)

@@ -40,7 +40,14 @@ _SUMMARIES = {
     "prove": "What works on a device, measured, as one file.",
     "doctor": "What this machine has, and what is missing.",
 }
-_ELSEWHERE = {"open": ("open", "open_page"), "prove": ("prove_targets", "prove")}
+_ELSEWHERE = {
+    "open": ("open", "open_page"),
+    "prove": ("prove_targets", "prove"),
+    "rollback": ("push", "rollback"),
+    "confirm": ("push", "confirm"),
+    "logs": ("status", "logs"),
+    "withdraw": ("promote", "withdraw"),
+}
 
 
 @click.group(

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from edge.cli.fleet_view import choose_view, printable, waiting_view
+from edge.cli.output import echo_json, echo_lines
 from edge.cli.paths import READ
 from edge.cli.run_command import tell
-
-if TYPE_CHECKING:
-    from edge.config.targets import Inventory, Target
-    from edge.delivery.outcome import Outcome
-    from edge.deploy.fleet.inbox import Inbox, PushOne
-    from edge.deploy.fleet.rollout import FleetResult, Order
+from edge.config.targets import ALL, Inventory, Target, find_inventory
+from edge.delivery.outcome import Outcome
+from edge.deploy.fleet.inbox import Inbox, PushOne
+from edge.deploy.fleet.journal import Journal, journal_path
+from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
+from edge.errors import ConfigError
 
 __all__ = [
     "Chosen",
     "Rollout",
+    "answer_as_json",
     "choose",
     "drive",
     "max_parallel_option",
+    "select",
     "show_answers",
     "targets_argument",
     "targets_option",
 ]
 
 A = TypeVar("A")
+_ADDRESS = re.compile(
+    r"((?P<user>[A-Za-z_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9_.][A-Za-z0-9_.-]*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)"
+)
 
 targets_argument = click.argument("words", nargs=-1, required=True, metavar="TARGET...")
 targets_option = click.option(
@@ -55,20 +64,8 @@ class Chosen:
     targets: tuple[Target, ...]
     inventory: Inventory
 
-    def order(self, *, in_waves: bool, max_parallel: int | None) -> Order:
-        """Return how to go about them: in the inventory's waves, or all at once for what changes nothing."""
-        from edge.deploy.fleet.rollout import Order
-
-        return Order(
-            wave=self.inventory.wave if in_waves else None, max_parallel=max_parallel or self.inventory.max_parallel
-        )
-
     def ask(self, one: PushOne) -> FleetResult:
         """Ask each target something, all at once; return the answers. What is shown goes when they are there."""
-        from edge.cli.fleet_view import waiting_view
-        from edge.deploy.fleet.inbox import Inbox
-        from edge.deploy.fleet.rollout import Order, run_fleet
-
         inbox, order = Inbox(), Order(max_parallel=self.inventory.max_parallel)
         with waiting_view(tuple(target.name for target in self.targets)) as view, _ctrl_c(inbox):
             return run_fleet(self.targets, one, order=order, watcher=view, inbox=inbox)
@@ -85,39 +82,70 @@ class Rollout:
 
 def choose(words: Sequence[str], targets_path: Path | None) -> Chosen:
     """Return the targets that the words mean; ConfigError if the inventory cannot be used or a word means nothing."""
-    from edge.config.selection import select
-    from edge.config.targets import find_inventory
-
     inventory = find_inventory(targets_path)
     return Chosen(targets=select(words, inventory), inventory=inventory)
 
 
+def select(words: Sequence[str], inventory: Inventory) -> tuple[Target, ...]:
+    """Return the targets that `words` mean, each once, in the order in which they are first meant.
+
+    A word is a name of the inventory, `label=value`, `all`, or `[user@]host` as ssh knows it.
+
+    Raises `ConfigError` if a word means nothing.
+    """
+    found: dict[str, Target] = {}
+    for word in words:
+        for target in _meant_by(word, inventory):
+            found.setdefault(target.name, target)
+    return tuple(found.values())
+
+
+def _meant_by(word: str, inventory: Inventory) -> Sequence[Target]:
+    if word in inventory.targets:
+        return [inventory.targets[word]]
+    if word == ALL:
+        if not inventory.targets:
+            raise ConfigError("all: there is no inventory", hint="write a targets.toml, or give --targets FILE")
+        return list(inventory.targets.values())
+    if "=" in word:
+        return _labelled(word, inventory)
+    address = _ADDRESS.fullmatch(word)
+    if address is None:
+        raise ConfigError(
+            f"{word!r} is no target", hint="give a name of the inventory, label=value, all, or [user@]host"
+        )
+    return [Target(name=word, host=address["host"], user=address["user"])]
+
+
+def _labelled(word: str, inventory: Inventory) -> Sequence[Target]:
+    label, _, value = word.partition("=")
+    having = [target for target in inventory.targets.values() if target.labels.get(label) == value]
+    if not having:
+        known = sorted(
+            {f"{key}={text}" for target in inventory.targets.values() for key, text in target.labels.items()}
+        )
+        raise ConfigError(
+            f"no target has {word}", hint=f"known: {', '.join(known)}" if known else "no target has a label"
+        )
+    return having
+
+
 def drive(
-    targets: Sequence[Target], one: PushOne, *, order: Order, is_json: bool, rollout: Rollout | None = None
+    chosen: Chosen, one: PushOne, *, max_parallel: int | None, is_json: bool, rollout: Rollout | None = None
 ) -> FleetResult:
-    """Do `one` for each target and show it; return how each ended. Several targets, or a resume, keep a journal.
+    """Do `one` for each target and show it; return how each ended. A rollout to several targets goes in the inventory's
+    waves, all else at once; several targets, or a resume, keep a journal.
 
     DeployError before a target is touched: the journal is held or unusable, or there is nothing to resume.
     """
-    from edge.cli.fleet_view import choose_view
-    from edge.deploy.fleet.inbox import Inbox
-    from edge.deploy.fleet.journal import Journal, journal_path
-    from edge.deploy.fleet.rollout import run_fleet
-
-    inbox = Inbox()
-    has_journal = rollout is not None and (len(targets) > 1 or rollout.is_resumed)
+    inbox, targets, inventory = Inbox(), chosen.targets, chosen.inventory
+    is_in_waves, is_resumed = rollout is not None and len(targets) > 1, rollout is not None and rollout.is_resumed
+    order = Order(wave=inventory.wave if is_in_waves else None, max_parallel=max_parallel or inventory.max_parallel)
+    has_journal = is_in_waves or is_resumed
     kept: Any = Journal(journal_path(rollout.release, rollout.channel)) if rollout and has_journal else nullcontext()
     names = tuple(target.name for target in targets)
     with kept as journal, choose_view(names, is_json=is_json) as view, _ctrl_c(inbox):
-        result = run_fleet(
-            targets,
-            one,
-            order=order,
-            watcher=view,
-            inbox=inbox,
-            journal=journal,
-            is_resumed=rollout is not None and rollout.is_resumed,
-        )
+        result = run_fleet(targets, one, order=order, watcher=view, inbox=inbox, journal=journal, is_resumed=is_resumed)
     if len(targets) > 1:
         tell(fleet_summary(result))
     return result
@@ -132,36 +160,30 @@ def show_answers(
     seen: Mapping[str, str | None] | None = None,
 ) -> None:
     """Print each answer on stdout, and on stderr why there is none, with when it was `seen` last if that is given."""
-    from edge.cli.fleet_rows import printable
-    from edge.cli.output import echo_json
-
     if as_json:
-        echo_json({one.target: _document(one, seen) for one in result.outcomes})
+        told = {one.target: {} if seen is None else {"seen_at": seen[one.target]} for one in result.outcomes}
+        echo_json({one.target: {**answer_as_json(one), **told[one.target]} for one in result.outcomes})
         return
     for one in result.outcomes:
         if len(result.outcomes) > 1:
             click.echo(f"{one.target}:")
         if one.is_done:
-            for line in lines_of(answers[one.target]):
-                click.echo(line)
+            echo_lines(lines_of(answers[one.target]))
         else:
             last = "" if seen is None else f"; last seen {seen[one.target] or 'never'}"
             tell(printable(f"{one.target}: {one.problem}" + last + (f"; {one.hint}" if one.hint else "")))
 
 
-def _document(one: Outcome, seen: Mapping[str, str | None] | None) -> Mapping[str, object]:
-    told = {} if seen is None else {"seen_at": seen[one.target]}
+def answer_as_json(one: Outcome) -> Mapping[str, object]:
+    """Return what a target has answered, or why it has not."""
     if one.is_done:
-        return {**one.evidence, **told}
-    return {"result": one.result, "code": one.code, "problem": one.problem, "hint": one.hint, **told}
+        return one.evidence
+    return {"result": one.result, "code": one.code, "problem": one.problem, "hint": one.hint}
 
 
 def fleet_summary(result: FleetResult) -> str:
     """Return one line: how many are done, how many are not and why."""
-    counts: dict[str, int] = {}
-    for outcome in result.outcomes:
-        if not outcome.is_done:
-            counts[outcome.result] = counts.get(outcome.result, 0) + 1
+    counts = Counter(outcome.result for outcome in result.outcomes if not outcome.is_done)
     total = len(result.outcomes) + result.done_before
     done = total - sum(counts.values())
     others = ", ".join(f"{count} {name}" for name, count in counts.items())

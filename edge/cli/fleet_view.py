@@ -9,29 +9,151 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from edge.cli.fleet_rows import FleetRow, FleetRows, printable, size_text
 from edge.cli.output import stderr_console
 from edge.cli.run_command import tell
-from edge.delivery.outcome import END, NOTE, UPLOAD, Event
+from edge.delivery.outcome import BEGIN, END, NOTE, PROGRESS, UPLOAD, Event
+from edge.untrusted import cleaned
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+__all__ = [
+    "FleetRow",
+    "FleetRows",
+    "FleetView",
+    "JsonLines",
+    "LiveRows",
+    "PlainLines",
+    "choose_view",
+    "printable",
+    "screen",
+    "size_text",
+    "waiting_view",
+]
 
-__all__ = ["FleetView", "JsonLines", "LiveRows", "PlainLines", "choose_view", "screen", "waiting_view"]
-
+_MIB = 1024 * 1024
+_MAX_TEXT = 400
 _OTHER_LINES = 3  # the count below the rows, the line of the cursor, and one of what was said before
 _REFRESH_HZ = 4.0
 
 
+@dataclass(slots=True, kw_only=True)
+class FleetRow:
+    """A target that has begun, as its last event left it."""
+
+    target: str
+    began_at: datetime
+    phase: str = ""
+    phase_began_at: datetime | None = None
+    done: int | None = None
+    total: int | None = None
+    note: str = ""
+    result: str | None = None
+    code: str | None = None
+    _first: tuple[datetime, int] | None = field(default=None)
+    _last: tuple[datetime, int] | None = field(default=None)
+
+    def take(self, event: Event) -> None:
+        if event.is_last:
+            self.result, self.code, self.note = event.event, event.code, printable(event.hint)
+            self.done, self.total = event.bytes, None
+            return
+        if event.event == BEGIN or event.phase != self.phase:
+            self.phase, self.phase_began_at = event.phase, event.ts
+            self.done = self.total = self._first = self._last = None
+            self.note = ""
+        if event.bytes is not None:
+            self.done, self.total = event.bytes, event.total if event.total is not None else self.total
+        if event.hint:
+            self.note = printable(event.hint)
+        if event.event == PROGRESS and event.bytes is not None:
+            self._last = (event.ts, event.bytes)
+            self._first = self._first or self._last
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended with a code that says why."""
+        return self.result is not None and self.code is not None
+
+    @property
+    def percent(self) -> float | None:
+        """How much of the phase is done; None where that is not known."""
+        return None if self.done is None or not self.total else min(100.0, 100 * self.done / self.total)
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """How fast bytes went since the first count of this phase, so that what was there before is not taken in."""
+        if self.phase != UPLOAD or self._first is None or self._last is None:
+            return None
+        seconds = (self._last[0] - self._first[0]).total_seconds()
+        return (self._last[1] - self._first[1]) / seconds if seconds > 0 else None
+
+    @property
+    def mib_per_s(self) -> float | None:
+        speed = self.bytes_per_s
+        return None if speed is None else speed / _MIB
+
+    @property
+    def eta_s(self) -> float | None:
+        speed = self.bytes_per_s
+        return (self.total - self.done) / speed if speed and self.total and self.done is not None else None
+
+
+class FleetRows:
+    """All targets of a run; `total` of them will come."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._rows: dict[str, FleetRow] = {}
+
+    def take(self, event: Event) -> FleetRow:
+        """Enter an event; return the row that it changed."""
+        row = self._rows.setdefault(event.target, FleetRow(target=event.target, began_at=event.ts))
+        row.take(event)
+        return row
+
+    def fitting(self, lines: int) -> tuple[Sequence[FleetRow], str]:
+        """Return rows that fit into `lines`, and a sentence that counts all the others.
+
+        Those at work come first; those that failed have a third of the room, or more where it is free, the last ones.
+        """
+        at_work = [row for row in self._rows.values() if row.result is None]
+        failed = [row for row in self._rows.values() if row.has_failed]
+        room = max(lines // 3, lines - len(at_work), 0)
+        shown_failed = failed[-room:] if room else []
+        shown_at_work = at_work[: max(0, lines - len(shown_failed))]
+        counts = (
+            (len(at_work) - len(shown_at_work), "more at work"),
+            (len(failed) - len(shown_failed), "more failed"),
+            (sum(row.result is not None and not row.has_failed for row in self._rows.values()), "done"),
+            (self._total - len(self._rows), "waiting"),
+        )
+        return (*shown_at_work, *shown_failed), ", ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def printable(text: str | None) -> str:
+    """Return a text that came from a device as one line that cannot move the cursor or colour the terminal."""
+    line = " ".join(cleaned(text or "").split())
+    return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
+
+
+def size_text(count: int) -> str:
+    if count < 1000:
+        return f"{count} B"
+    for unit, scale in (("kB", 1e3), ("MB", 1e6)):
+        if count < 999.95 * scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count / 1e9:.1f} GB"
+
+
 class FleetView(AbstractContextManager["FleetView"]):
     """Shows what happens; a reader that has gone, or a full disk behind stdout, ends the showing and not the work."""
-
-    def __enter__(self) -> FleetView:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         """Leave the screen as a person expects it."""
@@ -81,8 +203,6 @@ class LiveRows(FleetView):
     """A row for each target at work and for each that failed, as far as the terminal has room; the rest is counted."""
 
     def __init__(self, targets: tuple[str, ...], *, console: Console | None = None, has_results: bool = True) -> None:
-        from rich.live import Live
-
         self._rows, self._width = FleetRows(len(targets)), _width(targets)
         self._results: list[str] = []
         self._has_results = has_results
@@ -109,8 +229,6 @@ class LiveRows(FleetView):
 
     def say(self, text: str) -> None:
         """Write the sentence above the rows, where it stays."""
-        from rich.text import Text
-
         self._console.print(Text(printable(text)))
 
     def _draw(self) -> RenderableType:
@@ -131,17 +249,11 @@ def waiting_view(targets: tuple[str, ...]) -> FleetView:
 
 def screen(rows: FleetRows, *, height: int) -> RenderableType:
     """Return what fits into a terminal of `height` lines: rows, and below them a count of all the others."""
-    from rich.console import Group
-    from rich.text import Text
-
     shown, others = rows.fitting(max(1, height - _OTHER_LINES))
     return Group(_grid(shown), Text(others, no_wrap=True, overflow="ellipsis"))
 
 
 def _grid(rows: Sequence[FleetRow]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
     grid = Table.grid(padding=(0, 2), expand=True)
     for justify in ("left", "left", "right", "right", "right"):
         grid.add_column(justify=justify, no_wrap=True)

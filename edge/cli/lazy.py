@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     _Handler = logging.StreamHandler[TextIO]
@@ -89,6 +90,12 @@ class LazyGroup(HintingGroup):
         """List them without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.summary) for name, command in self._lazy.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer them without importing them."""
+        begun = [(name, command.summary) for name, command in self._lazy.items() if name.startswith(incomplete)]
+        named = [CompletionItem(name, help=summary) for name, summary in begun]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 class _StderrHandler(_Handler):

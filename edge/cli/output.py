@@ -1,32 +1,130 @@
-"""How results look: JSON or plain lines on stdout, prose and bars on stderr."""
+"""How results look: JSON, plain lines or columns on stdout, as wide as the terminal is; prose and bars on stderr."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from edge.cli.columns import folded, shown_width
 from edge.untrusted import cleaned
 
 __all__ = [
+    "StageBars",
+    "aligned",
+    "amount",
     "echo_json",
+    "echo_lines",
     "echo_pairs",
     "echo_parts",
     "echo_passed_over",
-    "make_table",
+    "folded",
     "progress_bar",
-    "stage_bars",
+    "shown_width",
     "stderr_console",
 ]
+
+_GAP = "  "
+_LEAST_NAME = 16  # characters of a name, below which a whole column goes rather than more of the name
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def amount(value: float) -> str:
+    """Return a count in three digits with its prefix: `1.64 M`."""
+    for factor, prefix in _PREFIXES:
+        if value >= 0.9995 * factor:
+            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}"
+    return f"{value:.3g}"
+
+
+def shown_width() -> int | None:
+    """Return None where stdout is no terminal, or closed: then nothing is left out."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+
+
+def folded(text: str, *, before: str = "", width: int | None = None) -> str:
+    """Return a sentence behind `before`, broken between words under itself where a line would be longer than `width`.
+
+    What is so narrow that little would stand in a line is left to the terminal, which breaks inside of words.
+    """
+    indent = before or " " * (len(text) - len(text.lstrip()) + 2)
+    if width is None or len(before) + len(text) <= width or width - len(indent) < _LEAST_NAME:
+        return f"{before}{text}"
+    return textwrap.fill(
+        text.strip() if before else text,
+        width,
+        initial_indent=before,
+        subsequent_indent=" " * len(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def aligned(
+    rows: Sequence[Sequence[str]],
+    *,
+    texts: int = 2,
+    width: int | None = None,
+    spare: Sequence[str] = (),
+    is_named: bool = False,
+) -> Iterator[str]:
+    """Yield rows (the head first) as lines in columns, and one that says which columns are left out.
+
+    The last `texts` columns are aligned to the left; numbers to the right. A line has at most `width` characters:
+    columns with heads in `spare` are left out one by one, in this order; then, with `is_named`, names in the last are
+    shortened.
+    """
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    numbers = len(columns) - texts
+    kept, left_out = list(range(len(columns))), list[str]()
+    for head in spare:
+        if width is None or _width_of([columns[i] for i in kept], is_named=is_named) <= width:
+            break
+        kept.remove(rows[0].index(head))
+        left_out.append(head)
+    if width is not None and is_named:
+        before = _width_of([columns[i] for i in kept[:-1]], is_named=False) + len(_GAP)
+        columns[-1] = [_shortened(cell, max(width - before, _LEAST_NAME)) for cell in columns[-1]]
+    # Cells of many letters, as of a device, take the room of all others.
+    while width is not None and (over := _width_of([columns[i] for i in kept], is_named=False) - width) > 0:
+        widest = max(kept, key=lambda i: max(map(len, columns[i])))
+        longest = max(map(len, columns[widest]))
+        if longest <= _LEAST_NAME:
+            break
+        columns[widest] = [_shortened(cell, max(longest - over, _LEAST_NAME)) for cell in columns[widest]]
+    padded = [_padded(columns[i], is_text=i >= numbers) for i in kept]
+    yield from (_GAP.join(cells).rstrip() for cells in zip(*padded, strict=True))
+    if left_out:
+        yield f"not shown for want of width: {', '.join(left_out)}"
+
+
+def _width_of(columns: Sequence[Sequence[str]], *, is_named: bool) -> int:
+    """Return how long the longest line is; with a name at its end: how short it can be made."""
+    widths = [max(map(len, column)) for column in columns]
+    if is_named:
+        widths[-1] = min(widths[-1], _LEAST_NAME)
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _padded(column: Sequence[str], *, is_text: bool) -> list[str]:
+    width = max(map(len, column))
+    return [cell.ljust(width) if is_text else cell.rjust(width) for cell in column]
+
+
+def _shortened(name: str, most: int) -> str:
+    if len(name) <= most:
+        return name
+    end = (most - 1) * 2 // 3  # names of layers differ at their ends
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
 
 
 def stderr_console() -> Console:
@@ -47,6 +145,11 @@ def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
         click.echo(folded(value, before=f"{name:<{width}}  ", width=across).rstrip())
 
 
+def echo_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
 def echo_parts(parts: Iterable[Iterable[str]]) -> None:
     """Print paragraphs of lines, those that are longer than the terminal is wide in several."""
     width = shown_width()
@@ -63,66 +166,27 @@ def echo_passed_over(folder: Path) -> None:
         click.echo(f"{folder}: {len(others)} that are no images by name are passed over ({told})", err=True)
 
 
-def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Align columns after the first to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+@contextmanager
+def progress_bar(label: str, *, total: int) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr for what takes over a second, nothing where stderr is no terminal; give its step."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = stderr_console()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda: progress.advance(task)
 
 
-class _Bar:
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self._progress, self._task = progress, task
-
-    def advance(self) -> None:
-        self._progress.advance(self._task)
-
-
-class progress_bar(AbstractContextManager["_Bar"]):  # noqa: N801 - reads as the function that it is to its users
-    """A bar on stderr for anything that takes over a second; nothing where stderr is no terminal."""
-
-    def __init__(self, label: str, *, total: int) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        console = stderr_console()
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._label, self._total = label, total
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return _Bar(self._progress, self._progress.add_task(self._label, total=self._total))
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._progress.stop()
-
-
-class stage_bars(AbstractContextManager["stage_bars"]):  # noqa: N801 - as above
+class StageBars(ExitStack):
     """A bar on stderr for each of several stages; where stderr is no terminal, the name of each stage instead."""
 
-    def __init__(self) -> None:
-        self._bar: progress_bar | None = None
-        self._current: _Bar | None = None
-
-    def __enter__(self) -> stage_bars:
-        return self
+    _step: Callable[[], None] | None = None
 
     def stage(self, name: str, steps: int) -> None:
-        self._end()
+        self.close()  # the bar of the stage before
         if not stderr_console().is_terminal:
             click.echo(f"{name}: about {steps} steps", err=True)
-        self._bar = progress_bar(name, total=steps)
-        self._current = self._bar.__enter__()
+        self._step = self.enter_context(progress_bar(name, total=steps))
 
     def advance(self) -> None:
-        if self._current is not None:
-            self._current.advance()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self._bar is not None:
-            self._bar.__exit__()
-            self._bar = None
+        if self._step is not None:
+            self._step()

@@ -1,11 +1,16 @@
-"""Common parts of our HTML files: no script, nothing from elsewhere, light and dark; tables and parts of SVG."""
+"""Common parts of our HTML files: no script, nothing from elsewhere, light and dark."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-__all__ = ["definitions", "html_table", "svg", "svg_line", "svg_text", "whole_page"]
+import click
+
+from edge.calibrate.files import write_bytes
+
+__all__ = ["definitions", "html_table", "whole_page", "write_page"]
 
 _LIGHT = {"ground": "#fcfcfb", "text": "#17171a", "quiet": "#5c5c63", "grid": "#e4e4e1"}
 _DARK = {"ground": "#18181b", "text": "#ececee", "quiet": "#a5a5ad", "grid": "#36363c"}
@@ -42,6 +47,11 @@ def whole_page(title: str, body: str, *, light: Mapping[str, str], dark: Mapping
     )
 
 
+def write_page(path: Path, page: str) -> None:
+    write_bytes(path, page.encode())
+    click.echo(f"{path} written", err=True)
+
+
 def _colours(named: Mapping[str, str]) -> str:
     return " ".join(f"--{name}: {value};" for name, value in named.items())
 
@@ -63,18 +73,3 @@ def html_table(
     styled = [""] * len(cells) if styles is None else styles
     lines = "".join(f'<tr class="{style}">{row}</tr>' for style, row in zip(styled, cells, strict=True))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def svg(width: int, height: int, title: str, content: str) -> str:
-    name = html.escape(title)
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{name}">{content}</svg>'
-
-
-def svg_line(style: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    """Return a line; `style` is a class of the page."""
-    return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def svg_text(x: float, y: float, text: str, *, anchor: str, style: str = "tick") -> str:
-    """Return escaped text; `anchor` is the part of it that is at x."""
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>'

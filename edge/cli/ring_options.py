@@ -6,16 +6,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from edge.cli.paths import PIPELINE, READ
 from edge.cli.run_command import tell
-
-if TYPE_CHECKING:
-    from edge.deploy.rings.desk import PublishedRelease, RingDesk
-    from edge.deploy.rings.hearing import Hearing
+from edge.config.credentials import read_credential
+from edge.config.load import load_pipeline
+from edge.deploy.rings.desk import PublishedRelease, RingDesk, open_desk
+from edge.deploy.rings.hearing import Hearing
+from edge.deploy.rings.wait import hear_all
+from edge.registry.login import read_login
+from edge.registry.reference import parse_reference
 
 __all__ = [
     "SPAN",
@@ -73,10 +76,6 @@ SPAN = _Span()
 def opened(
     where: str, login_path: Path | None, ca: Path | None, known_as: str | None = None
 ) -> Iterator[tuple[RingDesk, PublishedRelease]]:
-    from edge.deploy.rings.desk import open_desk
-    from edge.registry.login import read_login
-    from edge.registry.reference import parse_reference
-
     reference = parse_reference(where, where="RELEASE")
     if reference.tag is None:
         raise click.BadParameter(f"{where} names no release; add :RELEASE, as publish printed it", param_hint="RELEASE")
@@ -89,11 +88,6 @@ def opened(
 @contextmanager
 def heard(path: Path, credential: str | None) -> Iterator[tuple[Hearing, str]]:
     """Give the words of all devices, once the broker has told all that it keeps, and the site of the pipeline."""
-    from edge.config.credentials import read_credential
-    from edge.config.load import load_pipeline
-    from edge.deploy.rings.hearing import Hearing
-    from edge.deploy.rings.wait import hear_all
-
     pipeline = load_pipeline(path)
     mqtt = pipeline.config.mqtt
     if mqtt is None:

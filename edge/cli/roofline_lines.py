@@ -5,10 +5,13 @@ The account of a model in words: amounts with their units, a line for each layer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from edge.cli.columns import aligned, shown_width
+import click
+
+from edge.cli.output import aligned, amount, echo_parts, shown_width
 from edge.model.account import LayerAccount, ModelAccount
 from edge.quantize.account import PrecisionAccounts
 from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth, bound_of_model, worth_of_int8
@@ -19,30 +22,21 @@ from edge.types import Precision
 __all__ = [
     "Roofline",
     "account_lines",
-    "amount",
-    "bounds_verdict",
-    "layer_bound_lines",
-    "lesson_lines",
+    "bound_figures",
+    "echo_rooflines",
+    "layer_figures",
     "machine_lines",
     "machines_lines",
     "precision_word",
     "rate",
     "roofline_of",
     "roofline_summary_lines",
+    "rooflines_as_json",
     "summary_sentences",
     "worth_lines",
 ]
 
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _HEAD = ("in", "operations", "weights B", "read B", "written B", "op/B", "operator", "layer")
-
-
-def amount(value: float) -> str:
-    """Return a count in three digits with its prefix: `1.64 M`."""
-    for factor, prefix in _PREFIXES:
-        if value >= 0.9995 * factor:
-            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}"
-    return f"{value:.3g}"
 
 
 def precision_word(precision: Precision) -> str:
@@ -122,6 +116,42 @@ def _worth(accounts: PrecisionAccounts, bounds: tuple[ModelBound, ...]) -> Worth
     return worth_of_int8(bounds[-2], bounds[-1], most=most)
 
 
+def rooflines_as_json(accounts: PrecisionAccounts, found: Sequence[Roofline]) -> dict[str, Any]:
+    return {
+        "model": accounts.spec.name,
+        "sha256": accounts.spec.sha256,
+        "batch": next(iter(accounts.by_precision.values())).batch,
+        "int8": accounts.origin_of_int8,
+        "machines": [
+            {
+                **one.machine.as_json(),
+                "bounds": [bound.as_json() for bound in one.bounds],
+                "worth_of_int8": None if one.worth is None else one.worth.as_json(),
+            }
+            for one in found
+        ],
+    }
+
+
+def echo_rooflines(accounts: PrecisionAccounts, found: Sequence[Roofline]) -> None:
+    """Print the layers and lessons of one machine, or a line for each of several."""
+    why = accounts.why_no_int8
+    click.echo(f"INT8 {accounts.origin_of_int8}" if why is None else f"INT8 is not bounded: {why}", err=True)
+    parts: list[Iterable[str]] = [roofline_summary_lines(found)]
+    if len(found) == 1 and found[0].bounds:
+        only = found[0]
+        worth = [] if only.worth is None else [worth_lines(only.worth)]
+        parts = [
+            machine_lines(only.machine),
+            _layer_bound_lines(only.fastest),
+            *parts,
+            summary_sentences(only),
+            *worth,
+            _lesson_lines(only),
+        ]
+    echo_parts([*parts, [_verdict(found)]])
+
+
 def rate(precision: Precision, peak: float) -> str:
     """Return a peak as it is written of its precision: `INT8 33.4 TOPS`."""
     return f"{precision_word(precision)} {_tera(peak)} {'TOPS' if precision is Precision.INT8 else 'TFLOPS'}"
@@ -161,14 +191,18 @@ def _advertised(machine: Machine) -> Iterator[str]:
 
 
 def roofline_summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
-    rows = [_summary_cells(bound) for roofline in rooflines for bound in roofline.bounds]
+    rows = [
+        (*bound_figures(bound), precision_word(bound.account.precision), bound.machine.called)
+        for roofline in rooflines
+        for bound in roofline.bounds
+    ]
     yield from aligned([_SUMMARY_HEAD, *rows], width=shown_width(), spare=("never below", "layers by memory"))
     for roofline in rooflines:
         if not roofline.bounds:
             yield f"{roofline.machine.called}: none of the peaks that this model needs is known"
 
 
-def bounds_verdict(rooflines: Sequence[Roofline]) -> str:
+def _verdict(rooflines: Sequence[Roofline]) -> str:
     """Return one line: how fast the model is at most, on the machine or from the slowest to the fastest of them."""
     fastest = sorted((one.fastest for one in rooflines if one.bounds), key=lambda bound: -bound.least_s_per_frame)
     if not fastest:
@@ -184,37 +218,31 @@ def _most(bound: ModelBound) -> str:
     return f"{1 / bound.least_s_per_frame:.0f} frames/s in {kind} on {bound.machine.called}"
 
 
-def _summary_cells(bound: ModelBound) -> tuple[str, ...]:
+def bound_figures(bound: ModelBound) -> tuple[str, ...]:
     return (
         f"{1e3 * bound.least_s_per_frame:.3f}",
         f"{1e3 * bound.floor_s_per_frame:.3f}",
         f"{1 / bound.least_s_per_frame:.0f}",
         f"{len(bound.memory_bound)} of {len(bound.layers)}",
         f"{bound.memory_bound_time_share:.0%}",
-        precision_word(bound.account.precision),
-        bound.machine.called,
     )
 
 
 def summary_sentences(roofline: Roofline) -> Iterator[str]:
     bound = roofline.fastest
     kind = precision_word(bound.account.precision)
-    yield _least(bound, kind)
+    least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
+    yield (
+        f"In {kind} a frame takes at least {least} where the tensors of each layer pass through memory once, and never "
+        f"less than {floor}, even if caches kept all that is made on the way. These are bounds: kernels, launches, "
+        "scaling and NMS come on top."
+    )
     yield (
         f"{len(bound.memory_bound)} of {len(bound.layers)} layers wait for memory, for "
         f"{bound.memory_bound_time_share:.0%} of that time: there, fewer bytes help; more operations per second do not."
     )
     if len(roofline.bounds) > 1 and bound.account.precision is Precision.INT8:
         yield _worth_of_int8(roofline.bounds[-2], bound)
-
-
-def _least(bound: ModelBound, kind: str) -> str:
-    least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
-    return (
-        f"In {kind} a frame takes at least {least} where the tensors of each layer pass through memory once, and never "
-        f"less than {floor}, even if caches kept all that is made on the way. These are bounds: kernels, launches, "
-        "scaling and NMS come on top."
-    )
 
 
 def _worth_of_int8(before: ModelBound, after: ModelBound) -> str:
@@ -231,24 +259,24 @@ def _gain(before: ModelBound, after: ModelBound) -> float:
     return high / low if low and high else 1.0
 
 
-def layer_bound_lines(bound: ModelBound) -> Iterator[str]:
-    rows = [_LAYERS_HEAD, *(_layer_cells(bound, one) for one in bound.layers)]
-    yield from aligned(rows, width=shown_width(), spare=("operator",), is_named=True)
+def _layer_bound_lines(bound: ModelBound) -> Iterator[str]:
+    rows = [
+        (
+            precision_word(one.layer.precision),
+            *layer_figures(bound, one),
+            "+".join(one.layer.fused),
+            one.layer.name,
+        )
+        for one in bound.layers
+    ]
+    yield from aligned([_LAYERS_HEAD, *rows], width=shown_width(), spare=("operator",), is_named=True)
 
 
-def _layer_cells(bound: ModelBound, one: LayerBound) -> tuple[str, ...]:
-    return (
-        precision_word(one.layer.precision),
-        f"{one.layer.intensity:.1f}",
-        one.bound.value,
-        f"{1e6 * one.least_s:.2f}",
-        f"{bound.share(one):.1%}",
-        "+".join(one.layer.fused),
-        one.layer.name,
-    )
+def layer_figures(bound: ModelBound, one: LayerBound) -> tuple[str, ...]:
+    return f"{one.layer.intensity:.1f}", one.bound.value, f"{1e6 * one.least_s:.2f}", f"{bound.share(one):.1%}"
 
 
-def lesson_lines(roofline: Roofline) -> Iterator[str]:
+def _lesson_lines(roofline: Roofline) -> Iterator[str]:
     """Yield what shapes do to intensity, each lesson with its steps."""
     for lesson in roofline.lessons:
         steps = ", ".join(

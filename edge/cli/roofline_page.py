@@ -5,17 +5,19 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Iterator, Sequence
 
+from edge.cli.output import amount
 from edge.cli.page import definitions, html_table, whole_page
 from edge.cli.roofline_lines import (
     Roofline,
-    amount,
+    bound_figures,
+    layer_figures,
     machine_lines,
     precision_word,
     rate,
     summary_sentences,
     worth_lines,
 )
-from edge.cli.roofline_svg import Dot, Roof, Segment, ladder_svg, roofline_svg, strip_svg
+from edge.cli.svg import Dot, Roof, Segment, ladder_svg, roofline_svg, strip_svg
 from edge.quantize.account import PrecisionAccounts
 from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth
 from edge.types import Precision
@@ -46,7 +48,7 @@ circle.before { fill: none; stroke: var(--fp16); stroke-opacity: .45; stroke-wid
 rect.float { fill: var(--step); stroke: var(--ground); stroke-width: .6; } .key.float { background: var(--step); }
 rect.memory, rect.compute { stroke: var(--ground); stroke-width: .6; }
 rect.memory { fill: var(--memory); fill-opacity: .55; } rect.compute { fill: var(--compute); }
-.step { fill: var(--step); } .step.own { fill: var(--own); }
+.step { fill: var(--step); rx: 3px; } .step.own { fill: var(--own); }
 .key.int8 { background: var(--int8); } .key.fp16 { background: var(--fp16); } .key.fp32 { background: var(--fp32); }
 .key.memory { background: var(--memory); opacity: .55; } .key.compute { background: var(--compute); }
 .key.before { background: none; border: 1.5px solid var(--fp16); box-sizing: border-box; opacity: .6; }
@@ -97,11 +99,7 @@ def _summary_cells(bound: ModelBound) -> tuple[str, ...]:
     return (
         bound.machine.title,
         precision_word(bound.account.precision),
-        f"{1e3 * bound.least_s_per_frame:.3f}",
-        f"{1e3 * bound.floor_s_per_frame:.3f}",
-        f"{1 / bound.least_s_per_frame:.0f}",
-        f"{len(bound.memory_bound)} of {len(bound.layers)}",
-        f"{bound.memory_bound_time_share:.0%}",
+        *bound_figures(bound),
         "" if ridge is None else f"{ridge:.0f}",
     )
 
@@ -281,10 +279,7 @@ def _layer_cells(number: int, bound: ModelBound, one: LayerBound) -> tuple[str, 
         precision_word(one.layer.precision),
         amount(one.layer.operations),
         amount(one.layer.moved_bytes),
-        f"{one.layer.intensity:.1f}",
-        one.bound.value,
-        f"{1e6 * one.least_s:.2f}",
-        f"{bound.share(one):.1%}",
+        *layer_figures(bound, one),
     )
 
 

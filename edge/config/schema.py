@@ -21,6 +21,7 @@ __all__ = [
     "PublishConfig",
     "StreamConfig",
     "SpoolConfig",
+    "Strict",
     "TlsConfig",
     "TrackingConfig",
     "ZoneConfig",
@@ -43,11 +44,11 @@ Fingerprint = Annotated[str, msgspec.Meta(pattern=r"^sha256:([0-9A-Fa-f]{2}:?){3
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Unknown keys are refused."""
 
 
-class ModelConfig(_Strict, frozen=True, kw_only=True):
+class ModelConfig(Strict, frozen=True, kw_only=True):
     """The model file and how its detections are filtered. What is not stated is read from the ONNX.
 
     `fallback` is what runs instead of int8 where that does not find what the float model finds, or is not faster.
@@ -67,14 +68,14 @@ class ModelConfig(_Strict, frozen=True, kw_only=True):
     license: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
 
 
-class BatchConfig(_Strict, frozen=True, kw_only=True):
+class BatchConfig(Strict, frozen=True, kw_only=True):
     """A batch is closed when it is full or its first frame has waited `max_wait_ms`; earlier for an idle engine."""
 
     max_frames: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     max_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 20
 
 
-class MaskConfig(_Strict, frozen=True, kw_only=True):
+class MaskConfig(Strict, frozen=True, kw_only=True):
     """A part of the picture, by its corners in order."""
 
     polygon: Polygon
@@ -86,7 +87,7 @@ class IgnoreConfig(MaskConfig, frozen=True, kw_only=True):
     classes: Labels | None = None
 
 
-class PlaceConfig(_Strict, frozen=True, kw_only=True):
+class PlaceConfig(Strict, frozen=True, kw_only=True):
     """Somewhere on the picture, for objects of some classes; null: of all."""
 
     id: TopicLevel
@@ -107,7 +108,7 @@ class LineConfig(PlaceConfig, frozen=True, kw_only=True):
     end: Point
 
 
-class TrackingConfig(_Strict, frozen=True, kw_only=True):
+class TrackingConfig(Strict, frozen=True, kw_only=True):
     """Objects are followed over frames, and make events at zones and lines."""
 
     zones: Annotated[list[ZoneConfig], msgspec.Meta(max_length=64)] = []
@@ -118,14 +119,14 @@ class TrackingConfig(_Strict, frozen=True, kw_only=True):
     start_score: Share = 0.5
 
 
-class CameraTlsConfig(_Strict, frozen=True, kw_only=True):
+class CameraTlsConfig(Strict, frozen=True, kw_only=True):
     """Trust in a camera's certificate instead of the system's authorities: one of the two."""
 
     ca: str | None = None
     fingerprint: Fingerprint | None = None
 
 
-class StreamConfig(_Strict, frozen=True, kw_only=True):
+class StreamConfig(Strict, frozen=True, kw_only=True):
     """One camera or file. `realtime` plays a file at its own pace, as a camera would deliver it.
 
     Where there are more streams than rows in a batch and not every frame can be inferred, a stream's share is in
@@ -154,7 +155,7 @@ class StreamConfig(_Strict, frozen=True, kw_only=True):
     black: Annotated[list[MaskConfig], msgspec.Meta(max_length=64)] = []
 
 
-class TlsConfig(_Strict, frozen=True, kw_only=True):
+class TlsConfig(Strict, frozen=True, kw_only=True):
     """TLS of the broker connection; an empty mapping means the system's authorities and a checked host name."""
 
     ca: str | None = None
@@ -162,7 +163,7 @@ class TlsConfig(_Strict, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class SpoolConfig(_Strict, frozen=True, kw_only=True):
+class SpoolConfig(Strict, frozen=True, kw_only=True):
     """Bounds of messages that wait on the disk; the oldest frames go first, events last, and are declared.
 
     Attributes:
@@ -176,7 +177,7 @@ class SpoolConfig(_Strict, frozen=True, kw_only=True):
     free_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 1024
 
 
-class MqttConfig(_Strict, frozen=True, kw_only=True):
+class MqttConfig(Strict, frozen=True, kw_only=True):
     """The broker. TLS is on unless `tls: false` asks for plain text. `auto` falls back from MQTT v5 to v3.1.1.
 
     `memory_mib` is how much may wait for the broker in memory; what no longer fits waits on the disk (`spool`), or is
@@ -197,7 +198,7 @@ class MqttConfig(_Strict, frozen=True, kw_only=True):
     home_assistant: bool | DiscoveryPrefix = False
 
 
-class PublishConfig(_Strict, frozen=True, kw_only=True):
+class PublishConfig(Strict, frozen=True, kw_only=True):
     """Which frames become messages: all, those with detections, or those where something changed, plus a heartbeat.
 
     `counts`: how many of each label a stream shows is retained, too. `pictures_s`: the newest picture of each stream is
@@ -211,14 +212,14 @@ class PublishConfig(_Strict, frozen=True, kw_only=True):
     jsonl: str | None = None
 
 
-class HttpConfig(_Strict, frozen=True, kw_only=True):
+class HttpConfig(Strict, frozen=True, kw_only=True):
     """Figures and state over HTTP on 127.0.0.1. `page`: also the status page, with pictures for every user there."""
 
     port: Port | None = None
     page: bool = False
 
 
-class OverloadConfig(_Strict, frozen=True, kw_only=True):
+class OverloadConfig(Strict, frozen=True, kw_only=True):
     """Rules for a machine that cannot infer all frames: `adapt` leaves some out before they cost anything.
 
     `at_start` says what happens where the streams state more frames than the engine, measured, can infer.
@@ -228,7 +229,7 @@ class OverloadConfig(_Strict, frozen=True, kw_only=True):
     at_start: Literal["warn", "refuse", "ignore"] = "warn"
 
 
-class PipelineConfig(_Strict, frozen=True, kw_only=True):
+class PipelineConfig(Strict, frozen=True, kw_only=True):
     """A whole pipeline file. `engine` is decoded by `edge.engine.section`: each kind of engine has keys of its own."""
 
     version: Literal[1]

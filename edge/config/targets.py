@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -17,9 +19,8 @@ from typing import Annotated, Any
 import msgspec
 
 from edge.config.convert import convert
-from edge.config.count_or_share import SHARE_PATTERN, CountOrShare
 from edge.config.credentials import configuration
-from edge.config.schema import Host, Port, TopicLevel
+from edge.config.schema import Host, Port, Strict, TopicLevel
 from edge.document import Document, Location
 from edge.errors import ConfigError
 from edge.mistaken import mistaken
@@ -28,6 +29,7 @@ from edge.writing import write_whole
 
 __all__ = [
     "ALL",
+    "CountOrShare",
     "DEFAULT_MAX_PARALLEL",
     "Inventory",
     "Target",
@@ -114,39 +116,40 @@ def _steps(key: str) -> Location:
     return tuple(step.strip().strip("\"'") for step in key.split("."))
 
 
-def is_still_trusted(path: Path, others: Iterable[Path]) -> bool:
-    """Return whether a file was trusted, and it and the `others` that it names are still what they were then."""
-    return _known().get(str(path.resolve())) == _sha256(path, others)
+_SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%$"
 
 
-def trust(path: Path, others: Iterable[Path]) -> Path:
-    """Trust a file and those that it names as they are now; return where that is kept.
-    Raises `ConfigError` if it cannot be kept.
-    """
-    kept = configuration() / "trusted.json"
-    content = json.dumps({**_known(), str(path.resolve()): _sha256(path, others)}, indent=1, sort_keys=True)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
-    except OSError as error:
-        raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
-    return kept
+@dataclass(frozen=True, slots=True)
+class CountOrShare:
+    """`value` of them, or `value` percent of them. Raises `ValueError` if it is less than none, or more than all."""
 
+    value: Fraction
+    is_percent: bool
 
-def _known() -> Mapping[str, str]:
-    try:
-        known = json.loads((configuration() / "trusted.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}  # then nothing is trusted
-    return known if isinstance(known, dict) else {}
+    def __post_init__(self) -> None:
+        if self.value < 0 or (self.is_percent and self.value > 100):
+            raise ValueError(f"{self} is no part of anything")
 
+    @classmethod
+    def parse(cls, written: str | int) -> CountOrShare:
+        """Return what is written as a count (`3`) or as a share (`"10%"`). Raises `ValueError` if it is neither."""
+        if isinstance(written, int):
+            return cls(Fraction(written), is_percent=False)
+        if re.fullmatch(_SHARE, written) is None:
+            raise ValueError(f"expected a count or a share such as '10%', got {written!r}")
+        return cls(Fraction(written[:-1]), is_percent=True)
 
-def _sha256(path: Path, others: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for each in (path, *sorted(set(others))):
-        content = each.read_bytes() if each.is_file() else b""
-        digest.update(f"{each.resolve()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+    def of(self, total: int) -> int:
+        """Return how many of `total` it is, at most all; a share of some is at least one."""
+        exact = self.value * total / 100 if self.is_percent else self.value
+        return min(total, math.ceil(exact))
+
+    def is_exceeded_by(self, count: int, total: int) -> bool:
+        """Return whether `count` of `total` are more than this; nothing is rounded."""
+        return count > (self.value * total / 100 if self.is_percent else self.value)
+
+    def __str__(self) -> str:
+        return f"{float(self.value):g}{'%' if self.is_percent else ''}"
 
 
 ALL = "all"
@@ -157,7 +160,7 @@ _REFERENCE = "docs/fleet.md"
 
 User = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$")]
 Compatible = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}(?!\n)$")]
-Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=SHARE_PATTERN)]
+Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=_SHARE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,38 +203,32 @@ class Inventory:
     max_parallel: int = DEFAULT_MAX_PARALLEL
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Unknown keys are refused."""
-
-
-class _Defaults(_Strict, frozen=True, kw_only=True):
+class _Reached(Strict, frozen=True, kw_only=True):
     user: User | None = None
     port: Port | None = None
     identity: str | None = None
     ssh_config: str | None = None
     compatible: Compatible | None = None
+
+
+class _Defaults(_Reached, frozen=True, kw_only=True):
     max_parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = DEFAULT_MAX_PARALLEL
 
 
-class _Wave(_Strict, frozen=True, kw_only=True):
+class _Wave(Strict, frozen=True, kw_only=True):
     canary: list[str] | None = None
     steps: Annotated[list[Part], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["10%", "100%"])
     max_failed: Part = "5%"
     soak_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
 
 
-class _Target(_Strict, frozen=True, kw_only=True):
+class _Target(_Reached, frozen=True, kw_only=True):
     name: TopicLevel
     host: Host
-    user: User | None = None
-    port: Port | None = None
-    identity: str | None = None
-    ssh_config: str | None = None
-    compatible: Compatible | None = None
     labels: dict[TopicLevel, str] = msgspec.field(default_factory=dict)
 
 
-class _File(_Strict, frozen=True, kw_only=True):
+class _File(Strict, frozen=True, kw_only=True):
     target: Annotated[list[_Target], msgspec.Meta(min_length=1)]
     defaults: _Defaults = msgspec.field(default_factory=_Defaults)
     wave: _Wave = msgspec.field(default_factory=_Wave)
@@ -258,13 +255,18 @@ def load_inventory(path: Path) -> Inventory:
     return _load(path, is_found=False)
 
 
-def trust_inventory(path: Path) -> Inventory:
+def trust_inventory(path: Path) -> None:
     """Let an inventory be found from now on, with the ssh_configs that it names, while none of these files changes.
     Raises `ConfigError` if it cannot be used as written, or that cannot be kept.
     """
-    inventory = load_inventory(path)
-    trust(path, _ssh_configs(inventory))
-    return inventory
+    digest = _sha256(path, _ssh_configs(load_inventory(path)))
+    kept = configuration() / "trusted.json"
+    content = json.dumps({**_known(), str(path.resolve()): digest}, indent=1, sort_keys=True)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
+    except OSError as error:
+        raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
 
 
 def _load(path: Path, *, is_found: bool) -> Inventory:
@@ -278,13 +280,31 @@ def _load(path: Path, *, is_found: bool) -> Inventory:
         wave=_wave(file.wave),
         max_parallel=file.defaults.max_parallel,
     )
-    if is_found and _ssh_configs(inventory) and not is_still_trusted(path, _ssh_configs(inventory)):
+    ssh_configs = _ssh_configs(inventory)
+    if is_found and ssh_configs and _known().get(str(path.resolve())) != _sha256(path, ssh_configs):
         raise document.error(
             _first_ssh_config(file),
             "an ssh_config can run commands on this machine, and this inventory was found here, not named; if it is "
             f"yours, name it: --inventory {path}, or trust it as it is now: edge-deploy targets --trust {path}",
         )
     return inventory
+
+
+def _known() -> Mapping[str, str]:
+    """Return the digests of files that were trusted, with those that they name, by path."""
+    try:
+        known = json.loads((configuration() / "trusted.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}  # then nothing is trusted
+    return known if isinstance(known, dict) else {}
+
+
+def _sha256(path: Path, others: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for each in (path, *sorted(set(others))):
+        content = each.read_bytes() if each.is_file() else b""
+        digest.update(f"{each.resolve()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def _ssh_configs(inventory: Inventory) -> list[Path]:

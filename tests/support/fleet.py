@@ -3,8 +3,7 @@
 import threading
 from collections.abc import Sequence
 
-from edge.config.count_or_share import CountOrShare
-from edge.config.targets import Target, Wave
+from edge.config.targets import CountOrShare, Target, Wave
 from edge.delivery.outcome import Event
 from edge.deploy.fleet.inbox import Inbox, PushOne
 from edge.deploy.fleet.journal import Journal

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from edge.cli.bundles import check_libraries, echo_not_taken, echo_secrets, software_options
-from edge.cli.options import golden_limit_option
+from edge.bundle.manifest import GoldenFrames, GoldenLimits
+from edge.bundle.software import software_of
+from edge.cli.bundles import check_libraries, echo_not_taken, echo_secrets, golden_limit_option, software_options
+from edge.cli.output import echo_json, echo_pairs
 from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, READ_FOLDER, command
+from edge.deploy.packing.bundle import AgainOptions, Bundled, BundleOptions, make_again, make_bundle
 from edge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from edge.bundle.manifest import GoldenLimits
-    from edge.deploy.packing.bundle import Bundled
-    from edge.deploy.provision.lock import Environment
 
 __all__ = ["bundle"]
 
@@ -66,6 +64,7 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 )
 @click.option(
     "--calibrated-on",
+    "calibration_images",
     type=IMAGES,
     metavar="DIR",
     help="The images that the table was made from: leaves them, and copies of them, out of the golden frames.",
@@ -102,23 +101,10 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 def bundle(
     pipeline: Path | None,
     again: Path | None,
-    out: Path,
-    key: Path | None,
-    golden: Path | None,
-    calibrated_on: Path | None,
     golden_limits: GoldenLimits | None,
     no_golden: bool,
-    channel: str,
-    sequence: int | None,
-    compatible: tuple[str, ...],
-    targets: tuple[str, ...],
-    tensorrt: tuple[str | None, str | None],
-    l4t: tuple[str | None, str | None],
-    expires_days: int | None,
-    downgrade_from: int | None,
-    has_software: bool,
-    libraries: Environment | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Check a pipeline, prove it on golden frames, sign it, and write it as a folder that can be pushed at any time.
 
@@ -128,9 +114,6 @@ def bundle(
     The same inputs give the same release, and with SOURCE_DATE_EPOCH the same bytes, signature included (Ed25519, RSA).
     Private keys and credentials are never bundled. A load that no machine of --compatible can serve is a warning.
     """
-    from edge.bundle.manifest import GoldenLimits
-    from edge.deploy.packing.bundle import BundleOptions, make_bundle
-
     if again is not None or pipeline is None:
         _sign_again(pipeline, again, as_json=as_json)
         return
@@ -138,32 +121,17 @@ def bundle(
     made = make_bundle(
         BundleOptions(
             pipeline=pipeline,
-            out=out,
             created_at=_created_at(),
-            key=key,
-            golden=golden,
             has_golden=not no_golden,
             golden_limits=golden_limits or GoldenLimits(),
-            calibration_images=calibrated_on,
-            channel=channel,
-            sequence=sequence,
-            compatible=compatible,
-            targets=targets,
-            tensorrt=tensorrt,
-            l4t=l4t,
-            expires_days=expires_days,
-            downgrade_from=downgrade_from,
-            has_software=has_software,
-            libraries=libraries,
+            **asked,
         ),
-        on_step=_step,
+        on_step=lambda name: click.echo(f"{name} ...", err=True),
     )
     _print(made, as_json=as_json, warns_of=pipeline)
 
 
 def _sign_again(pipeline: Path | None, again: Path | None, *, as_json: bool) -> None:
-    from edge.deploy.packing.bundle import AgainOptions, make_again
-
     if again is None or pipeline is not None:
         raise click.UsageError("add either PIPELINE or --again OLD.bundle")
     ctx, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
@@ -175,7 +143,7 @@ def _sign_again(pipeline: Path | None, again: Path | None, *, as_json: bool) -> 
 
 
 def _check_together(given: Mapping[str, Any]) -> None:
-    proof = (given["golden"], given["calibrated_on"], given["golden_limits"])
+    proof = (given["golden"], given["calibration_images"], given["golden_limits"])
     _require_one(given["no_golden"] or None, *proof, why=_NO_GOLDEN)
     _require_one(given["downgrade_from"], given["sequence"], why=_NO_SEQUENCE)
     check_libraries(given["has_software"], given["libraries"])
@@ -192,13 +160,7 @@ def _require_one(option: object, *others: object, why: str) -> None:
         raise click.UsageError(f"{why}; leave one out")
 
 
-def _step(name: str) -> None:
-    click.echo(f"{name} ...", err=True)
-
-
 def _warn(made: Bundled, pipeline: Path) -> None:
-    from edge.bundle.manifest import GoldenFrames
-
     echo_secrets(pipeline)
     echo_not_taken(made)
 
@@ -213,50 +175,32 @@ def _warn(made: Bundled, pipeline: Path) -> None:
 
 
 def _print(made: Bundled, *, as_json: bool, warns_of: Path | None = None) -> None:
-    from edge.cli.output import echo_json, echo_pairs
-
     if warns_of is not None:
         _warn(made, warns_of)
     if as_json:
         echo_json(made.as_json())
         return
-    manifest = made.bundle.manifest
-    size_mib = sum(one.length_bytes for one in manifest.files) / _MIB
+    echo_pairs(_lines(made))
+
+
+def _lines(made: Bundled) -> Iterator[tuple[str, str]]:
+    manifest, brought = made.bundle.manifest, software_of(made.bundle.manifest)
     until = "" if manifest.expires_at is None else f", expires {manifest.expires_at}"
-    echo_pairs(
-        [
-            ("release", f"{manifest.release}, sequence {manifest.sequence} of {manifest.channel}{until}"),
-            *_permission_lines(made),
-            ("for", ", ".join(manifest.targets or manifest.compatible)),
-            *_software_lines(made),
-            ("files", f"{len(manifest.files)}, {size_mib:.1f} MiB"),
-            ("golden", _golden_line(made)),
-            *_license_lines(made),
-            ("signer", f"{made.signer} ({made.key})"),
-            ("bundle", str(made.bundle.path)),
-        ]
-    )
-
-
-def _software_lines(made: Bundled) -> list[tuple[str, str]]:
-    from edge.bundle.software import software_of
-
-    brought = software_of(made.bundle.manifest)
-    if brought is None:
-        return []
-    libraries = f" with {len(brought.wheels) - 1} libraries" if len(brought.wheels) > 1 else ""
-    size = f"{brought.length_bytes / _MIB:.1f} MiB"
-    return [("software", f"edge-deploy {brought.version}{libraries}, {brought.key[:12]}, {size}")]
-
-
-def _license_lines(made: Bundled) -> list[tuple[str, str]]:
-    stated = made.model_license or "unknown: state it as model.license in the pipeline file"
-    return [] if made.is_again else [("model", f"license {stated}")]
-
-
-def _permission_lines(made: Bundled) -> list[tuple[str, str]]:
-    counter = made.bundle.manifest.downgrade_from
-    return [] if counter is None else [("permission", f"to go back once, from counter {counter}")]
+    yield "release", f"{manifest.release}, sequence {manifest.sequence} of {manifest.channel}{until}"
+    if manifest.downgrade_from is not None:
+        yield "permission", f"to go back once, from counter {manifest.downgrade_from}"
+    yield "for", ", ".join(manifest.targets or manifest.compatible)
+    if brought is not None:
+        libraries = f" with {len(brought.wheels) - 1} libraries" if len(brought.wheels) > 1 else ""
+        size = f"{brought.length_bytes / _MIB:.1f} MiB"
+        yield "software", f"edge-deploy {brought.version}{libraries}, {brought.key[:12]}, {size}"
+    size_mib = sum(one.length_bytes for one in manifest.files) / _MIB
+    yield "files", f"{len(manifest.files)}, {size_mib:.1f} MiB"
+    yield "golden", _golden_line(made)
+    if not made.is_again:
+        yield "model", f"license {made.model_license or 'unknown: state it as model.license in the pipeline file'}"
+    yield "signer", f"{made.signer} ({made.key})"
+    yield "bundle", str(made.bundle.path)
 
 
 def _golden_line(made: Bundled) -> str:

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
+from edge.calibrate.files import write_all
+from edge.calibrate.observations import observations_bytes
+from edge.calibrate.table import Evidence, table_text
+from edge.calibrate.thresholds import Method
+from edge.cli.commands.table import margin, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
-from edge.cli.options import MAX_DROP, engine_option
+from edge.cli.options import engine_option
+from edge.cli.output import StageBars, echo_json, echo_pairs, echo_passed_over, folded, shown_width
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command
-
-if TYPE_CHECKING:
-    from edge.calibrate.table import Evidence
-    from edge.quantize.make_table import Calibration, CalibrationOptions, MaxDrop
+from edge.engine.kind import usable_kind
+from edge.quantize.make_table import (
+    FEW_IMAGES,
+    Calibration,
+    CalibrationHooks,
+    CalibrationOptions,
+    LibraryCalibrator,
+    MaxDrop,
+)
+from edge.quantize.make_table import calibrate as run
 
 __all__ = ["calibrate"]
 
 _METHODS = ("auto", "mse", "percentile", "minmax", "entropy")
+
+
+class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """`0.5`, mAP points, or `3%` of what the float model reaches."""
+
+    name = "points|percent%"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MaxDrop:
+        text = str(value).strip()
+        try:
+            amount = float(text.removesuffix("%"))
+        except ValueError:
+            amount = math.nan
+        if not 0 <= amount <= 100:  # NaN is not
+            self.fail(f"expected mAP points from 0 to 100, or a percentage such as 3%, got {value!r}", param, ctx)
+        return MaxDrop(amount=amount, is_relative=text.endswith("%"))
 
 
 @command("""
@@ -53,7 +83,7 @@ _METHODS = ("auto", "mse", "percentile", "minmax", "entropy")
 )
 @click.option(
     "--max-drop",
-    type=MAX_DROP,
+    type=_MaxDrop(),
     metavar="POINTS|PERCENT%",
     help="Promise, with --labels: mAP50-95 points lost at most, or 3% of what float reaches.  [default: 0.5]",
 )
@@ -72,7 +102,9 @@ _METHODS = ("auto", "mse", "percentile", "minmax", "entropy")
     help="Images on one canvas; the result is the same, but for that of some calibrators.",
 )
 @crew_options
-@click.option("--skip-undecodable", "is_skipping", is_flag=True, help="Leave out files that cannot be decoded.")
+@click.option(
+    "--skip-undecodable", "is_skipping_undecodable", is_flag=True, help="Leave out files that cannot be decoded."
+)
 def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
     """Make the calibration table with which a model runs in INT8.
 
@@ -85,15 +117,6 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
 
     With --workers or --cluster others look, try and prove: the table is the same, byte for byte (docs/cluster.md).
     """
-    from edge.calibrate.files import write_all
-    from edge.calibrate.observations import observations_bytes
-    from edge.calibrate.table import table_text
-    from edge.cli.columns import folded, shown_width
-    from edge.cli.output import echo_json, echo_pairs, echo_passed_over, stage_bars
-    from edge.engine.kind import usable_kind
-    from edge.quantize.make_table import CalibrationHooks
-    from edge.quantize.make_table import calibrate as run
-
     _require_sense(**asked)
     _require_calibrator_alone(save_histograms, **asked)
     kind = usable_kind(asked["engine"])
@@ -101,7 +124,7 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
         echo_passed_over(asked["images"])
     spread = {name: asked.pop(name) for name in ("cluster", "workers", "mixes_cpus")}
     options = _options(model, **asked)
-    with crew_that(kind=kind, **spread) as crew, stage_bars() as bars:
+    with crew_that(kind=kind, **spread) as crew, StageBars() as bars:
         done = run(options, kind, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance), crew=crew)
     files = {out: table_text(done.table).encode()}
     if save_histograms is not None:
@@ -123,19 +146,14 @@ def _options(
     calibrator: str | None,
     quantile: float | None,
     cutoff: float | None,
-    is_skipping: bool,
     engine: str,
     **same: Any,
 ) -> CalibrationOptions:
-    from edge.calibrate.thresholds import Method
-    from edge.quantize.make_table import CalibrationOptions, LibraryCalibrator, MaxDrop
-
     return CalibrationOptions(
         model=model,
         method=None if method in (None, "auto") else Method(method),
         calibrator=None if calibrator is None else LibraryCalibrator(name=calibrator, quantile=quantile, cutoff=cutoff),
         max_drop=max_drop or MaxDrop(),
-        is_skipping_undecodable=is_skipping,
         **same,
     )
 
@@ -177,9 +195,6 @@ def _require_calibrator_alone(save_histograms: Path | None, *, calibrator: str |
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
-    from edge.cli.table_lines import unlabelled_line
-    from edge.quantize.make_table import FEW_IMAGES
-
     seen = done.observations.images
     if done.left_out:
         names = ", ".join(path.name for path in done.left_out)
@@ -197,8 +212,6 @@ def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
 
 
 def _as_json(done: Calibration, path: Path) -> dict[str, Any]:
-    import msgspec
-
     return {
         "table": str(path),
         "model": done.spec.name,
@@ -217,8 +230,6 @@ def _as_json(done: Calibration, path: Path) -> dict[str, Any]:
 
 
 def _lines(done: Calibration, path: Path, options: CalibrationOptions) -> Iterator[tuple[str, str]]:
-    from edge.cli.table_lines import margin
-
     table, evidence = done.table, done.table.evidence
     yield "table", str(path)
     yield "ranges", f"{len(table.tensors)} tensors, {table.method}, from {done.observations.images} images"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from edge.cli.comparison import comparison_page, echo_comparison
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
+from edge.cli.output import echo_json, echo_passed_over, progress_bar
+from edge.cli.page import write_page
 from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command
-
-if TYPE_CHECKING:
-    from edge.quantize.comparison import Comparison
+from edge.engine.kind import usable_kind
+from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
 
 __all__ = ["compare"]
 
@@ -51,41 +53,16 @@ def compare(
     it adds itself is measured against the same layer in float on the same input. Times are medians for one frame on one
     thread of this machine, not of a Jetson, also where --workers or a --cluster measure what is lost.
     """
-    from edge.cli.output import echo_json, echo_passed_over, progress_bar
-    from edge.engine.kind import usable_kind
-    from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
-
     options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
     kind, count = usable_kind(engine), len(images_to_compare(options)) + TIMED_RUNS
     echo_passed_over(images)
-    with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as bar:
-        found = compare_model(options, kind, on_step=bar.advance, crew=crew)
+    with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as step:
+        found = compare_model(options, kind, on_step=step, crew=crew)
     if found.untimed is not None:
         click.echo(f"warning: no times: {found.untimed}", err=True)
     if as_json:
         echo_json(found.as_json())
     else:
-        _echo_layers(found)
+        echo_comparison(found)
     if page is not None:
-        _write_page(page, found)
-
-
-def _echo_layers(found: Comparison) -> None:
-    from edge.cli.compare_lines import SHOWN_WORST, comparison_summary, comparison_verdict, layer_error_lines
-    from edge.cli.output import echo_parts
-    from edge.evaluate.layers import worst_layers
-
-    worst = worst_layers(found.layers, count=SHOWN_WORST)
-    for line in layer_error_lines(found, worst):
-        click.echo(line)
-    click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model", err=True)
-    click.echo()
-    echo_parts([[comparison_summary(found), comparison_verdict(found)]])
-
-
-def _write_page(page: Path, found: Comparison) -> None:
-    from edge.calibrate.files import write_bytes
-    from edge.cli.compare_page import comparison_page
-
-    write_bytes(page, comparison_page(found).encode())
-    click.echo(f"{page} written", err=True)
+        write_page(page, comparison_page(found))

@@ -7,22 +7,23 @@ import shutil
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import Progress, TaskID
 
+from edge.cli.commands.run import run_table, stop_on_signals
 from edge.cli.options import SECONDS
+from edge.cli.output import aligned, echo_json, echo_lines, shown_width, stderr_console
 from edge.cli.paths import FOLDER, command
 from edge.cli.run_command import INTERRUPTED
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.live import Live
-    from rich.progress import Progress, TaskID
-
-    from edge.config.schema import MqttConfig
-    from edge.demo.show import DemoHooks, DemoReport
-    from edge.runtime.pipeline.counters import RunReport
+from edge.config.schema import MqttConfig
+from edge.demo.calibrated import MAX_DROP
+from edge.demo.show import DemoHooks, DemoOptions, DemoReport, run_demo
+from edge.runtime.pipeline.counters import RunReport
+from edge.types import Precision
 
 __all__ = ["demo"]
 
@@ -70,14 +71,6 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
     cameras are decoded by GStreamer, inferred in batches and published over MQTT to an independent subscriber, which
     compares its messages with the exact ground truth. Fails when nothing was received or the counts do not balance.
     """
-    from rich.live import Live
-    from rich.progress import Progress
-
-    from edge.cli.commands.run import stop_on_signals
-    from edge.cli.output import echo_json, stderr_console
-    from edge.demo.show import DemoOptions, run_demo
-    from edge.types import Precision
-
     console = stderr_console()
     options = DemoOptions(
         cameras=cameras, duration_s=seconds, broker=_mqtt_config(broker), folder=folder, precision=Precision(precision)
@@ -107,10 +100,6 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
 
 def _hooks(console: Console, progress: Progress, bar: TaskID, live: Live, stop: threading.Event) -> DemoHooks:
     """Return what shows how far the demo is, and ends its preparations when `stop` is set."""
-    from rich.markup import escape
-
-    from edge.cli.run_progress import run_table
-    from edge.demo.show import DemoHooks
 
     def on_stage(text: str) -> None:
         _require_wanted(stop)
@@ -142,8 +131,6 @@ def _require_wanted(stop: threading.Event) -> None:
 
 
 def _mqtt_config(broker: str | None) -> MqttConfig | None:
-    from edge.config.schema import MqttConfig
-
     if broker is None:
         return None
     host, _, port = broker.rpartition(":")
@@ -153,8 +140,6 @@ def _mqtt_config(broker: str | None) -> MqttConfig | None:
 
 
 def _print_account(result: DemoReport) -> None:
-    from edge.cli.columns import aligned, shown_width
-
     content = result.run.as_json()
     names = max(len(stream["id"]) for stream in content["streams"])
     rows = [
@@ -172,8 +157,7 @@ def _print_account(result: DemoReport) -> None:
     ]
     head = ("camera".ljust(names), "fps", "decoded", "inferred", "dropped", "at stop", "precision", "recall")
     spare = ("at stop", "decoded", "dropped", "recall", "precision")
-    for line in aligned([head, *rows], texts=0, width=shown_width(), spare=spare):
-        click.echo(line)
+    echo_lines(aligned([head, *rows], texts=0, width=shown_width(), spare=spare))
     total = content["stages_ms"]["total"]
     click.echo(
         f"\n{_precision_line(result)}\n"
@@ -196,8 +180,6 @@ def _folder_of_commands() -> str:
 
 
 def _precision_line(result: DemoReport) -> str:
-    from edge.demo.calibrated import MAX_DROP
-
     name, done = result.run.precision.value.upper(), result.calibration
     if done is None:
         return f"{name:<15} as asked for, nothing was calibrated"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from edge.cli.commands.table import unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
+from edge.cli.output import echo_json, echo_pairs, echo_passed_over, progress_bar
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command
+from edge.engine.kind import usable_kind
+from edge.media.stills import list_images
+from edge.quantize.accuracy import Evaluation, EvaluationOptions, evaluate_model
 from edge.types import Precision
-
-if TYPE_CHECKING:
-    from edge.quantize.accuracy import Evaluation
 
 __all__ = ["evaluate"]
 
@@ -58,11 +60,6 @@ def evaluate(
     A float model runs in INT8 by a calibration table only. A model that carries Q/DQ pairs (QAT) takes no table: it
     runs in INT8 as it is, and with --precision fp32 or fp16 without its pairs, which tells what INT8 costs.
     """
-    from edge.cli.output import echo_json, echo_pairs, echo_passed_over, progress_bar
-    from edge.engine.kind import usable_kind
-    from edge.media.stills import list_images
-    from edge.quantize.accuracy import EvaluationOptions, evaluate_model
-
     options = EvaluationOptions(
         model=model,
         images=images,
@@ -73,32 +70,20 @@ def evaluate(
     )
     kind, count = usable_kind(engine), len(list_images(images))
     echo_passed_over(images)
-    with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as bar:
-        result = evaluate_model(options, kind, on_image=bar.advance, crew=crew)
+    with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as step:
+        result = evaluate_model(options, kind, on_image=step, crew=crew)
     content = result.as_json()
     for note in _warnings(result):
         click.echo(f"warning: {note}", err=True)
     if as_json:
         echo_json(content)
         return
-    echo_pairs(
-        [
-            ("model", f"{content['model']} ({result.spec.family.value}), {content['precision']}, {content['engine']}"),
-            *_int8_lines(result),
-            ("images", f"{content['images']} with {content['boxes']} boxes, {content['unlabelled']} without labels"),
-            ("classes", f"by {content['classes_by']}"),
-            ("mAP50-95", f"{content['map50_95']:.4f}"),
-            ("mAP50", f"{content['map50']:.4f}"),
-            ("time", f"{content['seconds']} s"),
-        ]
-    )
+    echo_pairs(_lines(result, content))
     if result.pycocotools is not None:
         echo_pairs([("pycocotools", f"mAP50-95 {result.pycocotools[0]:.4f}, mAP50 {result.pycocotools[1]:.4f}")])
 
 
 def _warnings(result: Evaluation) -> Iterator[str]:
-    from edge.cli.table_lines import unlabelled_line
-
     if result.unlabelled:
         yield unlabelled_line(result.unlabelled, result.accuracy.images)
     if result.left_out:
@@ -106,8 +91,13 @@ def _warnings(result: Evaluation) -> Iterator[str]:
     yield from result.notes
 
 
-def _int8_lines(result: Evaluation) -> list[tuple[str, str]]:
-    if result.int8_mac_share is None:
-        return []
-    origin = "the model's own Q/DQ pairs" if result.table is None else str(result.table)
-    return [("INT8", f"{result.int8_mac_share:.1%} of the multiply-accumulates, by {origin}")]
+def _lines(result: Evaluation, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "model", f"{content['model']} ({result.spec.family.value}), {content['precision']}, {content['engine']}"
+    if result.int8_mac_share is not None:
+        origin = "the model's own Q/DQ pairs" if result.table is None else str(result.table)
+        yield "INT8", f"{result.int8_mac_share:.1%} of the multiply-accumulates, by {origin}"
+    yield "images", f"{content['images']} with {content['boxes']} boxes, {content['unlabelled']} without labels"
+    yield "classes", f"by {content['classes_by']}"
+    yield "mAP50-95", f"{content['map50_95']:.4f}"
+    yield "mAP50", f"{content['map50']:.4f}"
+    yield "time", f"{content['seconds']} s"

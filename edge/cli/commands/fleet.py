@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from edge.cli.output import aligned, echo_json, echo_lines, shown_width
 from edge.cli.paths import command
-from edge.cli.ring_options import credential_option, pipeline_option
-
-if TYPE_CHECKING:
-    from edge.deploy.rings.hearing import Heard
+from edge.cli.ring_options import credential_option, heard, pipeline_option
+from edge.deadline import age_s
+from edge.deploy.rings.hearing import Heard
 
 __all__ = ["fleet"]
 
@@ -36,10 +34,6 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
     is, what is wrong with it, the release that failed there and why, or why it keeps what it has, and since when it
     says nothing. Times are by the devices' own clocks, ages by this machine's.
     """
-    from edge.cli.columns import aligned, shown_width
-    from edge.cli.output import echo_json
-    from edge.cli.ring_options import heard
-
     if path is None:
         raise click.UsageError("add --pipeline FILE, which names the broker that devices speak to")
     with heard(path, credential) as (hearing, _):
@@ -55,14 +49,11 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
     else:
         head = tuple(name.upper().replace("_", " ") for name in _COLUMNS)
         told = [head, *(tuple(value or "-" for value in row.values()) for row in rows)]
-        for line in aligned(told, texts=len(head), width=shown_width(), spare=_SPARE):
-            click.echo(line)
+        echo_lines(aligned(told, texts=len(head), width=shown_width(), spare=_SPARE))
     return 0
 
 
-def _cells(name: str, heard: Heard) -> Iterator[str | None]:
-    from edge.deadline import age_s
-
+def _cells(name: str, heard: Heard) -> tuple[str | None, ...]:
     state, deploy, pull = heard.state, heard.deploy, heard.pull
     is_well = deploy is not None and deploy.result == "committed"
     release = None if deploy is None else deploy.release if is_well else deploy.from_
@@ -76,19 +67,17 @@ def _cells(name: str, heard: Heard) -> Iterator[str | None]:
     looked_s = None if pull is None else age_s(pull.looked_at)
     is_away = state is not None and state.state == "offline"
     stands = None if state is None else f"{state.state}: {state.reason}" if state.reason else state.state
-    return iter(
-        (
-            name,
-            None if pull is None else pull.ring,
-            release,
-            deploy.at if deploy is not None and is_well else None,
-            None if pull is None else pull.looked_at,
-            None if looked_s is None else str(looked_s),
-            stands,
-            None if trouble is None else trouble[0],
-            None if trouble is None else trouble[1],
-            (state.since or "unknown") if state is not None and is_away else None,
-        )
+    return (
+        name,
+        None if pull is None else pull.ring,
+        release,
+        deploy.at if deploy is not None and is_well else None,
+        None if pull is None else pull.looked_at,
+        None if looked_s is None else str(looked_s),
+        stands,
+        None if trouble is None else trouble[0],
+        None if trouble is None else trouble[1],
+        (state.since or "unknown") if state is not None and is_away else None,
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from edge.cli.output import echo_json, echo_lines, echo_pairs
 from edge.cli.paths import MODEL, READ, command
-
-if TYPE_CHECKING:
-    from edge.model.obstacles import ModelReport
-    from edge.types import ModelSpec
+from edge.cli.roofline_lines import account_lines
+from edge.model.inspect import inspect_model
+from edge.model.obstacles import ModelReport, report_on_model
+from edge.quantize.account import accounts_of
+from edge.types import ModelSpec, Precision
 
 __all__ = ["inspect"]
 
@@ -46,11 +48,8 @@ def inspect(
     if layers:
         _echo_account(model, precision=precision, table=table, batch=batch, as_json=as_json)
         return
-    _refuse_without_layers(precision, table, batch)
-    from edge.cli.output import echo_json, echo_pairs
-    from edge.model.inspect import inspect_model
-    from edge.model.obstacles import report_on_model
-
+    if any(value is not None for value in (precision, table, batch)):
+        raise click.UsageError("--precision, --table and --batch are of the account of the layers: add --layers")
     spec = inspect_model(model)
     report = report_on_model(spec)
     if as_json:
@@ -59,24 +58,13 @@ def inspect(
         echo_pairs(_lines(spec, report))
 
 
-def _refuse_without_layers(*given: object) -> None:
-    if any(value is not None for value in given):
-        raise click.UsageError("--precision, --table and --batch are of the account of the layers: add --layers")
-
-
 def _echo_account(model: Path, *, precision: str | None, table: Path | None, batch: int | None, as_json: bool) -> None:
-    from edge.cli.output import echo_json
-    from edge.cli.roofline_lines import account_lines
-    from edge.quantize.account import accounts_of
-    from edge.types import Precision
-
     found = accounts_of(model, table=table, batch=batch)
     account = found.of(None if precision is None else Precision(precision))
     if as_json:
         echo_json({"model": found.spec.name, "sha256": found.spec.sha256, **account.as_json()})
         return
-    for line in account_lines(account):
-        click.echo(line)
+    echo_lines(account_lines(account))
     if account.precision is Precision.INT8:
         click.echo(f"INT8 {found.origin_of_int8}", err=True)
 

@@ -11,6 +11,12 @@ from click.core import ParameterSource
 
 from edge.cli.options import SECONDS
 from edge.cli.paths import READ, command, pipeline_argument
+from edge.config.credentials import read_credential
+from edge.config.load import load_pipeline, mqtt_from_options
+from edge.deploy.listen import ListenOptions
+from edge.deploy.listen import listen as listen_to
+from edge.errors import ConfigError
+from edge.publish.mqtt.subscriber import checked_device
 
 __all__ = ["listen"]
 
@@ -63,17 +69,11 @@ def listen(
     **broker: str | int | None,
 ) -> int:
     """Show what a subscriber sees: detections, events, states, gaps, and numbers that never came."""
-    from edge.config.credentials import read_credential
-    from edge.config.load import load_pipeline, mqtt_from_options
-    from edge.deploy.listen import ListenOptions
-    from edge.deploy.listen import listen as listen_to
-    from edge.errors import ConfigError
-    from edge.publish.mqtt.subscriber import checked_device
-
     if (path is None) == (host is None):
         raise click.UsageError("give PIPELINE or --host")
     if path is not None:
-        if unread := [one for one in _OF_HOST if _is_typed(one)]:
+        source_of = click.get_current_context().get_parameter_source
+        if unread := [one for one in _OF_HOST if source_of(one) is ParameterSource.COMMANDLINE]:
             raise click.UsageError(f"--{', --'.join(unread)}: only with --host; PIPELINE says that of its broker")
         pipeline = load_pipeline(path)
         if pipeline.config.mqtt is None:
@@ -106,7 +106,3 @@ def listen(
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 0
-
-
-def _is_typed(option: str) -> bool:
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

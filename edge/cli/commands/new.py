@@ -9,19 +9,20 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from edge.cli.options import SECONDS
+from edge.cli.output import echo_json, echo_pairs
 from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, command
 from edge.cli.run_command import tell
-
-if TYPE_CHECKING:
-    from edge.config.credentials import Credential
-    from edge.deploy.new.cameras import AskTrust
-    from edge.deploy.new.document import NewPipeline
-    from edge.errors import CertificateError
+from edge.config.credentials import Credential, credential_from_line
+from edge.deploy.new.broker import broker_from_text
+from edge.deploy.new.cameras import AskTrust
+from edge.deploy.new.document import NewPipeline
+from edge.deploy.new.new import PipelineRequest, make_pipeline
+from edge.errors import CertificateError
 
 __all__ = ["new"]
 
@@ -37,7 +38,7 @@ _CAMERA_LOGIN, _BROKER_LOGIN = "EDGE_CAMERA_LOGIN", "EDGE_BROKER_LOGIN"
 \b
 What it asks and writes: docs/new.md""")
 @click.argument("model", type=MODEL)
-@click.argument("cameras", type=CAMERA, nargs=-1, required=True, metavar="CAMERA...")
+@click.argument("typed", type=CAMERA, nargs=-1, required=True, metavar="CAMERA...")
 @click.option(
     "-o", "--out", type=WRITTEN, default=Path("pipeline.yaml"), show_default=True, metavar="FILE", help="To be written."
 )
@@ -52,20 +53,15 @@ What it asks and writes: docs/new.md""")
 @click.option(
     "--timeout", "within_s", type=SECONDS, default=10, show_default=True, metavar="S", help="For each first answer."
 )
-@click.option("--force", is_flag=True, help="Replace files and secrets that are there.")
+@click.option("--force", "is_forced", is_flag=True, help="Replace files and secrets that are there.")
 def new(
-    model: Path,
-    cameras: tuple[str | Path, ...],
     out: Path,
     broker: str | None,
     site: str | None,
     ca: Path | None,
-    camera_ca: Path | None,
     trust: tuple[str, ...],
-    credential: str | None,
-    within_s: float,
-    force: bool,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Write a pipeline file for cameras and a model, from what they say of themselves.
 
@@ -77,21 +73,12 @@ def new(
     (user:password) are taken. Logins are kept as secrets, by name, and never stand in the file. Whether a camera's own
     certificate is the camera's is asked, too; --trust says it beforehand.
     """
-    from edge.cli.output import echo_json, echo_pairs
-    from edge.deploy.new.broker import broker_from_text
-    from edge.deploy.new.new import PipelineRequest, make_pipeline
-
     if broker is None and (site is not None or ca is not None):
         raise click.UsageError("--site and --ca are of the broker: add --broker HOST")
     request = PipelineRequest(
-        model=model,
-        typed=cameras,
         out=out,
         broker=None if broker is None else broker_from_text(broker, site=site, ca=None if ca is None else str(ca)),
-        credential=credential,
-        is_forced=force,
-        camera_ca=camera_ca,
-        within_s=within_s,
+        **asked,
     )
     made = make_pipeline(
         request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), ask_trust=_trust_asker(trust), say=tell
@@ -114,7 +101,6 @@ def _echo_end(made: NewPipeline, following: list[str]) -> None:
 
 def _asker(variable: str) -> Callable[[str], Credential | None]:
     """Return what is asked for logins: the environment, else a person at the terminal, else nothing."""
-    from edge.config.credentials import credential_from_line
 
     def ask(whose: str) -> Credential | None:
         line = os.environ.get(variable)
@@ -130,8 +116,6 @@ def _has_person() -> bool:
 
 
 def _typed(whose: str) -> Credential | None:
-    from edge.config.credentials import Credential
-
     user: str = click.prompt(f"{whose} wants a login. User (Enter: none)", default="", show_default=False, err=True)
     if not user:
         return None

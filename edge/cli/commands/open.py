@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-import threading
+import webbrowser
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -17,6 +17,8 @@ from edge.cli.commands.run import stop_on_signals
 from edge.cli.fleet import choose, targets_option
 from edge.cli.paths import command
 from edge.cli.run_command import INTERRUPTED, tell
+from edge.deploy.fleet.over_ssh import connect_to
+from edge.deploy.open import DevicePage
 
 __all__ = ["open_page"]
 
@@ -38,9 +40,6 @@ docs/operating.md says more.""",
 @click.option("--browser", "has_browser", is_flag=True, help="Show it in the browser at once.")
 def open_page(target: str, targets_path: Path | None, port: int | None, has_browser: bool, as_json: bool) -> int:
     """Show the status page of a device in the browser, over the same SSH as a push, until Ctrl-C."""
-    from edge.deploy.fleet.over_ssh import connect_to
-    from edge.deploy.open import DevicePage
-
     chosen = choose((target,), targets_path).targets
     if len(chosen) != 1:
         raise click.UsageError(f"{target} means {len(chosen)} devices; name one")
@@ -50,23 +49,17 @@ def open_page(target: str, targets_path: Path | None, port: int | None, has_brow
         click.echo(json.dumps({"target": chosen[0].name, "url": address}) if as_json else address)
         with _in_browser(address) if has_browser else contextlib.nullcontext():
             tell("Ctrl-C ends it")
-            _wait(stop)
+            while not stop.wait(1.0):
+                pass
     if stop.is_interrupted:
         tell("interrupted")
         return INTERRUPTED
     return 0
 
 
-def _wait(stop: threading.Event) -> None:
-    while not stop.wait(1.0):
-        pass
-
-
 @contextlib.contextmanager
 def _in_browser(address: str) -> Iterator[None]:
     """Lead the browser there by a file that only this user can read: a command line shows to everybody."""
-    import webbrowser
-
     folder = os.environ.get("XDG_RUNTIME_DIR") or None
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="edge-deploy-", dir=folder) as file:
         file.write(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(address)}">\n')

@@ -1,34 +1,42 @@
-"""`edge-deploy promote`."""
+"""`edge-deploy promote` and `withdraw`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from edge.cli.fleet import targets_option
 from edge.cli.options import SECONDS
+from edge.cli.output import echo_json
 from edge.cli.paths import command
 from edge.cli.ring_options import (
     SPAN,
     ca_option,
     credential_option,
+    heard,
     key_option,
     known_as_option,
     login_option,
+    opened,
     pipeline_option,
     release_argument,
 )
+from edge.cli.run_command import tell
+from edge.config.targets import find_inventory
+from edge.deploy.provision.keys import find_key
+from edge.deploy.rings.desk import PublishedRelease, RingDesk
+from edge.deploy.rings.promote import Promoted, Promoter
+from edge.deploy.rings.verdict import Condition, Decision, RingTally
+from edge.deploy.rings.wait import RingWatch, wait_for
+from edge.errors import DeployError
+from edge.registry.reference import ring_tag
 
-if TYPE_CHECKING:
-    from edge.deploy.rings.desk import PublishedRelease, RingDesk
-    from edge.deploy.rings.promote import Promoted
-    from edge.deploy.rings.verdict import Condition, Decision, RingTally
-
-__all__ = ["promote"]
+__all__ = ["promote", "withdraw"]
 
 _DONE, _WAITING, _STOPPED = 0, 10, 11
 
@@ -63,18 +71,15 @@ def promote(
     where: str,
     ring: str,
     when: str | None,
-    within_s: float | None,
-    every_s: float,
     devices: str | None,
-    targets_path: Path | None,
     valid_s: float,
     key: Path | None,
     path: Path | None,
-    credential: str | None,
     ca: Path | None,
     login_path: Path | None,
     known_as: str | None,
     as_json: bool,
+    **waiting: Any,
 ) -> int:
     """Have the devices of a ring run a published release, by a statement that is signed here.
 
@@ -83,13 +88,6 @@ def promote(
     was promoted, 10 not within the time, 11 stopped, because too many have failed or the release was withdrawn. Run it
     again and it goes on from what devices say. docs/fleet.md.
     """
-    from edge.cli.ring_options import opened
-    from edge.deploy.provision.keys import find_key
-    from edge.deploy.rings.promote import Promoter
-    from edge.deploy.rings.verdict import Condition
-    from edge.errors import DeployError
-    from edge.registry.reference import ring_tag
-
     if not re.fullmatch(r"[a-z0-9-]{1,32}", ring):
         raise click.BadParameter(
             f"expected a-z, 0-9 and '-', at most 32 characters, got {ring[:80]!r}", param_hint="RING"
@@ -106,7 +104,7 @@ def promote(
             if devices is not None:
                 desk.name_members(ring_tag(release.manifest.channel, ring), _named(devices))
             if condition is not None and path is not None:
-                decision = _waited(desk, release, condition, path, credential, targets_path, every_s, within_s)
+                decision = _waited(desk, release, condition, path, **waiting)
                 if decision.what != "promote":
                     click.echo(f"{decision.what}: {decision.why}")
                     return _STOPPED if decision.what == "stop" else _WAITING
@@ -125,16 +123,12 @@ def _waited(
     release: PublishedRelease,
     condition: Condition,
     path: Path,
+    *,
     credential: str | None,
     targets_path: Path | None,
     every_s: float,
     within_s: float | None,
 ) -> Decision:
-    from edge.cli.ring_options import heard
-    from edge.cli.run_command import tell
-    from edge.deploy.rings.wait import RingWatch, wait_for
-    from edge.registry.reference import ring_tag
-
     channel = release.manifest.channel
     with heard(path, credential) as (hearing, site):
         members = _members(targets_path, condition.ring, site) or desk.members(ring_tag(channel, condition.ring))
@@ -151,14 +145,12 @@ def _waited(
             lambda: hearing.devices(desk.repository, channel) if hearing.is_complete else None,
             every_s=every_s,
             within_s=within_s,
-            on_look=_teller(tell),
+            on_look=_teller(),
             say=tell,
         )
 
 
 def _members(targets_path: Path | None, ring: str, site: str) -> frozenset[str]:
-    from edge.config.targets import find_inventory
-
     labelled = (one for one in find_inventory(targets_path).targets.values() if one.labels.get("ring") == ring)
     return frozenset(f"{one.labels.get('site', site)}/{one.name}" for one in labelled)
 
@@ -170,7 +162,7 @@ def _named(devices: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _teller(say: Callable[[str], None]) -> Callable[[RingTally, Decision], None]:
+def _teller() -> Callable[[RingTally, Decision], None]:
     told: list[str] = []
 
     def on_look(tally: RingTally, decision: Decision) -> None:
@@ -178,16 +170,12 @@ def _teller(say: Callable[[str], None]) -> Callable[[RingTally, Decision], None]
         line = f"{decision.why.partition('; held')[0]}, {tally.failed} failed{beside}"
         if told[-1:] != [line]:
             told.append(line)
-            say(line)
+            tell(line)
 
     return on_look
 
 
 def _tell(promoted: Promoted, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from edge.cli.output import echo_json
-
     statement = promoted.statement
     for serial in promoted.beside:
         click.echo(f"statement {serial} was made at the same time, and counts no more", err=True)
@@ -196,3 +184,42 @@ def _tell(promoted: Promoted, *, as_json: bool) -> None:
     else:
         until = f"stated until {statement.valid_until}"
         click.echo(f"{statement.tag} runs release {statement.release}: statement {statement.serial}, {until}")
+
+
+@command("""
+  edge-deploy withdraw registry.example/farms/gates:3f9a1c07b2de --why "overheats in the sun"
+  edge-deploy withdraw registry.example/farms/gates:3f9a1c07b2de --lift""")
+@release_argument
+@click.option("--why", metavar="TEXT", help="The reason, kept with it.")
+@click.option("--lift", "is_lifted", is_flag=True, help="Take a withdrawal back; no ring has the release by that.")
+@click.option(
+    "--valid", "valid_s", type=SPAN, default="30d", show_default=True, help="Of what is stated for its rings."
+)
+@key_option
+@ca_option
+@login_option
+def withdraw(
+    where: str,
+    why: str | None,
+    is_lifted: bool,
+    valid_s: float,
+    key: Path | None,
+    ca: Path | None,
+    login_path: Path | None,
+) -> int:
+    """Let no further device take a release, whatever is promoted now or later: only --lift takes that back.
+
+    Its rings have nothing to take then. Devices that have it keep it: edge-deploy rollback, or a newer release, brings
+    them to another.
+    """
+    if is_lifted == (why is not None):
+        raise click.UsageError("say --why TEXT, or --lift")
+    with opened(where, login_path, ca) as (desk, release):
+        name = release.manifest.release
+        if is_lifted:
+            desk.lift(name)
+            click.echo(f"release {name} may be promoted again")
+            return 0
+        rings = Promoter(desk, find_key(key), valid_s=valid_s).withdraw(name, release.manifest.channel, why or "")
+    click.echo(f"no further device takes release {name}; it is gone from: {', '.join(rings) or 'no ring'}")
+    return 0

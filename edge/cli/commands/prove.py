@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,13 +12,26 @@ import click
 
 from edge.cli.paths import command
 from edge.errors import ConfigError
+from edge.roofline.proof import Proof, Step, Verdict, encode_proof
 
 if TYPE_CHECKING:
     from edge.runtime.prove.run import StepPlan
 
-__all__ = ["prove"]
+__all__ = ["proof_lines", "prove"]
 
 _PROOF_BYTES = 64 << 10  # some 11 KiB on two cores without a GPU
+_TITLES = {
+    "facts": "what the machine is and has",
+    "nodes": "device nodes of the service",
+    "cuda": "CUDA",
+    "video": "decoding",
+    "forms": "the ways to build a model",
+    "beside": "a build while a pipeline serves",
+    "dla": "DLA",
+    "load": "end to end under load",
+    "unit": "the unit under systemd",
+    "sandbox": "inside the sandbox of the service",
+}
 
 
 @command(
@@ -41,8 +56,6 @@ def prove(as_json: bool) -> int:
     Exits with 0 where all that is here is proven, 10 where something is slower or worse than expected, 4 where
     something fails.
     """
-    from edge.cli.proof_lines import proof_lines
-    from edge.roofline.proof import encode_proof
     from edge.runtime.prove.run import prove as run
     from edge.writing import write_whole
 
@@ -79,3 +92,22 @@ def _require_room() -> None:
 def _not_written(path: str, error: OSError) -> ConfigError:
     hint = "go to a folder of yours, or use --json"
     return ConfigError(f"{path}: cannot be written here: {error.strerror}", hint=hint)
+
+
+def proof_lines(proof: Proof) -> Iterator[str]:
+    yield f"{proof.host}, edge-deploy {proof.software}, {proof.made_at}, {proof.seconds:.0f} s"
+    for step in proof.steps:
+        yield ""
+        yield _head(step)
+        names = max(len(row.name) for row in step.rows)
+        yield from (f"  {row.verdict.value:<8}  {row.name:<{names}}  {row.detail}" for row in step.rows)
+    counts = Counter(row.verdict for step in proof.steps for row in step.rows)
+    told = ", ".join(f"{counts[one]} {one.value}" for one in Verdict if one is not Verdict.TOLD and counts[one])
+    yield ""
+    yield f"{proof.verdict.value}: {told}"
+
+
+def _head(step: Step) -> str:
+    number = f"{step.number} " if step.number else ""
+    where = ", as the service" if step.as_service and step.number else ""
+    return f"{number}{_TITLES.get(step.name, step.name)}{where} ({step.seconds:.0f} s)"

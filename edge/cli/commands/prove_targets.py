@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.fleet import targets_argument, targets_option
+from edge.bundle.sign import fingerprint, sign
+from edge.cli.commands.prove import proof_lines
+from edge.cli.fleet import choose, show_answers, targets_argument, targets_option
 from edge.cli.paths import READ_FILE, SSH_CONFIG, command
-
-if TYPE_CHECKING:
-    from edge.config.targets import Target
-    from edge.roofline.proof import Proof
+from edge.cli.run_command import tell
+from edge.config.targets import Target
+from edge.deploy.fleet import provision as over_ssh
+from edge.deploy.fleet.provision import Admins
+from edge.roofline.proof import Proof, encode_proof, worst_code
+from edge.writing import write_whole
 
 __all__ = ["prove"]
 
@@ -49,15 +52,6 @@ def prove(
     Exits with 0 where all that is there is proven, 10 where something is slower or worse than expected, 4 where
     something fails.
     """
-    from edge.bundle.sign import fingerprint, sign
-    from edge.cli.fleet import choose, show_answers
-    from edge.cli.proof_lines import proof_lines
-    from edge.cli.run_command import tell
-    from edge.deploy.fleet import provision as over_ssh
-    from edge.deploy.fleet.provision import Admins
-    from edge.roofline.proof import encode_proof, worst_code
-    from edge.writing import write_whole
-
     chosen = choose(words, targets_path)
     try:
         admins = Admins(inventory=chosen.inventory, user=admin, ssh_config=ssh_config)

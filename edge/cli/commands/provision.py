@@ -8,23 +8,27 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
+from edge.bundle.trust import encode_chain, latest_of
+from edge.cli.fleet import Chosen, Rollout, choose, drive, max_parallel_option, targets_argument, targets_option
 from edge.cli.paths import READ_FILE, READ_FOLDER, SSH_CONFIG, command
+from edge.cli.run_command import tell
+from edge.config.targets import Target
+from edge.deploy.fleet.provision import Admins, provision_over_ssh, undo_over_ssh
+from edge.deploy.fleet.rollout import FleetResult
+from edge.deploy.provision.admin import AdminShell
+from edge.deploy.provision.keys import read_public_key, read_revocations
+from edge.deploy.provision.lock import read_lock
+from edge.deploy.provision.own_wheel import own_wheel
+from edge.deploy.provision.wanted import Wanted
+from edge.deploy.provision.wheels import WheelSource
+from edge.deploy.rings.trust import read_chain
 from edge.errors import DeployError
-
-if TYPE_CHECKING:
-    from edge.cli.fleet import Chosen
-    from edge.config.targets import Target
-    from edge.deploy.fleet.provision import Admins
-    from edge.deploy.fleet.rollout import FleetResult
-    from edge.deploy.provision.admin import AdminShell
-    from edge.deploy.provision.wanted import Wanted
-    from edge.deploy.provision.wheels import WheelSource
-    from edge.registry.pull_settings import PullSettings
+from edge.registry.https import tls_context
+from edge.registry.pull_settings import PullSettings
 
 __all__ = ["provision", "sudo_passwords"]
 
@@ -123,12 +127,11 @@ def provision(
     The wheels are those that a lock names by SHA-256; one that a device has is not sent again. A Jetson with JetPack 6
     or 7 gets pycuda, too, where somebody has made its wheel (docs/container.md); its GPU is used with it and without.
     """
-    from edge.cli.fleet import Rollout, choose, drive
-    from edge.deploy.fleet.provision import Admins, provision_over_ssh, undo_over_ssh
-    from edge.deploy.provision.wheels import WheelSource
-
     chosen = choose(words, targets_path)
-    _check(chosen, asked["name"], is_undo=is_undo, purge=purge)
+    if asked["name"] is not None and len(chosen.targets) > 1:
+        raise click.UsageError("--name is for one target")
+    if purge and not is_undo:
+        raise click.UsageError("--purge goes with --undo")
     try:
         admins = Admins(inventory=chosen.inventory, user=admin, ssh_config=ssh_config)
     except ValueError as error:
@@ -143,22 +146,15 @@ def provision(
         one = provision_over_ssh(admins, wanted_of, software=software, is_plan=is_plan, tells_changes=as_json)
         what = _digest(wanted_of(chosen.targets[0]), software)
     result = drive(
-        chosen.targets,
+        chosen,
         one,
-        order=chosen.order(in_waves=not is_plan and len(chosen.targets) > 1, max_parallel=max_parallel),
+        max_parallel=max_parallel,
         is_json=as_json,
         rollout=None if is_plan else Rollout(release=what, channel="provision", is_resumed=resume),
     )
     if not as_json:
         _show(result)
     return result.exit_code
-
-
-def _check(chosen: Chosen, name: str | None, *, is_undo: bool, purge: bool) -> None:
-    if name is not None and len(chosen.targets) > 1:
-        raise click.UsageError("--name is for one target")
-    if purge and not is_undo:
-        raise click.UsageError("--purge goes with --undo")
 
 
 def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
@@ -176,9 +172,6 @@ def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
 
 def _digest(wanted: Wanted, software: WheelSource) -> str:
     """Return a name for what is wanted of every target, so that --resume goes on with the same only."""
-    from edge.deploy.provision.lock import read_lock
-    from edge.deploy.provision.own_wheel import own_wheel
-
     same = replace(wanted, name="")
     asked = repr((same, software.folder, read_lock().made_at))
     return hashlib.sha256(asked.encode() + own_wheel()).hexdigest()[:12]
@@ -204,9 +197,6 @@ def _wanted(
     registry_ca: Path | None,
     registry_ca_alone: bool,
 ) -> Callable[[Target], Wanted]:
-    from edge.deploy.provision.keys import read_public_key, read_revocations
-    from edge.deploy.provision.wanted import Wanted
-
     trusted = [(read_public_key(path), False) for path in signers]
     trusted += [(read_public_key(path), True) for path in downgraders]
     let_in = [read_public_key(path) for path in keys]
@@ -242,9 +232,6 @@ def _wanted(
 
 
 def _first_trust(path: Path) -> tuple[str, str]:
-    from edge.bundle.trust import encode_chain, latest_of
-    from edge.deploy.rings.trust import read_chain
-
     last = read_chain(path)[-1:]
     root = last[0].document.root
     latest_of(last, root=root)
@@ -254,9 +241,6 @@ def _first_trust(path: Path) -> tuple[str, str]:
 def _pull(
     pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | None, *, is_alone: bool
 ) -> PullSettings | None:
-    from edge.registry.https import tls_context
-    from edge.registry.pull_settings import PullSettings
-
     if is_alone and ca is None:
         raise click.UsageError("--registry-ca-alone goes with --registry-ca")
     if pull_from is None:
@@ -277,8 +261,6 @@ def _pull(
 
 def _show(result: FleetResult) -> None:
     """Write the changes, once for all targets that have the same, and what was in the way in full."""
-    from edge.cli.run_command import tell
-
     same: dict[tuple[str, ...], list[str]] = {}
     for outcome in result.outcomes:
         changes = outcome.evidence.get("changes")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from edge.cli.bundles import bundle_of, making_options
+from edge.cli.output import echo_json, echo_pairs
 from edge.cli.paths import READ, command
 from edge.cli.ring_options import ca_option, login_option
-
-if TYPE_CHECKING:
-    from edge.deploy.publish.publish import Published
-    from edge.registry.login import Login
+from edge.deploy.publish.publish import Published
+from edge.deploy.publish.publish import publish as publish_bundle
+from edge.registry.https import tls_context
+from edge.registry.login import Login, read_login
+from edge.registry.reference import parse_reference
 
 __all__ = ["publish"]
 
@@ -35,11 +37,6 @@ def publish(what: Path, where: str, ca: Path | None, login_path: Path | None, as
     devices that were provisioned without a promoter. What the registry has already is not sent again; the tag comes
     last, so no device ever sees a part. docs/fleet.md.
     """
-    from edge.deploy.publish.publish import publish as publish_bundle
-    from edge.registry.https import tls_context
-    from edge.registry.login import read_login
-    from edge.registry.reference import parse_reference
-
     reference = parse_reference(where, where="REGISTRY/REPOSITORY")
     tls_context(ca)  # what is wrong with it is said before a bundle is made
     login: Login | None = None if login_path is None else read_login(login_path)
@@ -54,8 +51,6 @@ def _step(what: str, sent_bytes: int, total_bytes: int) -> None:
 
 
 def _tell(published: Published, *, as_json: bool) -> None:
-    from edge.cli.output import echo_json, echo_pairs
-
     if as_json:
         echo_json(asdict(published))
         return

@@ -1,4 +1,4 @@
-"""`edge-deploy push`."""
+"""`edge-deploy push`, `rollback` and `confirm`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 import click
 
 from edge.cli.bundles import bundle_of, making_options
-from edge.cli.fleet import max_parallel_option, targets_argument, targets_option
+from edge.cli.fleet import Rollout, choose, drive, max_parallel_option, show_answers, targets_argument, targets_option
 from edge.cli.options import SECONDS
 from edge.cli.paths import READ, command
+from edge.delivery.deliverable import DeliveryOptions
+from edge.deploy.fleet.ask import Asked
+from edge.deploy.fleet.over_ssh import push_over_ssh, roll_back_over_ssh
+from edge.wire.release import ConfirmRequest
+from edge.wire.verbs import CONFIRM
 
-__all__ = ["push"]
+__all__ = ["confirm", "push", "rollback"]
 
 
 @command(
@@ -72,10 +77,6 @@ def push(
     A TARGET is a host of your ssh_config, or a name, label=value or all of the inventory. The release before serves
     until the moment of the switch; nothing that goes wrong, here or there, leaves a device without one.
     """
-    from edge.cli.fleet import Rollout, choose, drive
-    from edge.delivery.deliverable import DeliveryOptions
-    from edge.deploy.fleet.over_ssh import push_over_ssh
-
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
     chosen = choose(words, targets_path)
@@ -91,10 +92,47 @@ def push(
     )
     manifest = bundle.manifest
     result = drive(
-        chosen.targets,
+        chosen,
         push_over_ssh(bundle, options),
-        order=chosen.order(in_waves=not is_plan and len(chosen.targets) > 1, max_parallel=max_parallel),
+        max_parallel=max_parallel,
         is_json=as_json,
         rollout=None if is_plan else Rollout(release=manifest.release, channel=manifest.channel, is_resumed=resume),
+    )
+    return result.exit_code
+
+
+@command(
+    """
+  edge-deploy rollback gate-01
+  edge-deploy rollback gate-01 --to 3f9a1c07b2de
+  edge-deploy rollback site=north --json""",
+    json="Events as JSON Lines.",
+)
+@targets_argument
+@targets_option
+@max_parallel_option
+@click.option("--to", metavar="RELEASE", help="A release that the device keeps; it goes on trial like a push.")
+def rollback(
+    words: tuple[str, ...], targets_path: Path | None, max_parallel: int | None, to: str | None, as_json: bool
+) -> int:
+    """Go back to the release that served before; its engine is kept, so this takes one restart of the service."""
+    chosen = choose(words, targets_path)
+    one = roll_back_over_ssh(to, DeliveryOptions())
+    return drive(chosen, one, max_parallel=max_parallel, is_json=as_json).exit_code
+
+
+@command("""
+  edge-deploy confirm gate-01
+  edge-deploy confirm gate-01 --release 3f9a1c07b2de""")
+@targets_argument
+@targets_option
+@click.option("--release", metavar="RELEASE", help="Only if this one is on trial. Default: whichever is.")
+def confirm(words: tuple[str, ...], targets_path: Path | None, release: str | None, as_json: bool) -> int:
+    """Say that the release on trial may stay, where it was pushed with --confirm; the device still judges it."""
+    chosen = choose(words, targets_path)
+    asked = Asked(CONFIRM, ConfirmRequest(release=release))
+    result = chosen.ask(asked)
+    show_answers(
+        result, asked.answers, as_json=as_json, lines_of=lambda answer: [f"release {answer.release} is confirmed"]
     )
     return result.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -13,21 +14,25 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
 
 from edge.cli.json_log import log_json
-from edge.cli.memory import limit_arenas
 from edge.cli.options import SECONDS
+from edge.cli.output import stderr_console
 from edge.cli.paths import FOLDER, RELEASE, STREAMED, WRITTEN, command, pipeline_argument
 from edge.cli.run_command import INTERRUPTED, tell
-from edge.cli.run_progress import live_table
 from edge.runtime.pipeline.counters import RunReport
 
 if TYPE_CHECKING:
     from edge.runtime.serve.service import PipelineParts
 
-__all__ = ["report_lines", "run", "stop_on_signals"]
+__all__ = ["limit_arenas", "live_table", "report_lines", "run", "run_table", "stop_on_signals"]
 
 _UNREACHABLE = 3
+_M_ARENA_MAX = -8  # of glibc's <malloc.h>
+_ARENAS = 2  # docs/adr/0011: GStreamer's threads come and go with each connection to a camera
 
 
 @command("""
@@ -124,6 +129,19 @@ def run(
     return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
 
 
+def limit_arenas() -> None:
+    """Have glibc's malloc share two arenas between all threads; before threads are started.
+
+    Each thread gets one of its own otherwise, eight per core at most, and what is freed stays there in pieces. Does
+    nothing where `MALLOC_ARENA_MAX` says how many, and where the allocator is another one.
+    """
+    if "MALLOC_ARENA_MAX" in os.environ:
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, _ARENAS)
+
+
 def _running(parts: PipelineParts) -> str:
     streams = "1 stream" if len(parts.sources) == 1 else f"{len(parts.sources)} streams"
     return f"running {parts.name} with {parts.inference.engine.name} in {parts.precision.value}, {streams}"
@@ -194,6 +212,42 @@ def _has_terminal() -> bool:
         return os.isatty(0)
     except OSError:
         return False
+
+
+@contextmanager
+def live_table(*, is_wanted: bool) -> Iterator[tuple[Callable[[RunReport], None], Callable[[], None]]]:
+    """Give what shows an account on stderr, in place of the one before, and removes it; none without a terminal.
+
+    Remove it before anything is written below it, or its rows are taken back from that.
+    """
+    console = stderr_console()
+    if not (is_wanted and console.is_terminal):
+        yield lambda report: None, lambda: None
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        yield lambda report: live.update(run_table(report), refresh=live.is_started), live.stop
+
+
+def run_table(report: RunReport) -> Group:
+    """Return an account as a line of sums over a table of cameras."""
+    content = report.as_json()
+    total = content["stages_ms"]["total"]
+    rows = [
+        (stream["id"], stream["state"], f"{stream['fps']:.1f}", str(stream["inferred"]), str(stream["detections"]))
+        for stream in content["streams"]
+    ]
+    delivered = sum(output["delivered"] for output in content["published"].values())
+    title = (
+        f"{content['seconds']:.0f} s   {content['fps']:.1f} fps   latency p50 {total['p50']:.0f} ms, "
+        f"p95 {total['p95']:.0f} ms   {delivered} messages"
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("camera")
+    for column in ("state", "fps", "frames", "detections"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return Group(title, table)
 
 
 def report_lines(report: RunReport) -> Iterator[str]:

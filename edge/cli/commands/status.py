@@ -1,26 +1,25 @@
-"""`edge-deploy status`."""
+"""`edge-deploy status` and `logs`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.columns import aligned, shown_width
-from edge.cli.fleet import targets_argument, targets_option
-from edge.cli.fleet_rows import printable
+from edge.cli.fleet import choose, show_answers, targets_argument, targets_option
+from edge.cli.fleet_view import printable
+from edge.cli.output import aligned, echo_lines, shown_width
 from edge.cli.paths import command
 from edge.cli.run_command import tell
+from edge.delivery.outcome import Outcome
+from edge.deploy.fleet.ask import Asked, AskedStatus, DeviceState, last_seen, note_seen
+from edge.deploy.fleet.rollout import FleetResult
+from edge.wire.peer import Problem
+from edge.wire.status import FileReport, HealthReport, KeptReport, LogsRequest, StatusAnswer, TakesReport
+from edge.wire.verbs import LOGS
 
-if TYPE_CHECKING:
-    from edge.delivery.outcome import Outcome
-    from edge.deploy.fleet.ask import DeviceState
-    from edge.deploy.fleet.rollout import FleetResult
-    from edge.wire.status import FileReport, HealthReport, KeptReport, StatusAnswer, TakesReport
-
-__all__ = ["status"]
+__all__ = ["logs", "status"]
 
 
 @command("""
@@ -35,9 +34,6 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as
     and what, streams, how the last switch ended, what is kept to go back to, channels, counters, the age of the
     revocation list, and when this machine last heard of each device.
     """
-    from edge.cli.fleet import choose, show_answers
-    from edge.deploy.fleet.ask import AskedStatus, last_seen, note_seen
-
     chosen = choose(words, targets_path)
     asked = AskedStatus()
     result = chosen.ask(asked)
@@ -54,7 +50,9 @@ def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as
 def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
     answer, device_state = told
     yield from _state(answer)
-    yield from _agent(answer)
+    if answer.installed is not None:  # an agent of an earlier version does not say
+        later = f", older than the release's {answer.overdue}: edge-deploy provision" if answer.overdue else ""
+        yield f"installed {answer.installed}{later}"
     if (ring := answer.ring) is not None:
         over = ", which is over: nothing new is taken until it is promoted again" if ring.is_over else ""
         yield f"ring      {ring.tag}: {ring.release or 'nothing'}, stated until {ring.valid_until}{over}"
@@ -74,8 +72,6 @@ def _lines(told: tuple[StatusAnswer, DeviceState | None]) -> Iterator[str]:
 
 
 def _state(answer: StatusAnswer) -> Iterator[str]:
-    from edge.wire.peer import Problem
-
     state = answer.state
     if isinstance(state, Problem):
         yield f"state     {state.code}: {state.problem}"
@@ -103,13 +99,6 @@ def _current(kept: KeptReport) -> Iterator[str]:
         yield f"engine    {kept.engine}"
 
 
-def _agent(answer: StatusAnswer) -> Iterator[str]:
-    """The version that provision installed; an agent of an earlier version does not say."""
-    if answer.installed is not None:
-        later = f", older than the release's {answer.overdue}: edge-deploy provision" if answer.overdue else ""
-        yield f"installed {answer.installed}{later}"
-
-
 def _look(answer: StatusAnswer) -> Iterator[str]:
     """The result of its last pull, and since when the registry has not said what its ring has."""
     look = answer.look
@@ -122,8 +111,6 @@ def _look(answer: StatusAnswer) -> Iterator[str]:
 
 def _takes(answer: StatusAnswer) -> Iterator[str]:
     """Its rules of acceptance; an agent of an earlier version does not say."""
-    from edge.wire.peer import Problem
-
     takes = answer.takes
     if isinstance(takes, Problem):
         yield f"takes     {takes.code}: {takes.problem}"
@@ -158,8 +145,7 @@ def _show_table(
     for one in result.outcomes:
         state = states.get(one.target)
         rows.append(_row(one, answers.get(one.target), "-" if state is None else state.state, seen[one.target]))
-    for line in aligned(rows, texts=len(_HEAD), width=shown_width(), spare=_SPARE):
-        click.echo(line)
+    echo_lines(aligned(rows, texts=len(_HEAD), width=shown_width(), spare=_SPARE))
     for name, state in states.items():
         if state.reason:
             tell(printable(f"{name}: {state.state}: {state.reason}"))
@@ -180,8 +166,6 @@ def _age_of(file: FileReport | None) -> str:
 
 
 def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | None) -> tuple[str, ...]:
-    from edge.wire.status import TakesReport
-
     if answer is None:
         return (one.target, one.result, "-", "-", "-", "-", "-", seen_at or "never")
     signer = next((kept for kept in answer.releases if kept.release == answer.current), None)
@@ -195,3 +179,20 @@ def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | N
         "-" if takes is None else _age_of(takes.revocation_list),
     )
     return (one.target, *(printable(cell) for cell in said), seen_at or "never")
+
+
+@command("""
+  edge-deploy logs gate-01
+  edge-deploy logs gate-01 -n 500""")
+@targets_argument
+@targets_option
+@click.option(
+    "-n", "--lines", type=click.IntRange(1, 1000), metavar="N", default=100, show_default=True, help="How many."
+)
+def logs(words: tuple[str, ...], targets_path: Path | None, lines: int, as_json: bool) -> int:
+    """Show the last lines that the device's units wrote to its journal."""
+    chosen = choose(words, targets_path)
+    asked = Asked(LOGS, LogsRequest(lines=lines))
+    result = chosen.ask(asked)
+    show_answers(result, asked.answers, as_json=as_json, lines_of=lambda one: [*one.lines, *filter(None, [one.note])])
+    return result.exit_code

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from edge.calibrate.diff import TableDiff, diff_tables
+from edge.calibrate.lint.facts import Finding, Severity, lint_ranges
+from edge.calibrate.table import CalibrationTable, Evidence, Objects, Variety, read_table, table_text
 from edge.cli.lazy import verbosity_option
+from edge.cli.output import echo_json, echo_lines, echo_pairs
 from edge.cli.paths import MODEL, READ, WRITTEN, Group, command
+from edge.engine.kind import QdqForm
+from edge.evaluate.class_names import listed
+from edge.quantize.tables import export_ranges, export_table, import_cache, import_qdq, lint_file, write_qdq
 
-if TYPE_CHECKING:
-    from edge.calibrate.lint.facts import Finding
-
-__all__ = ["table"]
+__all__ = ["margin", "table", "unlabelled_line"]
 
 _VERIFICATION_FAILED = 4
+_CLASSES_SHOWN = 8
 _CALIBRATORS = ("EntropyCalibration2", "MinMaxCalibration")
 
 _out_option = click.option("-o", "--out", type=WRITTEN, required=True, metavar="FILE", help="File to write.")
@@ -47,20 +52,14 @@ def table() -> None:
 @click.argument("path", type=READ, metavar="TABLE")
 def show(path: Path, as_json: bool) -> None:
     """Print where a table comes from, then range, scale, method and name of each tensor."""
-    import json
-
-    from edge.calibrate.table import read_table, table_text
-    from edge.cli.output import echo_json, echo_pairs
-    from edge.cli.table_lines import provenance, range_lines
-
     content = read_table(path)
     if as_json:
         echo_json(json.loads(table_text(content)))
         return
-    echo_pairs(provenance(content))
+    echo_pairs(_provenance(content))
     click.echo()
-    for line in range_lines(content):
-        click.echo(line)
+    for name, tensor in sorted(content.tensors.items()):
+        click.echo(f"{tensor.amax:>12.6g}  {tensor.scale.value:>12.6g}  {tensor.method:<10}  {name}")
 
 
 @command(
@@ -77,9 +76,6 @@ def lint(path: Path, model: Path | None, as_json: bool) -> int:
 
     With a model also: is the table of this very file and preprocess, and does it have all tensors.
     """
-    from edge.cli.output import echo_json
-    from edge.quantize.tables import lint_file
-
     findings = lint_file(path, model=model)
     errors = _count_errors(findings)
     if as_json:
@@ -101,17 +97,11 @@ def lint(path: Path, model: Path | None, as_json: bool) -> int:
 @click.argument("second", type=READ, metavar="TABLE")
 def diff(first: Path, second: Path, as_json: bool) -> None:
     """Say how the second table differs from the first, largest change of a range first."""
-    from edge.calibrate.diff import diff_tables
-    from edge.calibrate.table import read_table
-    from edge.cli.output import echo_json
-    from edge.cli.table_lines import diff_lines
-
     found = diff_tables(read_table(first), read_table(second))
     if as_json:
         echo_json(found.as_json())
         return
-    for line in diff_lines(found):
-        click.echo(line)
+    echo_lines(_diff_lines(found))
 
 
 @command(
@@ -155,34 +145,6 @@ def import_(source: Path, out: Path, model: Path | None, float_model: Path | Non
     if float_model is None:
         raise click.UsageError(f"{source} is an ONNX: say with --float-model where its float model is to be written")
     return _import_qdq(source, out, float_model=float_model, as_json=as_json)
-
-
-def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) -> int:
-    from edge.cli.output import echo_json
-    from edge.cli.table_lines import origin
-    from edge.quantize.tables import import_cache
-
-    done = import_cache(cache, out=out, model=model)
-    if as_json:
-        findings = [finding.as_json() for finding in done.findings]
-        echo_json({"table": str(out), "tensors": len(done.table.tensors), "findings": findings})
-    else:
-        click.echo(f"{out}: {len(done.table.tensors)} tensors, {origin(done.table)}")
-    return _told(done.findings, out)
-
-
-def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) -> int:
-    from edge.cli.output import echo_json
-    from edge.quantize.tables import import_qdq
-
-    done = import_qdq(source, out=out, float_model=float_model)
-    tensors, kept = len(done.table.tensors), len(done.table.keep_float)
-    if as_json:
-        findings = [finding.as_json() for finding in done.findings]
-        echo_json({"table": str(out), "float_model": str(float_model), "tensors": tensors, "findings": findings})
-    else:
-        click.echo(f"{out}: {tensors} tensors, {kept} nodes kept in float, of {float_model}")
-    return _told(done.findings, out)
 
 
 @command(
@@ -229,69 +191,6 @@ def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator
     return _export_cache(path, out, tensorrt=tensorrt, calibrator=calibrator, as_json=as_json)
 
 
-def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> int:
-    from edge.calibrate.lint.facts import lint_ranges
-    from edge.cli.output import echo_json
-    from edge.quantize.tables import export_table
-
-    content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
-    if content.keep_float:
-        click.echo(
-            f"warning: keep-float: a cache cannot say that {len(content.keep_float)} nodes are to stay in float; set "
-            "their precision when the engine is built",
-            err=True,
-        )
-    if any(tensor.means for tensor in content.tensors.values()):
-        click.echo(
-            "warning: means: a cache does not correct biases; the table's evidence is of its Q/DQ model (table qdq)",
-            err=True,
-        )
-    if content.centred:
-        click.echo(
-            "warning: centred: a cache has no centres, so that steps are up to twice as large; the table's evidence is "
-            "of its Q/DQ model (table qdq)",
-            err=True,
-        )
-    facts = {"cache": str(out), "tensorrt": cache.tensorrt, "calibrator": cache.calibrator}
-    if as_json:
-        echo_json({**facts, "tensors": len(cache.scales)})
-    else:
-        click.echo(f"{out}: {len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}")
-    return _told(lint_ranges(content, None), out)
-
-
-def _export_ranges(path: Path, out: Path, *, as_json: bool) -> int:
-    from edge.calibrate.lint.facts import lint_ranges
-    from edge.cli.output import echo_json
-    from edge.quantize.tables import export_ranges
-
-    content = export_ranges(path, out=out)
-    tensors, kept = len(content.tensors), len(content.keep_float)
-    if as_json:
-        echo_json({"ranges": str(out), "tensors": tensors, "keep_float": kept})
-    else:
-        click.echo(f"{out}: ranges of {tensors} tensors, {kept} nodes kept in float")
-    return _told(lint_ranges(content, None), out)
-
-
-def _told(findings: Iterable[Finding], written: Path) -> int:
-    """Tell what is wrong with the table that `written` holds; return the exit code of the command."""
-    found = tuple(findings)
-    for finding in found:
-        click.echo(str(finding), err=True)
-    errors = _count_errors(found)
-    if not errors:
-        return 0
-    click.echo(f"{written}: written as it came, with errors: {errors}; no pipeline takes such a table", err=True)
-    return _VERIFICATION_FAILED
-
-
-def _count_errors(findings: Iterable[Finding]) -> int:
-    from edge.calibrate.lint.facts import Severity
-
-    return sum(finding.severity is Severity.ERROR for finding in findings)
-
-
 @command(
     """
   edge-deploy table qdq gates.calib.json --model yolo11s.onnx -o yolo11s-int8.onnx
@@ -320,10 +219,6 @@ def qdq(path: Path, model: Path, out: Path, is_float16: bool, weights: str, as_j
     A table with errors is refused. What INT8 costs in accuracy is not known from a table: measure it with
     `edge-deploy evaluate`.
     """
-    from edge.cli.output import echo_json
-    from edge.engine.kind import QdqForm
-    from edge.quantize.tables import write_qdq
-
     form = QdqForm(float_type="float16" if is_float16 else "float32", weights="float" if weights == "float" else "int8")
     made = write_qdq(path, model=model, out=out, form=form)
     if as_json:
@@ -334,3 +229,159 @@ def qdq(path: Path, model: Path, out: Path, is_float16: bool, weights: str, as_j
         f"{out}: {len(made.quantized_nodes)} layers in INT8 ({made.mac_share_int8:.1%} of the MACs), "
         f"{len(made.float_nodes)} in float"
     )
+
+
+def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) -> int:
+    done = import_cache(cache, out=out, model=model)
+    tensors = len(done.table.tensors)
+    if as_json:
+        echo_json({"table": str(out), "tensors": tensors, "findings": [one.as_json() for one in done.findings]})
+    else:
+        click.echo(f"{out}: {tensors} tensors, {_origin(done.table)}")
+    return _told(done.findings, out)
+
+
+def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) -> int:
+    done = import_qdq(source, out=out, float_model=float_model)
+    tensors, kept = len(done.table.tensors), len(done.table.keep_float)
+    if as_json:
+        findings = [finding.as_json() for finding in done.findings]
+        echo_json({"table": str(out), "float_model": str(float_model), "tensors": tensors, "findings": findings})
+    else:
+        click.echo(f"{out}: {tensors} tensors, {kept} nodes kept in float, of {float_model}")
+    return _told(done.findings, out)
+
+
+def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> int:
+    content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
+    for lost in _lost_in_a_cache(content):
+        click.echo(f"warning: {lost}", err=True)
+    if as_json:
+        facts = {"cache": str(out), "tensorrt": cache.tensorrt, "calibrator": cache.calibrator}
+        echo_json({**facts, "tensors": len(cache.scales)})
+    else:
+        click.echo(f"{out}: {len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}")
+    return _told(lint_ranges(content, None), out)
+
+
+def _lost_in_a_cache(content: CalibrationTable) -> Iterator[str]:
+    if content.keep_float:
+        yield (
+            f"keep-float: a cache cannot say that {len(content.keep_float)} nodes are to stay in float; set "
+            "their precision when the engine is built"
+        )
+    if any(tensor.means for tensor in content.tensors.values()):
+        yield "means: a cache does not correct biases; the table's evidence is of its Q/DQ model (table qdq)"
+    if content.centred:
+        yield (
+            "centred: a cache has no centres, so that steps are up to twice as large; the table's evidence is "
+            "of its Q/DQ model (table qdq)"
+        )
+
+
+def _export_ranges(path: Path, out: Path, *, as_json: bool) -> int:
+    content = export_ranges(path, out=out)
+    tensors, kept = len(content.tensors), len(content.keep_float)
+    if as_json:
+        echo_json({"ranges": str(out), "tensors": tensors, "keep_float": kept})
+    else:
+        click.echo(f"{out}: ranges of {tensors} tensors, {kept} nodes kept in float")
+    return _told(lint_ranges(content, None), out)
+
+
+def _told(findings: Iterable[Finding], written: Path) -> int:
+    """Tell what is wrong with the table that `written` holds."""
+    found = tuple(findings)
+    for finding in found:
+        click.echo(str(finding), err=True)
+    errors = _count_errors(found)
+    if not errors:
+        return 0
+    click.echo(f"{written}: written as it came, with errors: {errors}; no pipeline takes such a table", err=True)
+    return _VERIFICATION_FAILED
+
+
+def _count_errors(findings: Iterable[Finding]) -> int:
+    return sum(finding.severity is Severity.ERROR for finding in findings)
+
+
+def _provenance(content: CalibrationTable) -> Iterator[tuple[str, str]]:
+    """Yield where a table comes from, name and value."""
+    model, dataset, evidence = content.model, content.dataset, content.evidence
+    yield "model", "unknown" if model is None else f"{model.name}  sha256 {model.sha256[:12]}"
+    settings = (f"{key} {value}" for key, value in (content.preprocess or {}).items())
+    yield "preprocess", ", ".join(settings) or "unknown"
+    yield "images", "unknown" if dataset is None else f"{dataset.images}  sha256 {dataset.sha256[:12]}"
+    if dataset is not None and dataset.variety is not None:
+        yield from _variety(dataset.variety)
+    yield "method", content.method
+    yield "made by", f"edge {content.made_by.edge}, {content.made_by.engine}"
+    yield "tensors", str(len(content.tensors))
+    if means := sum(bool(tensor.means) for tensor in content.tensors.values()):
+        yield "means", f"of {means} tensors, to correct biases in a Q/DQ model"
+    if content.centred:
+        where = "" if content.padded else " and no padded convolution reads it"
+        yield "centred", f"around centres in a Q/DQ model, where that makes steps finer{where}"
+    if content.imported is not None:
+        yield "imported", _origin(content)
+    for node in content.keep_float:
+        reason = content.float_reasons.get(node)
+        yield "kept float", node if reason is None else f"{node}  ({reason})"
+    if evidence is not None:
+        yield (
+            "evidence",
+            f"{evidence.metric} {evidence.int8:.4f} (float {evidence.float_:.4f}{margin(evidence)}) on "
+            f"{evidence.images} images, "
+            f"{evidence.int8_mac_share:.1%} of the MACs in INT8",
+        )
+        if evidence.unlabelled:
+            yield "unlabelled", unlabelled_line(evidence.unlabelled, evidence.images)
+        if evidence.left_out:
+            yield "left out", f"could not be decoded: {', '.join(evidence.left_out)}"
+        yield from (("note", note) for note in evidence.notes)
+
+
+def _variety(images: Variety) -> Iterator[tuple[str, str]]:
+    yield "alike", f"{images.alike} of {images.images} images look like another one"
+    low, median, high = images.brightness
+    yield "light", f"{images.dark} dark; mean brightness of eight in ten {low} to {high} of 255, median {median}"
+    if images.cameras:
+        yield "cameras", ", ".join(f"{name} {count}" for name, count in images.cameras.items())
+    if images.objects is not None:
+        yield "objects", _objects(images.objects)
+
+
+def _objects(objects: Objects) -> str:
+    seen = sorted(((count, name) for name, count in objects.counts.items() if count), key=lambda one: -one[0])
+    shown = ", ".join(f"{name} {count}" for count, name in seen[:_CLASSES_SHOWN]) or "none"
+    further = f", {len(seen) - _CLASSES_SHOWN} further classes" if len(seen) > _CLASSES_SHOWN else ""
+    by = "labelled" if objects.by == "labels" else "found by the float model"
+    return f"{shown}{further}; none of {len(objects.counts) - len(seen)} classes ({by}, on {objects.images} images)"
+
+
+def margin(evidence: Evidence) -> str:
+    """Return how sure a difference is, empty where that is not known."""
+    known = evidence.uncertainty
+    return "" if known is None else f", difference +- {known:.4f}"
+
+
+def unlabelled_line(names: Sequence[str], images: int) -> str:
+    return f"{len(names)} of {images} images have no labels, and were taken as empty: {listed(names)}"
+
+
+def _origin(content: CalibrationTable) -> str:
+    """Return the cache that a table was imported from, empty where it was not."""
+    cache = content.imported
+    return "" if cache is None else f"TensorRT {cache.tensorrt}, {cache.calibrator}"
+
+
+def _diff_lines(found: TableDiff) -> Iterator[str]:
+    for name, first, second in found.facts:
+        yield f"{name}: {first} -> {second}"
+    for name in found.only_first:
+        yield f"- {name}"
+    for name in found.only_second:
+        yield f"+ {name}"
+    for change in found.changed:
+        yield f"{change.first:>12.6g} -> {change.second:<12.6g} x {change.ratio:<10.4g}  {change.name}"
+    yield f"{len(found.changed)} ranges differ, {found.equal} are equal"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.fleet import targets_option
+from edge.cli.fleet import answer_as_json, choose, targets_option
+from edge.cli.fleet_view import printable
 from edge.cli.options import SECONDS
+from edge.cli.output import aligned, echo_json, echo_lines
 from edge.cli.paths import READ, command
-
-if TYPE_CHECKING:
-    from edge.config.targets import Inventory, Target
-    from edge.delivery.outcome import Outcome
-    from edge.wire.status import StatusAnswer
+from edge.cli.run_command import tell
+from edge.config.targets import ALL, Inventory, Target, trust_inventory
+from edge.delivery.outcome import Outcome
+from edge.deploy.fleet.ask import Asked
+from edge.wire.peer import Nothing, Problem
+from edge.wire.status import StatusAnswer
+from edge.wire.verbs import STATUS
 
 __all__ = ["targets"]
 
@@ -53,13 +56,6 @@ def targets(
     A TARGET is a name, label=value or all; default: all. With --check the exit code is that of a fleet: 0 if all
     have answered, 11 if some have not, 3 if the only one has not.
     """
-    from edge.cli.fleet import choose
-    from edge.cli.output import echo_json
-    from edge.config.targets import ALL, trust_inventory
-    from edge.deploy.fleet.ask import Asked
-    from edge.wire.peer import Nothing
-    from edge.wire.verbs import STATUS
-
     if trusted_path is not None:
         trust_inventory(trusted_path)
     chosen = choose(words or (ALL,), trusted_path or targets_path)
@@ -97,7 +93,7 @@ def _document(listed: tuple[Target, ...], inventory: Inventory, answers: Mapping
                 "ssh_config": None if target.ssh_config is None else str(target.ssh_config),
                 "compatible": target.compatible,
                 "labels": dict(target.labels),
-                **({"status": _status(answers[target.name])} if target.name in answers else {}),
+                **({"status": answer_as_json(answers[target.name])} if target.name in answers else {}),
             }
             for target in listed
         ],
@@ -105,15 +101,11 @@ def _document(listed: tuple[Target, ...], inventory: Inventory, answers: Mapping
 
 
 def _echo_lines(listed: tuple[Target, ...], inventory: Inventory, states: Mapping[str, tuple[str, ...]]) -> None:
-    from edge.cli.run_command import tell
-
     rows = []
     for one in listed:
         labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
         rows.append((one.name, _address(one), one.compatible or "-", labels, *states.get(one.name, ())))
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    echo_lines(aligned(rows, texts=len(rows[0])))
     wave = inventory.wave
     canary = "the first one" if wave.canary is None else ", ".join(wave.canary) or "none"
     tell(
@@ -127,16 +119,7 @@ def _address(target: Target) -> str:
     return f"{target.user}@{target.host}{port}" if target.user else f"{target.host}{port}"
 
 
-def _status(answer: Outcome) -> Mapping[str, object]:
-    if answer.is_done:
-        return answer.evidence
-    return {"result": answer.result, "code": answer.code, "problem": answer.problem, "hint": answer.hint}
-
-
 def _state(outcome: Outcome, answer: StatusAnswer | None) -> tuple[str, ...]:
-    from edge.cli.fleet_rows import printable
-    from edge.wire.peer import Problem
-
     if answer is None or not outcome.is_done:
         return "-", printable(f"{outcome.result}: {outcome.problem}")
     phase = answer.state.code if isinstance(answer.state, Problem) else answer.state.phase

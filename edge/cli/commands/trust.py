@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
+from edge.bundle.ring import RING
+from edge.bundle.sign import DOWNGRADE, RELEASE
+from edge.bundle.trust import encode_chain
 from edge.cli.lazy import verbosity_option
 from edge.cli.paths import READ, READ_FILE, WRITTEN, Group, command
 from edge.cli.ring_options import ca_option, login_option
+from edge.deploy.provision.keys import PublicKey, read_public_key
+from edge.deploy.rings.desk import open_desk
+from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, read_chain
+from edge.registry.login import read_login
+from edge.registry.reference import parse_reference
+from edge.writing import write_whole
 
 __all__ = ["trust"]
 
@@ -65,15 +75,6 @@ def sign_next(
     revoked: tuple[Path, ...],
 ) -> int:
     """Make the first document, or the one that follows TRUST, and sign it with the root key."""
-    from datetime import datetime, timezone
-
-    from edge.bundle.ring import RING
-    from edge.bundle.sign import DOWNGRADE, RELEASE
-    from edge.bundle.trust import encode_chain
-    from edge.deploy.provision.keys import PublicKey, read_public_key
-    from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, read_chain
-    from edge.writing import write_whole
-
     spaces: dict[PublicKey, tuple[str, ...]] = {}
     for paths, namespaces in ((signers, (RELEASE,)), (downgraders, (RELEASE, DOWNGRADE)), (promoters, (RING,))):
         for path in paths:
@@ -107,12 +108,6 @@ def sign_next(
 @login_option
 def publish(path: Path, where: str, ca: Path | None, login_path: Path | None) -> int:
     """Put it where devices look; each takes it at its next look, unless it has a later one."""
-    from edge.bundle.trust import encode_chain
-    from edge.deploy.rings.desk import open_desk
-    from edge.deploy.rings.trust import read_chain
-    from edge.registry.login import read_login
-    from edge.registry.reference import parse_reference
-
     chain = read_chain(path)
     login = None if login_path is None else read_login(login_path)
     with open_desk(parse_reference(where, where="REGISTRY/REPOSITORY"), login=login, ca=ca) as desk:

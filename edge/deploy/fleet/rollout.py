@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from edge.config.count_or_share import CountOrShare
-from edge.config.targets import DEFAULT_MAX_PARALLEL, Target, Wave
+from edge.config.targets import DEFAULT_MAX_PARALLEL, CountOrShare, Target, Wave
 from edge.deadline import Deadline
 from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, PROGRESS, Event, Outcome, last_event
 from edge.delivery.verdict import failed_by, interrupted

@@ -24,13 +24,13 @@ from edge.cli.fleet import Rollout, choose, drive
 from tests.support.scripted_push import ScriptedPush
 options = json.loads(sys.argv[1])
 chosen = choose(["all"], None)
-order = chosen.order(in_waves=True, max_parallel=options.get("max_parallel"))
 rollout = Rollout(release="3f9a1c07b2de", channel="main", is_resumed=options.get("resume", False))
 from edge.cli.run_command import tell
 from edge.errors import EdgeError
 try:
     push = ScriptedPush(options["orders"])
-    sys.exit(drive(chosen.targets, push, order=order, is_json=options["json"], rollout=rollout).exit_code)
+    most, is_json = options.get("max_parallel"), options["json"]
+    sys.exit(drive(chosen, push, max_parallel=most, is_json=is_json, rollout=rollout).exit_code)
 except EdgeError as error:
     tell(f"error: {error}")
     sys.exit(error.exit_code)

@@ -34,7 +34,7 @@ def arenas(folder: Path, before: str, **environ: str) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "confstr") or "glibc" not in os.confstr("CS_GNU_LIBC_VERSION"), reason="of glibc")
 def test_all_threads_share_two_arenas_unless_the_environment_says_otherwise(tmp_path):
-    limit = "from edge.cli.memory import limit_arenas; limit_arenas()"
+    limit = "from edge.cli.commands.run import limit_arenas; limit_arenas()"
     assert arenas(tmp_path, "") > 2
     assert arenas(tmp_path, limit) == 2
     assert arenas(tmp_path, limit, MALLOC_ARENA_MAX="4") == 4

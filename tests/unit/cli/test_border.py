@@ -155,7 +155,7 @@ def test_v_counts_between_a_group_and_its_subcommand(tmp_path):
 @pytest.mark.parametrize("name", entry.COMMANDS)
 def test_each_light_command_is_there_behind_a_v(name, monkeypatch):
     called = []
-    monkeypatch.setattr("edge.cli.commands.light.main", lambda *words: called.append(words))
+    monkeypatch.setattr("edge.cli.runtime_commands.main", lambda *words: called.append(words))
     edge_runtime.main(["-v", name, "--root", "x"], standalone_mode=False)
 
     assert called == [(name, ("--root", "x"))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.cli.columns import aligned, folded
+from edge.cli.output import aligned, folded
 
 MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
 TABLE = Path(__file__).parents[3] / "calib_cache/traffic.calib.json"

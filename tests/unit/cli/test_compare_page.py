@@ -9,8 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge.cli.compare_lines import comparison_summary, layer_error_lines, number, percent, verdict_lines
-from edge.cli.compare_page import comparison_page, rebinned
+from edge.cli.comparison import (
+    comparison_page,
+    comparison_summary,
+    layer_error_lines,
+    number,
+    percent,
+    rebinned,
+    verdict_lines,
+)
 from edge.evaluate.layers import ComparedLayer, LayerError, LayerTimes, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
 from tests.support.histograms import count

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.cli.fleet_rows import FleetRow, FleetRows, printable, size_text
+from edge.cli.fleet_view import FleetRow, FleetRows, printable, size_text
 from edge.delivery.outcome import BEGIN, END, LAST_PHASE, PROGRESS, UPLOAD, Event
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)

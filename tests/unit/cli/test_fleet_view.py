@@ -6,8 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from rich.console import Console
 
-from edge.cli.fleet_rows import FleetRows
-from edge.cli.fleet_view import JsonLines, LiveRows, PlainLines, screen
+from edge.cli.fleet_view import FleetRows, JsonLines, LiveRows, PlainLines, screen
 from edge.delivery.outcome import BEGIN, END, LAST_PHASE, NOTE, PROGRESS, UPLOAD, Event
 
 START = datetime(2026, 11, 20, 10, 15, 2, 113_000, tzinfo=timezone.utc)

@@ -16,10 +16,10 @@ from edge.cli.output import progress_bar
 @verbosity_option
 def command():
     logging.getLogger("edge").warning("before")
-    with progress_bar("images", total=2) as bar:
-        bar.advance()
+    with progress_bar("images", total=2) as step:
+        step()
         logging.getLogger("edge").warning("slow")
-        bar.advance()
+        step()
     logging.getLogger("edge").warning("after")
 
 command()

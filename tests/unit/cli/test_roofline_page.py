@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from edge.cli.roofline_lines import amount, machine_lines, roofline_of, roofline_summary_lines, summary_sentences
+from edge.cli.output import amount
+from edge.cli.roofline_lines import machine_lines, roofline_of, roofline_summary_lines, summary_sentences
 from edge.cli.roofline_page import roofline_page
-from edge.cli.roofline_svg import Dot, Roof, roofline_svg
+from edge.cli.svg import Dot, Roof, roofline_svg
 from edge.quantize.account import accounts_of
 from edge.roofline.machines import find_machine
 from edge.types import Precision

@@ -5,8 +5,7 @@ import io
 
 from rich.console import Console
 
-from edge.cli.commands.run import report_lines
-from edge.cli.run_progress import live_table, run_table
+from edge.cli.commands.run import live_table, report_lines, run_table
 from edge.types import StreamState
 from tests.unit.runtime.serve.test_watchdog import account
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.config.count_or_share import CountOrShare
+from edge.config.targets import CountOrShare
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.config.count_or_share import CountOrShare
-from edge.config.selection import select
-from edge.config.targets import Inventory, find_inventory, load_inventory
+from edge.cli.fleet import select
+from edge.config.targets import CountOrShare, Inventory, find_inventory, load_inventory
 from edge.errors import ConfigError
 
 GOOD = """\

@@ -43,7 +43,7 @@ def test_nothing_of_the_workstation_travels(device):
         path.relative_to(ROOT).as_posix() for path in (kit.MODEL, kit.CLIP, kit.UNIT, *kit.pictures())
     }
     assert {path.name for path in (device / "edge/cli/commands").iterdir()} == {
-        *("__init__.py", "bench.py", "build.py", "doctor.py", "light.py", "prove.py", "run.py")
+        *("__init__.py", "bench.py", "build.py", "doctor.py", "prove.py", "run.py")
     }
     commands = next(device.glob("*.dist-info/entry_points.txt")).read_text()
     assert commands.split("\n") == ["[console_scripts]", "edge-runtime = edge.cli.entry:edge_runtime", ""]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ModelError
-from edge.model.cost import cost_for_one
+from edge.model.cost import mac_share
 from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.opset import require_float32, with_opset
@@ -255,7 +255,7 @@ def insert_qdq(
         model=editor.to_bytes(),
         quantized_nodes=tuple(called(node) for node in placement.quantized),
         float_nodes=tuple(called(node) for node in placement.floats),
-        mac_share_int8=_mac_share(graph, spec, placement),
+        mac_share_int8=mac_share(graph, spec, placement.quantized),
         ranges=amax,
         centres=around,
         lowered=() if has_zero_points else tuple(sorted(moved_tensors(graph, placement).intersection(around))),
@@ -365,9 +365,3 @@ def _require_known(graph: Graph, keep_float: Collection[str], where: str) -> Non
             + (f"; {len(unknown) - 1} more are unknown" if len(unknown) > 1 else ""),
             hint="the names belong to one ONNX file: calibrate this one",
         )
-
-
-def _mac_share(graph: Graph, spec: ModelSpec, placement: Placement) -> float:
-    cost = cost_for_one(graph, spec)
-    outputs = {node.outputs[0] for node in placement.quantized}
-    return sum(node.macs for node in cost.nodes if node.output in outputs) / max(1, cost.macs)

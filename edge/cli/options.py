@@ -12,7 +12,7 @@ from edge.errors import DeployError
 
 if TYPE_CHECKING:
     from edge.bundle.manifest import GoldenLimits
-    from edge.quantize.make_table.options import MaxDrop
+    from edge.quantize.make_table import MaxDrop
 
 __all__ = ["MAX_DROP", "SECONDS", "engine_option", "golden_limit_option"]
 
@@ -37,7 +37,7 @@ class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "points|percent%"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MaxDrop:
-        from edge.quantize.make_table.options import MaxDrop
+        from edge.quantize.make_table import MaxDrop
 
         text = str(value).strip()
         try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.calibrate.apply import usable_table
+from edge.calibrate.lint.check import usable_table
 from edge.engine.kind import QdqForm
 from edge.errors import ModelError
 from edge.model.account import ModelAccount, account_of_model

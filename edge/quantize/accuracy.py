@@ -22,7 +22,7 @@ from edge.quantize.crew import Crew, Here
 from edge.quantize.feed import Detecting, coco_detector
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, computed_precision
-from edge.quantize.stills import UnreadImage
+from edge.quantize.stills import StillImage
 from edge.types import Detections, ModelSpec, Precision
 
 __all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
@@ -119,7 +119,7 @@ def evaluate_model(
     kept: dict[str, tuple[Detections, GroundTruth]] = {}
     with (crew or Here()).take_on(work) as job:
         started = time.monotonic()
-        found_on = job.each([UnreadImage(path) for path in paths], on_item=on_image)
+        found_on = job.each([StillImage(path) for path in paths], on_item=on_image)
         for path, (size, found) in zip(paths, found_on, strict=True):
             truth = labels.truth(path.stem, size)
             accumulator.add(path.stem, found, truth)
@@ -131,7 +131,7 @@ def evaluate_model(
     return Evaluation(
         spec=spec,
         precision=computed.precision,
-        int8_mac_share=_int8_mac_share(forms, computed),
+        int8_mac_share=forms.mac_share_int8 if computed.precision is Precision.INT8 else None,
         table=options.table,
         engine=engine,
         accuracy=accumulator.result(),
@@ -156,11 +156,6 @@ def _forms(file: ModelFile, spec: ModelSpec, options: EvaluationOptions) -> tupl
         return forms.reference(), ComputedPrecision(precision=options.precision)
     computed = computed_precision(spec, precision=options.precision, table=options.table, graph=file.graph)
     return Forms(spec, computed.table, file=file), computed
-
-
-def _int8_mac_share(forms: Forms, computed: ComputedPrecision) -> float | None:
-    """Return how much of the model is in INT8 by its pairs or its table; whatever form the engine has asked for."""
-    return forms.mac_share_int8 if computed.precision is Precision.INT8 else None
 
 
 def _images_by_stem(folder: Path) -> list[Path]:

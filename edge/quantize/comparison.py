@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.calibrate.apply import usable_table
 from edge.calibrate.histogram import Histogram, Observer, merge_all
+from edge.calibrate.lint.check import usable_table
 from edge.engine.averaging import ByEngine
 from edge.engine.kind import EngineKind, QdqForm
 from edge.errors import EngineError
 from edge.evaluate.layers import ComparedLayer, LayerError, LayerErrors, LayerTimes, Quantization
-from edge.media.stills import StillSource, list_images
+from edge.media.stills import list_images
 from edge.model.cost import cost_of_model, resolved_for_one
 from edge.model.file import read_model_file
 from edge.model.graph import Graph, Node
@@ -29,10 +29,10 @@ from edge.model.qdq.placement import called
 from edge.model.qdq.scales import LEVELS, scale_of
 from edge.protocols import ActivationEngine
 from edge.quantize.crew import Crew, Here, ReadImage
-from edge.quantize.feed import StillsTool, StillsWork, canvases_of, run_stills
+from edge.quantize.feed import StillsTool, StillsWork, canvases_of, run_stills, still_source
 from edge.quantize.forms import Forms
-from edge.quantize.stills import StillImage, UnreadImage
-from edge.types import ModelSpec, StreamId
+from edge.quantize.stills import StillImage
+from edge.types import ModelSpec
 
 __all__ = ["Comparison", "ComparisonOptions", "TIMED_RUNS", "Times", "compare_model", "images_to_compare", "times_of"]
 
@@ -141,7 +141,7 @@ class Both(ByEngine):
     """
 
     def __init__(
-        self, kind: EngineKind, forms: Forms, quantized: bytes, names: Sequence[str], *, inside: Sequence[str]
+        self, kind: EngineKind, forms: Forms, quantized: bytes, names: Sequence[str], inside: Sequence[str]
     ) -> None:
         spec, rows = forms.spec, forms.spec.batch or 1
         exact, in_int8 = forms.float_model(), dataclasses.replace(spec, is_quantized=True)
@@ -175,34 +175,29 @@ class Comparing(StillsWork):
 
     def open(self) -> _Comparer:
         copies = tuple(layer.float_copy for layer in self.layers if layer.float_copy is not None)
-        both = Both(self.kind, self.forms, self.with_copies, watched_tensors(self.layers), inside=copies)
-        return _Comparer(both, self.layers)
+        return _Comparer(Both(self.kind, self.forms, self.with_copies, watched_tensors(self.layers), copies), self)
 
 
-class _Comparer(StillsTool[Both]):
-    def __init__(self, both: Both, layers: Sequence[ComparedLayer]) -> None:
-        super().__init__(both)
-        self._layers = layers
-        self._read = tuple(dict.fromkeys(layer.input_ for layer in layers))
-
+class _Comparer(StillsTool[Both, Comparing]):
     def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Part]:
-        observer = Observer()
+        observer, layers = Observer(), self._work.layers
         for placed, (exact, rounded) in run_stills([image.path for image in items], self._engine, read=read):
-            for name in self._read:
+            for name in dict.fromkeys(layer.input_ for layer in layers):
                 observer.observe(name, exact[name])
-            yield self._errors(exact, rounded)
+            yield _errors(layers, exact, rounded)
             for _ in placed:
                 on_item()
         yield observer.histograms
 
-    def _errors(self, exact: Tensors, rounded: Tensors) -> LayerErrors:
-        errors = _none_yet(self._layers)
-        for name, values in exact.items():
-            errors.add(name, values, rounded[name])
-        for layer in self._layers:
-            if layer.float_copy is not None:
-                errors.add(layer.float_copy, rounded[layer.float_copy], rounded[layer.output])
-        return errors
+
+def _errors(layers: Sequence[ComparedLayer], exact: Tensors, rounded: Tensors) -> LayerErrors:
+    errors = _none_yet(layers)
+    for name, values in exact.items():
+        errors.add(name, values, rounded[name])
+    for layer in layers:
+        if layer.float_copy is not None:
+            errors.add(layer.float_copy, rounded[layer.float_copy], rounded[layer.output])
+    return errors
 
 
 def _none_yet(layers: Sequence[ComparedLayer]) -> LayerErrors:
@@ -277,7 +272,7 @@ def compare_model(
     errors, inputs = _none_yet(layers), dict[str, Histogram]()
     work = Comparing(kind=kind, forms=forms, max_batch=spec.batch or 1, layers=layers, with_copies=with_copies)
     with (crew or Here()).take_on(work) as job:
-        for part in job.each([UnreadImage(path) for path in paths], on_item=on_step):
+        for part in job.each([StillImage(path) for path in paths], on_item=on_step):
             if isinstance(part, LayerErrors):
                 errors.join(part)
             else:
@@ -300,8 +295,7 @@ def compare_model(
 def _first_canvases(paths: Sequence[Path], spec: ModelSpec) -> list[NDArray[np.uint8]]:
     """Return uint8 (batch of the model or 1, H, W, 3) of the first images, as often as need be."""
     rows = spec.batch or 1
-    source = StillSource(StreamId("images"), paths[: _TIMED_CANVASES * rows], preprocess=spec.preprocess)
-    source.open()
+    source = still_source(paths[: _TIMED_CANVASES * rows], spec.preprocess)
     singles = list(canvases_of(source, spec.preprocess))
     singles += singles * (-len(singles) % rows)
     return [np.stack(singles[first : first + rows]) for first in range(0, len(singles) // rows * rows, rows)]

@@ -39,6 +39,7 @@ __all__ = [
     "feed",
     "outputs_of",
     "run_stills",
+    "still_source",
 ]
 
 _READ_TIMEOUT_S = 60.0
@@ -47,21 +48,25 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def run_stills(
-    paths: Sequence[Path], engine: Runner[T_co], *, read: Callable[[Path], NDArray[np.uint8]] = read_image
+    paths: Sequence[Path], engine: Runner[T_co], *, read: ReadImage = read_image
 ) -> Iterator[tuple[Sequence[Placed], T_co]]:
     """Yield what comes out of each canvas of images, and which of them were on its rows; in order.
 
     What is yielded is valid until the next step. `read` as in `StillSource`.
     Raises `DatasetError` if an image cannot be read; EngineError if an inference failed.
     """
-    source = StillSource(StreamId("images"), paths, preprocess=engine.preprocess, read=read)
     try:
-        source.open()
-        yield from feed(source, engine)
+        with contextlib.closing(still_source(paths, engine.preprocess, read=read)) as source:
+            yield from feed(source, engine)
     except SourceError as error:  # a folder of images is data of the user's, not a stream that may come back
         raise DatasetError(error.problem, hint=error.hint or "mend or remove it") from error
-    finally:
-        source.close()
+
+
+def still_source(paths: Sequence[Path], preprocess: Preprocess, *, read: ReadImage = read_image) -> StillSource:
+    """Return an opened source of images, in their order; `read` as in `StillSource`."""
+    source = StillSource(StreamId("images"), paths, preprocess=preprocess, read=read)
+    source.open()
+    return source
 
 
 def outputs_of(canvases: Iterable[NDArray[np.uint8]], engine: Runner[T_co]) -> Iterator[T_co]:
@@ -162,13 +167,15 @@ class Closable(Protocol):
 
 
 Opened = TypeVar("Opened", bound=Closable)
+Work = TypeVar("Work", bound=StillsWork)
 
 
-class StillsTool(Generic[Opened]):
+class StillsTool(Generic[Opened, Work]):
     """Common part of the tools of images (`edge.quantize.crew.Tool`), beside `run`."""
 
-    def __init__(self, engine: Opened) -> None:
+    def __init__(self, engine: Opened, work: Work) -> None:
         self._engine = engine
+        self._work = work
 
     @property
     def name(self) -> str:
@@ -198,17 +205,14 @@ class Detecting(StillsWork):
     def open(self) -> _Detecting:
         options = self.kind.options_type()
         request = EngineRequest(precision=self.precision, max_batch=self.max_batch, options=options)
-        return _Detecting(build_and_load(self.kind, self.forms, request), coco_detector(self.forms.spec))
+        return _Detecting(build_and_load(self.kind, self.forms, request), self)
 
 
-class _Detecting(StillsTool[Engine]):
-    def __init__(self, engine: Engine, detector: Detector) -> None:
-        super().__init__(engine)
-        self._detector = detector
-
+class _Detecting(StillsTool[Engine, Detecting]):
     def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Seen]:
+        detector = coco_detector(self._work.forms.spec)
         for placed, output in run_stills([image.path for image in items], self._engine, read=read):
-            found = self._detector.detect(output, [letterbox for _, letterbox in placed])
+            found = detector.detect(output, [letterbox for _, letterbox in placed])
             for (header, _), detections in zip(placed, found, strict=True):
                 yield header.source_size, detections
                 on_item()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from edge.calibrate.apply import quantized_model
 from edge.calibrate.cache import CalibrationCache, cache_text
 from edge.calibrate.convert import cache_from_table
 from edge.calibrate.table import CalibrationTable
@@ -19,7 +16,7 @@ from edge.errors import CalibrationError, ModelError
 from edge.model.file import ModelFile, read_model_file
 from edge.model.graph import Graph, graph_from_bytes
 from edge.model.qdq.half import float16_model
-from edge.model.qdq.insert import QdqModel
+from edge.model.qdq.insert import QdqModel, insert_qdq
 from edge.model.qdq.read import int8_mac_share, read_qdq
 from edge.types import ModelSpec
 
@@ -53,7 +50,7 @@ class Forms:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the forms that were made so far."""
-        return _forms_of, (self._spec, self._table, self._file, self._means)
+        return functools.partial(Forms, file=self._file, means=self._means), (self._spec, self._table)
 
     @property
     def spec(self) -> ModelSpec:
@@ -124,27 +121,32 @@ class Forms:
         text = cache_text(CalibrationCache(tensorrt=made.tensorrt, calibrator=calibrator, scales=made.scales))
         return f"TRT-{version}-{calibrator}\n{text.partition(chr(10))[2]}".encode()
 
-    @cached_property
+    @functools.cached_property
     def _file(self) -> ModelFile:
         file = self._read or read_model_file(self._spec.path)
         if file.sha256 != self._spec.sha256:
             raise ModelError(f"{file.path}: has changed since it was looked at", hint="run the command again")
         return file
 
-    @cached_property
+    @functools.cached_property
     def _carried(self) -> QdqModel:
         """The model as it is, with the pairs that it carries, whatever form is asked for."""
         share = int8_mac_share(self.graph, self._spec)
         return QdqModel(model=self._file.content, quantized_nodes=(), float_nodes=(), mac_share_int8=share, ranges={})
 
     def _made(self, form: QdqForm) -> QdqModel:
-        return quantized_model(
-            self._required() if form.has_centres else msgspec.structs.replace(self._required(), centred=False),
+        table = self._required()
+        means = {name: tensor.means for name, tensor in table.tensors.items() if tensor.means}
+        return insert_qdq(
+            self.graph,
             self._spec,
-            graph=self.graph,
-            means=self._means,
-            is_float16=form.float_type == "float16",
+            ranges={name: tensor.amax for name, tensor in table.tensors.items()},
+            keep_float=table.keep_float,
+            means=means if self._means is None else self._means,
+            is_centred=table.centred and form.has_centres,
+            is_padded=table.padded,
             has_zero_points=form.activations == "uint8",
+            is_float16=form.float_type == "float16",
             has_float_weights=form.weights == "float",
         )
 
@@ -155,9 +157,3 @@ class Forms:
                 hint="name a table (edge-deploy calibrate), or use fp32",
             )
         return self._table
-
-
-def _forms_of(
-    spec: ModelSpec, table: CalibrationTable | None, file: ModelFile, means: Mapping[str, Sequence[float]] | None
-) -> Forms:
-    return Forms(spec, table, file=file, means=means)

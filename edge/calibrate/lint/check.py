@@ -1,4 +1,4 @@
-"""All checks together."""
+"""All checks together, and the table that passes them for its model."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from edge.calibrate.lint.facts import Finding, ModelFacts, Severity, error, largest_input, lint_ranges, named, warning
-from edge.calibrate.table import DARK, CalibrationTable, Objects, Variety
-from edge.types import ImageSize, Preprocess
+from edge.calibrate.lint.facts import (
+    Finding,
+    ModelFacts,
+    Severity,
+    error,
+    facts_of_graph,
+    facts_of_model,
+    largest_input,
+    lint_ranges,
+    named,
+    warning,
+)
+from edge.calibrate.table import DARK, CalibrationTable, Objects, Variety, read_table
+from edge.errors import CalibrationError
+from edge.model.graph import Graph
+from edge.types import ImageSize, ModelSpec, Preprocess
 
-__all__ = ["lint_table"]
+__all__ = ["lint_table", "usable_table"]
 
 _NEAREST_SHOWN = 3
 _OF_THE_PARSER = ("(Unnamed Layer*", "ONNXTRT_")  # tensors that TensorRT itself adds while it reads the ONNX
@@ -286,3 +300,30 @@ def _read(content: Mapping[str, Any] | None) -> Preprocess | None:
         )
     except (KeyError, IndexError, TypeError, ValueError):
         return None  # of another version; comparing with the model tells that
+
+
+def usable_table(path: Path, spec: ModelSpec, graph: Graph | None = None) -> CalibrationTable:
+    """Return the table at `path`, in which lint finds no error for the model of `spec`.
+
+    `graph`: its inside; None: its file is read. Raises CalibrationError if it cannot be read, is not fit for the model,
+    or the model carries Q/DQ pairs already; ModelError if the model can no longer be read.
+    """
+    table = read_table(path)
+    if spec.is_quantized:
+        raise CalibrationError(
+            f"{path}: {spec.path} carries Q/DQ pairs already, which a table would contradict",
+            hint="use it without a table, or take it apart into a table and a float model: "
+            f"edge-deploy table import {spec.path} -o TABLE --float-model FLOAT.onnx",
+        )
+    facts = facts_of_model(spec) if graph is None else facts_of_graph(graph, spec)
+    errors = [one for one in lint_table(table, facts) if one.severity is Severity.ERROR]
+    if errors:
+        raise _refusal(path, spec, errors)
+    return table
+
+
+def _refusal(path: Path, spec: ModelSpec, errors: Sequence[Finding]) -> CalibrationError:
+    # A table of another model is wrong in many ways; that it is of another one is what has to be mended.
+    worst = min(errors, key=lambda one: one.code != "other-model")
+    others = f" ({len(errors) - 1} more: edge-deploy table lint {path} --model {spec.path})" if len(errors) > 1 else ""
+    return CalibrationError(f"{path}: {worst.problem}{others}", hint=worst.fix)

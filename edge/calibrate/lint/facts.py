@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from edge.calibrate.table import CalibrationTable, TensorRange
 from edge.model.graph import Graph, Node, load_graph
 from edge.model.qdq.placement import called
@@ -157,13 +159,8 @@ class Finding:
         return f"{self.severity.value}: {self.code}: {self.problem}; {self.fix}"
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "severity": self.severity.value,
-            "code": self.code,
-            "problem": self.problem,
-            "fix": self.fix,
-            "tensors": list(self.tensors),
-        }
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
 
 def error(code: str, problem: str, fix: str, tensors: Sequence[str] = ()) -> Finding:

@@ -91,7 +91,6 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     from edge.cli.columns import folded, shown_width
     from edge.cli.output import echo_json, echo_pairs, echo_passed_over, stage_bars
     from edge.engine.kind import usable_kind
-    from edge.quantize.make_table import CalibrationHooks
     from edge.quantize.make_table import calibrate as run
 
     _require_sense(**asked)
@@ -102,7 +101,7 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     spread = {name: asked.pop(name) for name in ("cluster", "workers", "mixes_cpus")}
     options = _options(model, **asked)
     with crew_that(kind=kind, **spread) as crew, stage_bars() as bars:
-        done = run(options, kind, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance), crew=crew)
+        done = run(options, kind, on_stage=bars.stage, on_step=bars.advance, crew=crew)
     files = {out: table_text(done.table).encode()}
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)

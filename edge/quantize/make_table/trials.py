@@ -15,15 +15,14 @@ from edge.calibrate.search import ChoiceKey, Int8Choice
 from edge.engine.kind import EngineKind, EngineRequest, build_and_load
 from edge.errors import DatasetError
 from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
-from edge.media.stills import StillSource
 from edge.protocols import Engine
 from edge.quantize.crew import Crew, CrewJob, ReadImage
-from edge.quantize.feed import StillsTool, StillsWork, canvases_of, outputs_of
+from edge.quantize.feed import StillsTool, StillsWork, canvases_of, outputs_of, still_source
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import tried_table
 from edge.quantize.stills import StillImage
-from edge.types import Precision, StreamId
-from edge.vision.heads import Candidates, Head, decode_output, head_of
+from edge.types import Precision
+from edge.vision.heads import Candidates, decode_output, head_of
 
 __all__ = ["ChoiceTrial", "FloatReference", "References", "THRESHOLD", "Trials", "Trying", "above", "references_of"]
 
@@ -71,22 +70,17 @@ class _Referring(StillsWork):
     def open(self) -> _Referrer:
         options = self.kind.options_type()
         request = EngineRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
-        return _Referrer(build_and_load(self.kind, self.forms, request), head_of(self.forms.spec, is_multi_label=True))
+        return _Referrer(build_and_load(self.kind, self.forms, request), self)
 
 
-class _Referrer(StillsTool[Engine]):
-    def __init__(self, engine: Engine, head: Head) -> None:
-        super().__init__(engine)
-        self._head = head
-
+class _Referrer(StillsTool[Engine, _Referring]):
     def run(
         self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
     ) -> Iterator[FloatReference]:
-        preprocess = self._engine.preprocess
-        source = StillSource(StreamId("images"), [one.path for one in items], preprocess=preprocess, read=read)
-        source.open()
+        preprocess, head = self._engine.preprocess, head_of(self._work.forms.spec, is_multi_label=True)
+        source = still_source([one.path for one in items], preprocess, read=read)
         for output in outputs_of(canvases_of(source, preprocess), self._engine):
-            yield _reference_of(decode_output(output, self._head, score_threshold=_LOWEST))
+            yield _reference_of(decode_output(output, head, score_threshold=_LOWEST))
             on_item()
 
 
@@ -175,9 +169,7 @@ class _Tester:
         path, preprocess = self._work.references.images[number].path, self._work.forms.spec.preprocess
         with self._reading:
             if number not in self._canvases:
-                source = StillSource(StreamId("images"), [path], preprocess=preprocess, read=read)
-                source.open()
-                (self._canvases[number],) = canvases_of(source, preprocess)
+                (self._canvases[number],) = canvases_of(still_source([path], preprocess, read=read), preprocess)
 
     def _errors(self, trial: ChoiceTrial) -> tuple[Errors, ...]:
         work, family = self._work, self._work.forms.spec.family

@@ -159,10 +159,10 @@ def _is_spread(graph: Graph, node: Node, rank: int) -> bool:
 
 
 def _is_along_other_axis(graph: Graph, node: Node, varying: list[str]) -> bool:
-    needs_all = node.op_type in ("Concat", "GatherElements")
-    if varying != (list(dict.fromkeys(node.inputs)) if needs_all else [node.inputs[0]]) and needs_all:
-        raise _Unsafe(f"{_called(node)}: it joins a constant of batch one with the images")
-    if not needs_all and varying != [node.inputs[0]]:
+    if node.op_type in ("Concat", "GatherElements"):
+        if varying != list(dict.fromkeys(node.inputs)):
+            raise _Unsafe(f"{_called(node)}: it joins a constant of batch one with the images")
+    elif varying != [node.inputs[0]]:
         return False
     default = _DEFAULT_AXIS.get(node.op_type, 1 if graph.opset < 13 else -1)
     return bool(node.attributes.get("axis", default) % len(_shape(graph, node.inputs[0])) != 0)

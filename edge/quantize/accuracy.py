@@ -15,7 +15,7 @@ from edge.evaluate.coco_map import Accumulator, Accuracy, map_by_pycocotools
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
-from edge.model.file import ModelFile, read_model_file
+from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.suppression import thresholds_in_vain
 from edge.quantize.crew import Crew, Here
@@ -116,7 +116,7 @@ def evaluate_model(
     forms, computed = _forms(file, spec, options)
     work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
     accumulator, class_blind = Accumulator(), ClassBlind(spec.labels)
-    kept: dict[str, tuple[Detections, GroundTruth]] = {}
+    detected, truths = dict[str, Detections](), dict[str, GroundTruth]()  # to be cross-checked
     with (crew or Here()).take_on(work) as job:
         started = time.monotonic()
         found_on = job.each([StillImage(path) for path in paths], on_item=on_image)
@@ -125,7 +125,7 @@ def evaluate_model(
             accumulator.add(path.stem, found, truth)
             class_blind.add(found, truth)
             if options.is_cross_checked:
-                kept[path.stem] = (found, truth)
+                detected[path.stem], truths[path.stem] = found, truth
         engine = job.engine
     class_blind.require_same_classes(str(options.labels))
     return Evaluation(
@@ -140,7 +140,7 @@ def evaluate_model(
         classes_by=labels.classes_by,
         notes=(*labels.notes, *class_blind.notes, *_notes_of(spec)),
         elapsed_s=time.monotonic() - started,
-        pycocotools=_by_pycocotools(kept) if options.is_cross_checked else None,
+        pycocotools=map_by_pycocotools(detected, truths) if options.is_cross_checked else None,
     )
 
 
@@ -169,8 +169,3 @@ def _images_by_stem(folder: Path) -> list[Path]:
                 hint="rename or remove one",
             )
     return paths
-
-
-def _by_pycocotools(kept: dict[str, tuple[Detections, GroundTruth]]) -> tuple[float, float]:
-    detected = {stem: found for stem, (found, _) in kept.items()}
-    return map_by_pycocotools(detected, {stem: truth for stem, (_, truth) in kept.items()})

@@ -6,6 +6,7 @@ All that the room measures goes through here: detections, tensors from inside, a
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -138,9 +139,23 @@ def _place(frame: Frame, row: NDArray[np.uint8], preprocess: Preprocess) -> None
     paste(frame.image, row, frame.letterbox)
 
 
+class Closable(Protocol):
+    """Base of every engine."""
+
+    @property
+    def name(self) -> str:
+        """Kind and version."""
+
+    def close(self) -> None: ...
+
+
+Opened = TypeVar("Opened", bound=Closable)
+Found = TypeVar("Found")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StillsWork:
-    """Common part of works on images (`edge.quantize.crew.CrewWork`), beside `open`."""
+class StillsWork(ABC, Generic[Opened, Found]):
+    """Common part of works on images (`edge.quantize.crew.CrewWork`): what runs them, and what is found with it."""
 
     kind: EngineKind
     forms: Forms
@@ -155,25 +170,24 @@ class StillsWork:
         """No: an engine takes all cores."""
         return False
 
+    def open(self) -> StillsTool[Opened, Found]:
+        return StillsTool(self.engine(), self)
 
-class Closable(Protocol):
-    """Base of every engine."""
+    @abstractmethod
+    def engine(self) -> Opened:
+        """Return what runs the images. Raises `EngineError` if it cannot be made."""
 
-    @property
-    def name(self) -> str:
-        """Kind and version."""
-
-    def close(self) -> None: ...
-
-
-Opened = TypeVar("Opened", bound=Closable)
-Work = TypeVar("Work", bound=StillsWork)
+    @abstractmethod
+    def run(
+        self, engine: Opened, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[Found]:
+        """Yield as `edge.quantize.crew.Tool.run`."""
 
 
-class StillsTool(Generic[Opened, Work]):
-    """Common part of the tools of images (`edge.quantize.crew.Tool`), beside `run`."""
+class StillsTool(Generic[Opened, Found]):
+    """`edge.quantize.crew.Tool` of a work on images."""
 
-    def __init__(self, engine: Opened, work: Work) -> None:
+    def __init__(self, engine: Opened, work: StillsWork[Opened, Found]) -> None:
         self._engine = engine
         self._work = work
 
@@ -183,6 +197,9 @@ class StillsTool(Generic[Opened, Work]):
 
     def images(self, items: Sequence[StillImage]) -> Sequence[StillImage]:
         return items
+
+    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Found]:
+        return self._work.run(self._engine, items, read=read, on_item=on_item)
 
     def close(self) -> None:
         self._engine.close()
@@ -197,21 +214,21 @@ Seen = tuple[ImageSize, Detections]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detecting(StillsWork):
+class Detecting(StillsWork[Engine, Seen]):
     """The size of each image, and what is detected on it by COCO's protocol, in `precision`."""
 
     precision: Precision
 
-    def open(self) -> _Detecting:
+    def engine(self) -> Engine:
         options = self.kind.options_type()
         request = EngineRequest(precision=self.precision, max_batch=self.max_batch, options=options)
-        return _Detecting(build_and_load(self.kind, self.forms, request), self)
+        return build_and_load(self.kind, self.forms, request)
 
-
-class _Detecting(StillsTool[Engine, Detecting]):
-    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Seen]:
-        detector = coco_detector(self._work.forms.spec)
-        for placed, output in run_stills([image.path for image in items], self._engine, read=read):
+    def run(
+        self, engine: Engine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[Seen]:
+        detector = coco_detector(self.forms.spec)
+        for placed, output in run_stills([image.path for image in items], engine, read=read):
             found = detector.detect(output, [letterbox for _, letterbox in placed])
             for (header, _), detections in zip(placed, found, strict=True):
                 yield header.source_size, detections

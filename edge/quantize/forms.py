@@ -13,8 +13,7 @@ from edge.calibrate.convert import cache_from_table
 from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError, ModelError
-from edge.model.file import ModelFile, read_model_file
-from edge.model.graph import Graph, graph_from_bytes
+from edge.model.graph import Graph, ModelFile, graph_from_bytes, read_model_file
 from edge.model.qdq.half import float16_model
 from edge.model.qdq.insert import QdqModel, insert_qdq
 from edge.model.qdq.read import int8_mac_share, read_qdq

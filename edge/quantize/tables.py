@@ -15,8 +15,7 @@ from edge.calibrate.lint.facts import Finding, ModelFacts, facts_of_graph
 from edge.calibrate.table import CalibrationTable, read_table, table_text, write_table
 from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError, ModelError
-from edge.model.file import read_model_file
-from edge.model.graph import graph_from_bytes
+from edge.model.graph import graph_from_bytes, read_model_file
 from edge.model.inspect import inspect_file, inspect_graph
 from edge.model.qdq.insert import QdqModel
 from edge.model.qdq.read import read_qdq

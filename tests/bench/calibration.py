@@ -26,7 +26,7 @@ from edge.model.qdq import quantizable_tensors
 from edge.quantize.feed import canvases_of, feed, still_source
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import tensors_to_look_at
-from edge.quantize.make_table.observe import Observing, ObservingTool
+from edge.quantize.make_table.observe import Observing
 from edge.quantize.make_table.subject import find_images
 from edge.types import ColourOrder
 
@@ -95,7 +95,7 @@ def _observing(spec, data):
         for _ in feed(still_source([image.path for image in images], spec.preprocess), engine):
             pass
         between = time.perf_counter()
-        list(ObservingTool(engine, work).run(images, read=read_image, on_item=lambda: None))
+        list(work.run(engine, images, read=read_image, on_item=lambda: None))
         spent["forward"] += between - started
         spent["observe"] += time.perf_counter() - between
     engine.close()

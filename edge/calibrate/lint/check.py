@@ -33,15 +33,6 @@ _OF_THE_PARSER = ("(Unnamed Layer*", "ONNXTRT_")  # tensors that TensorRT itself
 _SEEN_AN_OBJECT = 0.2
 
 
-def lint_against_model(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
-    yield from _identity(table, facts)
-    yield from _preprocess(table, facts)
-    yield from _coverage(table, facts)
-    yield from _unknown(table, facts)
-    yield from _keep_float(table, facts)
-    yield from _scores(table, facts)
-
-
 def _identity(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
     if table.model is not None and table.model.sha256 != facts.sha256:
         made_for = f"{table.model.name} {table.model.sha256[:12]}"
@@ -56,17 +47,13 @@ def _preprocess(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]
     if table.preprocess is None or table.preprocess_sha256 == facts.preprocess.sha256:
         return
     expected = facts.preprocess.as_json()
-    differing = [key for key in sorted(expected.keys() | table.preprocess) if _differs(key, expected, table.preprocess)]
-    shown = ", ".join(f"{key} {table.preprocess.get(key)} (model: {expected.get(key)})" for key in differing)
+    pairs = ((key, table.preprocess.get(key), expected.get(key)) for key in sorted(expected.keys() | table.preprocess))
+    shown = ", ".join(f"{key} {found} (model: {wanted})" for key, found, wanted in pairs if found != wanted)
     yield error(
         "other-preprocess",
         f"made with another preprocess than the model's: {shown}",
         "calibrate again: ranges of other pixels are other ranges",
     )
-
-
-def _differs(key: str, one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    return one.get(key) != other.get(key)
 
 
 def _coverage(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
@@ -178,7 +165,8 @@ def lint_table(table: CalibrationTable, facts: ModelFacts | None) -> tuple[Findi
     """
     findings = [*lint_ranges(table, facts), *_input_range(table, facts)]
     if facts is not None:
-        findings += lint_against_model(table, facts)
+        for check in (_identity, _preprocess, _coverage, _unknown, _keep_float, _scores):
+            findings += check(table, facts)
     findings += _unbound(table)
     if table.dataset is not None and table.dataset.variety is not None:
         findings += _variety(table.dataset.variety)

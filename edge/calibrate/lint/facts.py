@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from edge.calibrate.table import CalibrationTable, TensorRange
+from edge.calibrate.table import CalibrationTable
 from edge.model.graph import Graph, Node, load_graph
 from edge.model.qdq.placement import called
 from edge.types import ModelSpec, Preprocess
@@ -223,7 +223,8 @@ def _unusable(table: CalibrationTable, computed: Collection[str], *, is_model_kn
 
 
 def _tiny(table: CalibrationTable, computed: Collection[str]) -> Iterator[Finding]:
-    tiny = {name: one.amax for name, one in table.tensors.items() if name in computed and _is_tiny(one)}
+    ranges = {name: one.amax for name, one in table.tensors.items() if name in computed and one.is_usable}
+    tiny = {name: amax for name, amax in ranges.items() if amax < _SMALLEST_FLOAT16}
     if tiny:
         smallest = min(tiny.values())
         yield error(
@@ -234,10 +235,6 @@ def _tiny(table: CalibrationTable, computed: Collection[str]) -> Iterator[Findin
             "table, which keeps it in float",
             list(tiny),
         )
-
-
-def _is_tiny(tensor: TensorRange) -> bool:
-    return tensor.is_usable and tensor.amax < _SMALLEST_FLOAT16
 
 
 def _means(table: CalibrationTable) -> Iterator[Finding]:

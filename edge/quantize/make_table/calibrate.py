@@ -113,9 +113,7 @@ def merged(parts: Sequence[Observations], spec: ModelSpec) -> Observations:
     """Raise `CalibrationError` if there are none, or they are of another model than `spec`, or share images."""
     if not parts:
         raise CalibrationError("nothing to calibrate with", hint="give a folder of images, or saved histograms")
-    together = parts[0]
-    for part in parts[1:]:
-        together = merge_observations(together, part)
+    together = functools.reduce(merge_observations, parts)
     for what, expected in (("model_sha256", spec.sha256), ("preprocess_sha256", spec.preprocess.sha256)):
         found = getattr(together, what)
         if found != expected:

@@ -12,40 +12,35 @@ from edge.calibrate.histogram import Observer
 from edge.calibrate.observations import Observations, largest_of_both
 from edge.protocols import AveragingEngine, ObservingEngine
 from edge.quantize.crew import ReadImage
-from edge.quantize.feed import StillsTool, StillsWork, run_stills
+from edge.quantize.feed import StillsWork, run_stills
 from edge.quantize.stills import StillImage
 from edge.types import MagnitudeCounts, Observed
 
-__all__ = ["AveragingTool", "MeansOfEach", "Observing", "ObservingTool", "mean_of_all"]
+__all__ = ["MeansOfEach", "Observing", "mean_of_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observing(StillsWork):
-    """Their observations, in parts that merge exactly."""
-
-    names: tuple[str, ...]  # tensors to count
-    peaks_of: tuple[str, ...]  # tensors whose largest |x| is kept
-
-    def open(self) -> ObservingTool:
-        spec, content = self.forms.spec, self.forms.float_model()
-        engine = self.kind.observing(
-            spec, self.names, largest_of=self.peaks_of, max_batch=self.max_batch, content=content
-        )
-        return ObservingTool(engine, self)
-
-
-class ObservingTool(StillsTool[ObservingEngine, Observing]):
-    """Yields one for all; neither the order of the images nor the engine's batch matters.
+class Observing(StillsWork[ObservingEngine, Observations]):
+    """Their observations, in parts that merge exactly: neither the order of the images nor the batch matters.
 
     `run` raises `EdgeError` if an image cannot be decoded, inference fails, or a tensor of `names` is not finite.
     """
 
+    names: tuple[str, ...]  # tensors to count
+    peaks_of: tuple[str, ...]  # tensors whose largest |x| is kept
+
+    def engine(self) -> ObservingEngine:
+        spec, content = self.forms.spec, self.forms.float_model()
+        return self.kind.observing(
+            spec, self.names, largest_of=self.peaks_of, max_batch=self.max_batch, content=content
+        )
+
     def run(
-        self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+        self, engine: ObservingEngine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
     ) -> Iterator[Observations]:
-        spec, observer, peaks = self._work.forms.spec, Observer(), dict.fromkeys(self._work.peaks_of, 0.0)
-        for placed, tensors in run_stills([image.path for image in items], self._engine, read=read):
-            for name in self._work.names:
+        spec, observer, peaks = self.forms.spec, Observer(), dict.fromkeys(self.peaks_of, 0.0)
+        for placed, tensors in run_stills([image.path for image in items], engine, read=read):
+            for name in self.names:
                 observer.observe(name, tensors[name])
             peaks = largest_of_both(peaks, {name: _largest(tensors[name]) for name in peaks})
             for _ in placed:
@@ -70,23 +65,21 @@ Means = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeansOfEach(StillsWork):
+class MeansOfEach(StillsWork[AveragingEngine, Means]):
     """The mean of each channel of `names`, which are tensors, float64 (C,), image by image."""
 
     names: tuple[str, ...]
 
-    def open(self) -> AveragingTool:
+    def engine(self) -> AveragingEngine:
         spec, content = self.forms.spec, self.forms.float_model()
-        return AveragingTool(self.kind.averaging(spec, self.names, max_batch=self.max_batch, content=content), self)
+        return self.kind.averaging(spec, self.names, max_batch=self.max_batch, content=content)
 
-
-class AveragingTool(StillsTool[AveragingEngine, MeansOfEach]):
-    """Yields the means of an image by tensor."""
-
-    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Means]:
-        for placed, means in run_stills([image.path for image in items], self._engine, read=read):
+    def run(
+        self, engine: AveragingEngine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[Means]:
+        for placed, means in run_stills([image.path for image in items], engine, read=read):
             for row in range(len(placed)):
-                yield {name: means[name][row].copy() for name in self._work.names}
+                yield {name: means[name][row].copy() for name in self.names}
                 on_item()
 
 

@@ -24,8 +24,7 @@ from edge.evaluate.truth import GroundTruth, Labels
 from edge.media.images import read_image
 from edge.media.stills import list_images
 from edge.model.cost import cost_for_one
-from edge.model.file import read_model_file
-from edge.model.graph import Graph
+from edge.model.graph import Graph, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.opset import require_float32
 from edge.model.qdq.placement import WEIGHTED, called, place

@@ -17,7 +17,7 @@ from edge.errors import DatasetError
 from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
 from edge.protocols import Engine
 from edge.quantize.crew import Crew, CrewJob, ReadImage
-from edge.quantize.feed import StillsTool, StillsWork, canvases_of, outputs_of, still_source
+from edge.quantize.feed import StillsWork, canvases_of, outputs_of, still_source
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import tried_table
 from edge.quantize.stills import StillImage
@@ -66,20 +66,18 @@ def references_of(kind: EngineKind, forms: Forms, images: Sequence[StillImage], 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Referring(StillsWork):
-    def open(self) -> _Referrer:
+class _Referring(StillsWork[Engine, FloatReference]):
+    def engine(self) -> Engine:
         options = self.kind.options_type()
         request = EngineRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
-        return _Referrer(build_and_load(self.kind, self.forms, request), self)
+        return build_and_load(self.kind, self.forms, request)
 
-
-class _Referrer(StillsTool[Engine, _Referring]):
     def run(
-        self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+        self, engine: Engine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
     ) -> Iterator[FloatReference]:
-        preprocess, head = self._engine.preprocess, head_of(self._work.forms.spec, is_multi_label=True)
+        preprocess, head = engine.preprocess, head_of(self.forms.spec, is_multi_label=True)
         source = still_source([one.path for one in items], preprocess, read=read)
-        for output in outputs_of(canvases_of(source, preprocess), self._engine):
+        for output in outputs_of(canvases_of(source, preprocess), engine):
             yield _reference_of(decode_output(output, head, score_threshold=_LOWEST))
             on_item()
 

@@ -9,7 +9,7 @@ import pytest
 from edge.calibrate.table import Evidence
 from edge.engine.kind import load_kind
 from edge.evaluate.truth import GroundTruth
-from edge.model.file import read_model_file
+from edge.model.graph import read_model_file
 from edge.model.inspect import inspect_file
 from edge.quantize.crew import Here
 from edge.quantize.forms import Forms

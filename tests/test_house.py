@@ -119,7 +119,7 @@ LINES_OF_ROOMS = {
     "media": 5066,
     "model": 4865,
     "publish": 6946,
-    "quantize": 3303,
+    "quantize": 3268,
     "registry": 1112,
     "roofline": 945,
     "runtime": 12552,

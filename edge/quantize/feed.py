@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from edge.vision.heads import head_of
 from edge.vision.letterbox import fill_border, paste
 
 __all__ = [
-    "Closable",
     "Detecting",
     "Placed",
     "StillsTool",
@@ -139,17 +138,7 @@ def _place(frame: Frame, row: NDArray[np.uint8], preprocess: Preprocess) -> None
     paste(frame.image, row, frame.letterbox)
 
 
-class Closable(Protocol):
-    """Base of every engine."""
-
-    @property
-    def name(self) -> str:
-        """Kind and version."""
-
-    def close(self) -> None: ...
-
-
-Opened = TypeVar("Opened", bound=Closable)
+Opened = TypeVar("Opened", bound=Runner[Any])
 Found = TypeVar("Found")
 
 
@@ -160,15 +149,11 @@ class StillsWork(ABC, Generic[Opened, Found]):
     kind: EngineKind
     forms: Forms
     max_batch: int  # images on one canvas
+    is_small = False  # an engine takes all cores
 
     @property
     def rows(self) -> int:
         return max(self.max_batch, self.forms.spec.batch or 1)
-
-    @property
-    def is_small(self) -> bool:
-        """No: an engine takes all cores."""
-        return False
 
     def open(self) -> StillsTool[Opened, Found]:
         return StillsTool(self.engine(), self)
@@ -188,12 +173,9 @@ class StillsTool(Generic[Opened, Found]):
     """`edge.quantize.crew.Tool` of a work on images."""
 
     def __init__(self, engine: Opened, work: StillsWork[Opened, Found]) -> None:
+        self.name = engine.name
         self._engine = engine
         self._work = work
-
-    @property
-    def name(self) -> str:
-        return self._engine.name
 
     def images(self, items: Sequence[StillImage]) -> Sequence[StillImage]:
         return items

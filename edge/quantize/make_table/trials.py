@@ -119,15 +119,8 @@ class Trying:
     ranges: Ranges  # range by tensor and method
     means: Mapping[str, Sequence[float]]  # of each channel of tensors whose readers' biases are corrected
     is_centred: bool  # activations are quantized around centres (ADR 2)
-
-    @property
-    def rows(self) -> int:
-        """Each trial is one by itself."""
-        return 1
-
-    @property
-    def is_small(self) -> bool:
-        return True
+    rows = 1  # each trial is one by itself
+    is_small = True
 
     def open(self) -> _Tester:
         return _Tester(self)
@@ -137,14 +130,11 @@ class _Tester:
     """`edge.quantize.crew.Tool` that makes an engine for each trial, and keeps canvases; several threads may use it."""
 
     def __init__(self, work: Trying) -> None:
+        self.name = work.kind.name
         self._work = work
         self._head = head_of(work.forms.spec, is_multi_label=True)
         self._canvases: dict[int, NDArray[np.uint8]] = {}
         self._reading = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        return self._work.kind.name
 
     def images(self, items: Sequence[ChoiceTrial]) -> Sequence[StillImage]:
         wanted = {number for trial in items for number in trial.images} - self._canvases.keys()

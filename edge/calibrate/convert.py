@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from edge.calibrate.cache import CalibrationCache
-from edge.calibrate.scale import LEVELS, Scale
+from edge.calibrate.cache import LEVELS, CalibrationCache, Scale
 from edge.calibrate.table import CalibrationTable, Imported, MadeBy, ModelId, TensorRange, block, one_line
 from edge.errors import CalibrationError
 from edge.types import ModelSpec

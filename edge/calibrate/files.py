@@ -56,18 +56,15 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     Raises `CalibrationError` if one cannot be written; all are then as they were.
     """
     with contextlib.ExitStack() as cleanup, contextlib.ExitStack() as undo:
-        temporaries = [_staged(path, data, cleanup) for path, data in files.items()]
-        for path, temporary in zip(files, temporaries, strict=True):
+        temporaries = {}
+        for path, data in files.items():
+            with _told(path):
+                temporaries[path] = cleanup.enter_context(writing.staged(path, data))
+        for path, temporary in temporaries.items():
             with _told(path):
                 undo.callback(_put_back, path, _kept(path, cleanup))
                 temporary.replace(path)
         undo.pop_all()
-
-
-def _staged(path: Path, data: bytes, cleanup: contextlib.ExitStack) -> Path:
-    """Return a file beside `path` with `data` on the disk; `cleanup` removes it if it is still there."""
-    with _told(path):
-        return cleanup.enter_context(writing.staged(path, data))
 
 
 def _kept(path: Path, cleanup: contextlib.ExitStack) -> Path | None:

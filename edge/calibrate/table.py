@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from edge.calibrate.cache import Scale
 from edge.calibrate.files import read_text, write_bytes
-from edge.calibrate.scale import Scale
 from edge.document import Document, Location, spell
 from edge.errors import CalibrationError
 from edge.reading import json_value
@@ -106,8 +106,8 @@ class MadeBy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How good INT8 with this table was, against float, 0 to 1; `uncertainty` is the standard error of the difference.
 
-    It is None where no labels were given, and in older tables. `unlabelled` are the images that had no
-    labels, and counted as empty; `left_out` are files that could not be decoded; `notes` say what else was doubtful.
+    It is None where no labels were given, or too few to tell, and in older tables. `unlabelled` are the images that had
+    no labels, and counted as empty; `left_out` are files that could not be decoded; `notes` say what else was doubtful.
     """
 
     metric: str
@@ -204,11 +204,6 @@ def read_json_document(path: Path, *, expected: str) -> Document[CalibrationErro
             f"{path}: expected {expected}, it has half a character (a lone \\ud800 to \\udfff)"
         ) from None
     return Document(path=path, content=content, lines=lines, misfit=CalibrationError)
-
-
-def digest(value: object) -> str:
-    """Return the SHA-256 of a value, as `Preprocess.sha256` does."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def mapping(document: Document[CalibrationError], location: Location) -> dict[str, Any]:
@@ -368,7 +363,7 @@ def _check_digest(table: CalibrationTable, document: Document[CalibrationError])
     # Tables are edited by hand; a preprocess that was changed without its digest would be trusted as the old one.
     if table.preprocess is None and table.preprocess_sha256 is None:
         return
-    actual = digest(table.preprocess)
+    actual = hashlib.sha256(json.dumps(table.preprocess, sort_keys=True).encode()).hexdigest()  # Preprocess.sha256
     if actual != table.preprocess_sha256:
         raise document.error(
             ("preprocess_sha256",),

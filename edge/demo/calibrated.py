@@ -16,7 +16,7 @@ from edge.engine.kind import quick_kind, usable_kind
 from edge.errors import EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table import Calibration, CalibrationHooks, CalibrationOptions, MaxDrop, calibrate
+from edge.quantize.make_table import CalibrationOptions, MaxDrop, calibrate
 from edge.quantize.make_table.subject import layers_of
 
 __all__ = ["MAX_DROP", "DemoCalibration", "calibrate_demo"]
@@ -65,7 +65,8 @@ def calibrate_demo(
     """
     started = time.monotonic()
     try:
-        done = _calibrated(model, folder, CalibrationHooks(on_stage=on_work, on_step=on_step))
+        kind = quick_kind(usable_kind())
+        done = calibrate(_options(model, folder), kind, on_stage=on_work, on_step=on_step)
         name = f"{model.stem}.calib.json"
         write_table(folder / name, done.table)
     except EdgeError as error:  # the demo goes on in float, and its account says why
@@ -83,10 +84,10 @@ def calibrate_demo(
     )
 
 
-def _calibrated(model: Path, folder: Path, hooks: CalibrationHooks) -> Calibration:
+def _options(model: Path, folder: Path) -> CalibrationOptions:
     spec = inspect_model(model)
     last = tuple(layer.name for layer in layers_of(load_graph(model), spec) if layer.is_last)
-    options = CalibrationOptions(
+    return CalibrationOptions(
         model=model,
         images=folder / "images",
         labels=folder / "labels",
@@ -94,4 +95,3 @@ def _calibrated(model: Path, folder: Path, hooks: CalibrationHooks) -> Calibrati
         max_drop=MaxDrop(amount=MAX_DROP),
         keep_float=last,
     )
-    return calibrate(options, quick_kind(usable_kind()), hooks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edge.config.pipeline import Pipeline
 from edge.config.uris import local_path
 from edge.engine.section import read_section
-from edge.model.file import ModelFile, read_model_file
+from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import ModelOverrides, inspect_file
 from edge.types import HeadFamily, ImageSize, ModelSpec
 from edge.vision.detect import Detector

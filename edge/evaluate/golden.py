@@ -8,8 +8,9 @@ find at `floor_score` or more, which is lower: a score that moves a little over 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -130,22 +131,22 @@ def compare_golden(
     tally = _Tally()
     for one, other in zip(expected, found, strict=True):
         tally.add(one, other, sure_score=sure_score, min_iou=limits.min_iou)
-    score = tally.score()
-    return GoldenScore(
+    per_class = tally.per_class()
+    score = GoldenScore(
         images=len(expected),
-        expected=score.expected,
-        found=score.found,
-        extra=score.extra,
-        mean_iou=tally.mean(tally.ious),
-        score_error=tally.mean(tally.score_errors),
-        per_class={number: tally.of(number) for number in tally.classes()},
-        failures=tuple(_failures(score, tally.mean(tally.score_errors), limits)),
+        expected=sum(one.expected for one in per_class.values()),
+        found=sum(one.found for one in per_class.values()),
+        extra=sum(one.extra for one in per_class.values()),
+        mean_iou=_mean(tally.ious),
+        score_error=_mean(tally.score_errors),
+        per_class=per_class,
     )
+    return replace(score, failures=tuple(_failures(score, limits)))
 
 
 class _Tally:
     def __init__(self) -> None:
-        self.counts: dict[tuple[int, str], int] = {}
+        self.counts: Counter[tuple[int, str]] = Counter()  # by class and field of `ClassScore`
         self.ious: list[float] = []
         self.score_errors: list[float] = []
 
@@ -157,8 +158,7 @@ class _Tally:
         self._recall(expected, found, overlap, sure_score=sure_score, min_iou=min_iou)
         is_sure = found.score >= sure_score
         is_confirmed = (overlap >= min_iou).any(axis=0) if len(expected) else np.zeros(len(found), bool)
-        for class_id in found.class_id[is_sure & ~is_confirmed]:
-            self._count(class_id, "extra")
+        self.counts.update((class_id, "extra") for class_id in found.class_id[is_sure & ~is_confirmed].tolist())
 
     def _recall(
         self,
@@ -179,33 +179,22 @@ class _Tally:
                 is_free[best] = False
             if expected.score[index] < sure_score:
                 continue
-            self._count(expected.class_id[index], "expected")
+            class_id = int(expected.class_id[index])
+            self.counts[class_id, "expected"] += 1
             if is_found:
-                self._count(expected.class_id[index], "found")
+                self.counts[class_id, "found"] += 1
                 self.ious.append(float(choices[best]))
                 self.score_errors.append(abs(float(expected.score[index]) - float(found.score[best])))
 
-    def _count(self, class_id: np.int32, what: str) -> None:
-        key = (int(class_id), what)
-        self.counts[key] = self.counts.get(key, 0) + 1
+    def per_class(self) -> dict[int, ClassScore]:
+        return {
+            class_id: ClassScore(**{what: self.counts[class_id, what] for what in ("expected", "found", "extra")})
+            for class_id in sorted({class_id for class_id, _ in self.counts})
+        }
 
-    def classes(self) -> list[int]:
-        return sorted({class_id for class_id, _ in self.counts})
 
-    def of(self, class_id: int) -> ClassScore:
-        return ClassScore(**{what: self.counts.get((class_id, what), 0) for what in ("expected", "found", "extra")})
-
-    def score(self) -> ClassScore:
-        parts = [self.of(class_id) for class_id in self.classes()]
-        return ClassScore(
-            expected=sum(one.expected for one in parts),
-            found=sum(one.found for one in parts),
-            extra=sum(one.extra for one in parts),
-        )
-
-    @staticmethod
-    def mean(values: Sequence[float]) -> float:
-        return sum(values) / len(values) if values else 0.0
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def _overlaps(expected: Detections, found: Detections) -> NDArray[np.float64]:
@@ -217,23 +206,22 @@ def _overlaps(expected: Detections, found: Detections) -> NDArray[np.float64]:
     return np.where(is_same & np.isfinite(overlap), overlap, 0.0)
 
 
-def _failures(total: ClassScore, score_error: float, limits: Limits) -> list[str]:
-    if not total.expected:
-        return ["the float model is sure of nothing on these images, so they prove nothing"]
-    failures = []
-    if total.found < limits.min_recall * total.expected:
-        failures.append(
-            f"{total.found} of {total.expected} sure detections were found again "
-            f"({total.found / total.expected:.3f}, at least {limits.min_recall:g} expected)"
+def _failures(score: GoldenScore, limits: Limits) -> Iterator[str]:
+    if not score.expected:
+        yield "the float model is sure of nothing on these images, so they prove nothing"
+        return
+    if score.found < limits.min_recall * score.expected:
+        yield (
+            f"{score.found} of {score.expected} sure detections were found again "
+            f"({score.recall:.3f}, at least {limits.min_recall:g} expected)"
         )
-    if total.extra > limits.max_extra * total.expected:
-        failures.append(
-            f"{total.extra} sure detections that the float model does not have "
-            f"({total.extra / total.expected:.3f} per one that it has, at most {limits.max_extra:g} expected)"
+    if score.extra > limits.max_extra * score.expected:
+        yield (
+            f"{score.extra} sure detections that the float model does not have "
+            f"({score.extra_share:.3f} per one that it has, at most {limits.max_extra:g} expected)"
         )
-    if score_error > limits.max_score_error:
-        failures.append(f"scores differ by {score_error:.3f} on average, at most {limits.max_score_error:g} expected")
-    return failures
+    if score.score_error > limits.max_score_error:
+        yield (f"scores differ by {score.score_error:.3f} on average, at most {limits.max_score_error:g} expected")
 
 
 def detect_golden(canvases: Sequence[NDArray[np.uint8]], engine: Engine, detector: Detector) -> list[Detections]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -10,7 +11,16 @@ from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
 from edge.types import ImageSize, ModelSpec
 
-__all__ = ["ModelCost", "NodeCost", "cost_for_one", "cost_of_model", "macs_of", "parameters_of", "resolved_for_one"]
+__all__ = [
+    "ModelCost",
+    "NodeCost",
+    "cost_for_one",
+    "cost_of_model",
+    "mac_share",
+    "macs_of",
+    "parameters_of",
+    "resolved_for_one",
+]
 
 _WEIGHTED = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "PRelu", "BatchNormalization"))
 
@@ -54,6 +64,12 @@ def cost_for_one(graph: Graph, spec: ModelSpec) -> ModelCost:
 
 
 _known: WeakKeyDictionary[Graph, dict[tuple[int | None, ImageSize], ModelCost]] = WeakKeyDictionary()
+
+
+def mac_share(graph: Graph, spec: ModelSpec, nodes: Iterable[Node]) -> float:
+    """Return the multiply-accumulates of some nodes of a model, of all."""
+    cost, outputs = cost_for_one(graph, spec), {node.outputs[0] for node in nodes}
+    return sum(node.macs for node in cost.nodes if node.output in outputs) / max(1, cost.macs)
 
 
 def cost_of_model(resolved: Graph, spec: ModelSpec) -> ModelCost:

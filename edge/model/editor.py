@@ -50,11 +50,10 @@ class ModelEditor:
             name for node in self.proto.graph.node for name in (node.name, *node.input, *node.output)
         )
 
-    def set_input_shape(self, name: str, shape: tuple[Dim, ...]) -> None:
-        _declare(next(value for value in self.proto.graph.input if value.name == name), shape)
-
-    def set_output_shape(self, name: str, shape: tuple[Dim, ...]) -> None:
-        _declare(next(value for value in self.proto.graph.output if value.name == name), shape)
+    def set_shape(self, name: str, shape: tuple[Dim, ...]) -> None:
+        """Declare an input or output of the model anew."""
+        values = (*self.proto.graph.input, *self.proto.graph.output)
+        _declare(next(value for value in values if value.name == name), shape)
 
     def forget_shapes(self) -> None:
         """Drop all that the file says of the shapes of its outputs and of the tensors inside."""
@@ -64,12 +63,8 @@ class ModelEditor:
 
     def set_constant_input(self, position: int, index: int, value: NDArray[Any]) -> None:
         """Give node `position` a constant of its own as input `index`."""
-        node = self.proto.graph.node[position]
-        name = self.unused_name(f"{node.output[0]}/constant_{index}")
-        while len(node.input) <= index:
-            node.input.append("")
-        node.input[index] = name
-        self.proto.graph.initializer.append(tensor_proto(name, value))
+        wanted = f"{self.proto.graph.node[position].output[0]}/constant_{index}"
+        self.set_input(position, index, self.add_constant(wanted, value))
 
     def add_constant(self, wanted: str, value: NDArray[Any]) -> str:
         """Store `value` under the name `wanted`, or one made from it, and return that name."""
@@ -92,10 +87,10 @@ class ModelEditor:
         self.proto.ir_version = max(self.proto.ir_version, _IR_WITH_STORED_APART)
 
     def set_input(self, position: int, index: int, name: str) -> None:
-        """Let input `index` of node `position` read the tensor `name`, also where that input was not given."""
+        """Let input `index` of node `position` read `name`, also where it was not given; "" for nothing."""
         inputs = self.proto.graph.node[position].input
         inputs.extend([""] * (index + 1 - len(inputs)))
-        self.proto.graph.node[position].input[index] = name
+        inputs[index] = name
 
     def rename(self, tensor: str, name: str) -> None:
         """Rename `tensor` to `name` in all nodes; no other node makes `name`, and outputs stay declared."""
@@ -115,10 +110,6 @@ class ModelEditor:
         node = self.proto.graph.node[position]
         made = node_proto(node.op_type, list(node.input), list(node.output), name=node.name, **attributes)
         self.replace_node(position, made)
-
-    def retarget_cast(self, position: int, to: str) -> None:
-        node = self.proto.graph.node[position]
-        self.replace_node(position, node_proto("Cast", list(node.input), list(node.output), name=node.name, to=to))
 
     def forget_values(self) -> None:
         del self.proto.graph.value_info[:]
@@ -153,9 +144,6 @@ class ModelEditor:
         value.type.tensor_type.elem_type = _FLOAT32
         _declare(value, (None,) * rank)
 
-    def clear_input(self, position: int, index: int) -> None:
-        self.proto.graph.node[position].input[index] = ""
-
     def fold_shape_inputs(self, graph: Graph) -> bool:
         """Replace computed sizes by constants where `graph` knows their value; return whether there was any."""
         found = False
@@ -168,9 +156,6 @@ class ModelEditor:
                     self.set_constant_input(position, index, value)
                     found = True
         return found
-
-    def inferred(self) -> Graph:
-        return infer_shapes(self.proto)
 
     def graph(self) -> Graph:
         """Return the graph of what the editor holds now, checked. Raises `ModelError` if it is not a valid model."""
@@ -187,10 +172,10 @@ def resolve(graph: Graph, input_shape: tuple[int, ...]) -> Graph:
     Sizes that exporters compute inside the graph (Shape, Gather, Concat, Reshape) are folded on the way.
     """
     editor = ModelEditor(graph)
-    editor.set_input_shape(graph.inputs[0].name, input_shape)
+    editor.set_shape(graph.inputs[0].name, input_shape)
     editor.forget_shapes()
     while True:
-        known = editor.inferred()
+        known = infer_shapes(editor.proto)
         if not editor.fold_shape_inputs(known):
             return known
 

@@ -1,7 +1,8 @@
 """The inside of an ONNX file, in our own words.
 
-`load_graph` reads and checks a file. `Graph` is a read-only view: nodes, who makes and who reads a tensor, constants as
-numpy, shapes where they are known. Inferring shapes and rewriting is in `edge.model.editor`.
+`load_graph` reads and checks a file, `read_model_file` keeps its digest and its bytes as well. `Graph` is a read-only
+view: nodes, who makes and who reads a tensor, constants as numpy, shapes where they are known. Inferring shapes and
+rewriting is in `edge.model.editor`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import copy
 import functools
 import graphlib
+import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +23,7 @@ from numpy.typing import NDArray
 from edge.errors import ModelError
 from edge.mistaken import mistaken
 from edge.model.binding import decode_error, onnx_module, reference_evaluator
-from edge.model.external import load_external
+from edge.model.external import MOST_EXTERNAL_BYTES, external_locations, load_external
 from edge.model.node import Dim, Node, TensorInfo
 from edge.reading import read_file
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Dim",
     "Graph",
+    "ModelFile",
     "Node",
     "TensorInfo",
     "graph_from_bytes",
@@ -39,6 +43,7 @@ __all__ = [
     "node_proto",
     "parsed",
     "read_model_bytes",
+    "read_model_file",
     "tensor_proto",
 ]
 
@@ -288,6 +293,39 @@ def read_model_bytes(path: Path, most_bytes: int = _LARGEST_MESSAGE_BYTES) -> by
         return read_file(path, most_bytes=most_bytes, follows_links=True)
     except OSError as error:
         raise ModelError(f"{path}: expected a readable ONNX file: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """A model file that was read."""
+
+    path: Path
+    sha256: str  # of the file, and of the files that it keeps its weights in, if any
+    content: bytes  # the model in one piece; the bytes of the file, unless it keeps weights in others
+    graph: Graph  # what is inside, checked
+
+    def __reduce__(self) -> tuple[Callable[..., ModelFile], tuple[Path, str, bytes]]:
+        """Travel as bytes, which are parsed again where they arrive."""
+        return _arrived, (self.path, self.sha256, self.content)
+
+
+def _arrived(path: Path, sha256: str, content: bytes) -> ModelFile:
+    return ModelFile(path=path, sha256=sha256, content=content, graph=graph_from_bytes(content, str(path)))
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Return the model at `path`, with its external data. Raises `ModelError` if the file cannot be read, is empty, cut
+    short, or not a valid ONNX model; MissingDependencyError if onnx is not installed.
+    """
+    content = read_model_bytes(path)
+    proto = parsed(content, str(path))
+    digest, others = hashlib.sha256(content), external_locations(proto)
+    graph = graph_of_proto(proto, str(path), folder=path.parent)
+    for location in others:
+        digest.update(read_model_bytes(path.parent / location, MOST_EXTERNAL_BYTES))
+    if others:
+        content = graph.proto.SerializeToString()
+    return ModelFile(path=path, sha256=digest.hexdigest(), content=content, graph=graph)
 
 
 def _array(tensor: TensorProto) -> Array:

@@ -14,8 +14,7 @@ from pathlib import Path
 from edge.errors import ModelError
 from edge.model.editor import resolve
 from edge.model.families import LAYOUTS, Match, NotThisFamily, Output, match_family
-from edge.model.file import ModelFile, read_model_file
-from edge.model.graph import Dim, Graph, TensorInfo
+from edge.model.graph import Dim, Graph, ModelFile, TensorInfo, read_model_file
 from edge.model.node import QDQ_OPERATORS
 from edge.model.pixels import UnclearPixels, pixels_taken
 from edge.model.suppression import suppression_of

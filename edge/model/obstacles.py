@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edge.model.cost import ModelCost, cost_of_model, resolved_for_one
@@ -13,7 +14,7 @@ from edge.model.qdq.faults import qdq_faults
 from edge.model.trace import Tracer, Untraceable
 from edge.types import HeadFamily, ModelSpec
 
-__all__ = ["ModelReport", "int8_obstacles", "report_on_model"]
+__all__ = ["ModelReport", "report_on_model"]
 
 _PER_CHANNEL_OPSET = 13
 
@@ -33,84 +34,55 @@ def report_on_model(spec: ModelSpec) -> ModelReport:
     cost = cost_of_model(resolved, spec)
     return ModelReport(
         cost=cost,
-        obstacles=int8_obstacles(graph, spec, resolved=resolved, cost=cost),
+        obstacles=(*_of_operators(graph), *_of_layers(cost, resolved, spec)),
     )
 
 
-def int8_obstacles(graph: Graph, spec: ModelSpec, *, resolved: Graph, cost: ModelCost) -> tuple[str, ...]:
-    """Return one sentence for each thing that calibration or an engine has to mind; empty when there is none."""
+def _of_operators(graph: Graph) -> Iterator[str]:
+    """Yield a sentence for each kind of operator, or its version, that calibration or an engine has to mind."""
     counts = Counter(node.op_type for node in graph.nodes)
-    return (
-        *_quantized_already(counts),
-        *(f"{fault.sentence}." for fault in qdq_faults(graph)),
-        *_foreign_operators(graph),
-        *_old_opset(graph),
-        *_half_weights(graph),
-        *_depthwise(cost),
-        *([] if spec.is_quantized else _mixed_output(resolved, spec)),
-        *_fixed_batch(spec),
-    )
-
-
-def _quantized_already(counts: Counter[str]) -> list[str]:
-    sentences = []
     if qdq := sum(counts[name] for name in QDQ_OPERATORS):
-        sentences.append(f"It carries {qdq} Q/DQ nodes already: it brings its own scales.")
+        yield f"It carries {qdq} Q/DQ nodes already: it brings its own scales."
     for name in INTEGER_OPERATORS:
         if counts[name]:
-            sentences.append(
+            yield (
                 f"It has {counts[name]} {name} nodes, integer operators that TensorRT does not run: "
                 "start from the float model, or from one with Q/DQ nodes."
             )
-    return sentences
+    for fault in qdq_faults(graph):
+        yield f"{fault.sentence}."
+    for domain in sorted({node.domain for node in graph.nodes} - {"", "ai.onnx"}):
+        yield f"It has operators of the domain {domain}, which an engine may not know."
+    if graph.opset < _PER_CHANNEL_OPSET:
+        yield f"Its opset is {graph.opset}: Q/DQ with scales per channel needs {_PER_CHANNEL_OPSET}: convert it."
+    if found := other_floats(graph):
+        yield f"It computes in {', '.join(found)}: calibrate the float32 model, the engine chooses fp16 by itself."
 
 
-def _foreign_operators(graph: Graph) -> list[str]:
-    domains = sorted({node.domain for node in graph.nodes} - {"", "ai.onnx"})
-    return [f"It has operators of the domain {domain}, which an engine may not know." for domain in domains]
+def _of_layers(cost: ModelCost, resolved: Graph, spec: ModelSpec) -> Iterator[str]:
+    """Yield the same of its convolutions, its output and its batch."""
+    if cost.depthwise:
+        share = sum(node.macs for node in cost.depthwise) / max(1, cost.macs)
+        yield (
+            f"{len(cost.depthwise)} of its convolutions are depthwise ({share:.0%} of the MACs): "
+            "each channel has a range of its own, so that some of them may have to stay in float."
+        )
+    if not spec.is_quantized and _is_mixed(resolved, spec):
+        yield (
+            f'Its output "{spec.output_name}" joins boxes and scores in one tensor: one scale for both would erase '
+            "the scores, so the head after the last convolutions stays in float."
+        )
+    if spec.batch is not None:
+        yield (
+            f"Its batch is fixed to {spec.batch}: frames run one by one, "
+            "or the graph is re-batched where `engine.rows_per_request` asks for it."
+        )
 
 
-def _old_opset(graph: Graph) -> list[str]:
-    if graph.opset >= _PER_CHANNEL_OPSET:
-        return []
-    return [f"Its opset is {graph.opset}: Q/DQ with scales per channel needs {_PER_CHANNEL_OPSET}: convert it."]
-
-
-def _half_weights(graph: Graph) -> list[str]:
-    if not (found := other_floats(graph)):
-        return []
-    return [f"It computes in {', '.join(found)}: calibrate the float32 model, the engine chooses fp16 by itself."]
-
-
-def _depthwise(cost: ModelCost) -> list[str]:
-    if not cost.depthwise:
-        return []
-    share = sum(node.macs for node in cost.depthwise) / max(1, cost.macs)
-    return [
-        f"{len(cost.depthwise)} of its convolutions are depthwise ({share:.0%} of the MACs): "
-        "each channel has a range of its own, so that some of them may have to stay in float."
-    ]
-
-
-def _mixed_output(resolved: Graph, spec: ModelSpec) -> list[str]:
-    """Name the output that holds pixels and scores at once; raw offsets and scores differ as well."""
+def _is_mixed(resolved: Graph, spec: ModelSpec) -> bool:
+    """Return whether the output holds pixels and scores at once; raw offsets and scores differ as well."""
     axis = 1 if spec.family is HeadFamily.YOLOV8 else 2
     try:
-        kinds = len(Tracer(resolved).rows(spec.output_name, axis))
+        return len(Tracer(resolved).rows(spec.output_name, axis)) > 1
     except Untraceable:
-        return []
-    if kinds < 2:
-        return []
-    return [
-        f'Its output "{spec.output_name}" joins boxes and scores in one tensor: one scale for both would erase the '
-        "scores, so the head after the last convolutions stays in float."
-    ]
-
-
-def _fixed_batch(spec: ModelSpec) -> list[str]:
-    if spec.batch is None:
-        return []
-    return [
-        f"Its batch is fixed to {spec.batch}: frames run one by one, "
-        "or the graph is re-batched where `engine.rows_per_request` asks for it."
-    ]
+        return False

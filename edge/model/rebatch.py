@@ -93,12 +93,12 @@ def largest_difference(
 
 def _declare(editor: ModelEditor, graph: Graph, spec: ModelSpec) -> None:
     size = spec.preprocess.size
-    editor.set_input_shape(spec.input_name, (BATCH_NAME, 3, size.height, size.width))
+    editor.set_shape(spec.input_name, (BATCH_NAME, 3, size.height, size.width))
     for info in graph.outputs:
         rows, *others = _shape(graph, info.name)
         if rows != 1:
             raise _Unsafe(f"output {info.name}: its first axis has {rows} entries for one image")
-        editor.set_output_shape(info.name, (BATCH_NAME, *others))
+        editor.set_shape(info.name, (BATCH_NAME, *others))
 
 
 def _rewrite(editor: ModelEditor, graph: Graph, position: int, node: Node) -> None:
@@ -159,10 +159,10 @@ def _is_spread(graph: Graph, node: Node, rank: int) -> bool:
 
 
 def _is_along_other_axis(graph: Graph, node: Node, varying: list[str]) -> bool:
-    needs_all = node.op_type in ("Concat", "GatherElements")
-    if varying != (list(dict.fromkeys(node.inputs)) if needs_all else [node.inputs[0]]) and needs_all:
-        raise _Unsafe(f"{_called(node)}: it joins a constant of batch one with the images")
-    if not needs_all and varying != [node.inputs[0]]:
+    if node.op_type in ("Concat", "GatherElements"):
+        if varying != list(dict.fromkeys(node.inputs)):
+            raise _Unsafe(f"{_called(node)}: it joins a constant of batch one with the images")
+    elif varying != [node.inputs[0]]:
         return False
     default = _DEFAULT_AXIS.get(node.op_type, 1 if graph.opset < 13 else -1)
     return bool(node.attributes.get("axis", default) % len(_shape(graph, node.inputs[0])) != 0)
@@ -222,7 +222,7 @@ def _rewrite_resize(editor: ModelEditor, graph: Graph, position: int, node: Node
         raise _Unsafe(f"{_called(node)}: from {before} to {after} is not a whole factor")
     factors = np.array([new // old for old, new in zip(before, after, strict=True)], np.float32)
     editor.set_constant_input(position, 2, factors)
-    editor.clear_input(position, 3)
+    editor.set_input(position, 3, "")
 
 
 def _shape(graph: Graph, name: str) -> tuple[int, ...]:

@@ -62,44 +62,32 @@ def thresholds_in_vain(
 
     `stated`: those of `THRESHOLDS` that a person has asked for; of a default nothing is said.
     """
-    if inside is None:
-        return ()
-    found = zip(THRESHOLDS, (_score_in_vain, _iou_in_vain, _boxes_in_vain), strict=True)
-    told = (in_vain(inside, asked) for name, in_vain in found if name in stated)
-    return tuple(one for one in told if one is not None)
+    return tuple(told for name, told in _in_vain(inside, asked) if name in stated) if inside is not None else ()
 
 
-def _score_in_vain(inside: Suppression, asked: Asked) -> str | None:
-    score_threshold = asked.score_threshold
+def _in_vain(inside: Suppression, asked: Asked) -> Iterator[tuple[str, str]]:
+    score, iou, most = asked.score_threshold, asked.iou_threshold, asked.max_detections
     if inside.score_threshold is None:
-        return f"the file does not tell above which score: {score_threshold:g} may have no effect"
-    if score_threshold < inside.score_threshold:
-        return f"nothing below a score of {inside.score_threshold:g} comes out, {score_threshold:g} is asked for"
-    return None
-
-
-def _iou_in_vain(inside: Suppression, asked: Asked) -> str | None:
-    iou_threshold = asked.iou_threshold
+        yield "score_threshold", f"the file does not tell above which score: {score:g} may have no effect"
+    elif score < inside.score_threshold:
+        yield (
+            "score_threshold",
+            f"nothing below a score of {inside.score_threshold:g} comes out, {score:g} is asked for",
+        )
     if inside.iou_threshold is None:
-        return f"an IoU of {iou_threshold:g} has no effect, and the file does not tell its own"
-    if inside.iou_threshold != iou_threshold:
-        return f"it suppresses above an IoU of {inside.iou_threshold:g}, {iou_threshold:g} has no effect"
-    return None
-
-
-def _boxes_in_vain(inside: Suppression, asked: Asked) -> str | None:
-    if asked.max_detections > inside.max_detections:
-        return f"at most {inside.max_detections} boxes of a frame come out, {asked.max_detections} are asked for"
-    return None
+        yield "iou_threshold", f"an IoU of {iou:g} has no effect, and the file does not tell its own"
+    elif inside.iou_threshold != iou:
+        yield "iou_threshold", f"it suppresses above an IoU of {inside.iou_threshold:g}, {iou:g} has no effect"
+    if most > inside.max_detections:
+        yield "max_detections", f"at most {inside.max_detections} boxes of a frame come out, {most} are asked for"
 
 
 def _score_thresholds(graph: Graph, nodes: list[Node], nms: Node | None) -> Iterator[float]:
-    compared = next((node for node in nodes if node.op_type == "Greater" and _limit(graph, node) is not None), None)
-    found = [
-        None if compared is None else _limit(graph, compared),
-        None if nms is None else _constant(graph, nms.input(_SCORE_INPUT)),
-    ]
-    yield from (one for one in found if one is not None)
+    """Yield the limit of the nearest comparison, and that of the suppression itself, where they are stored."""
+    limits = (_limit(graph, node) for node in nodes if node.op_type == "Greater")
+    compared = next((limit for limit in limits if limit is not None), None)
+    inside = None if nms is None else _constant(graph, nms.input(_SCORE_INPUT))
+    yield from (one for one in (compared, inside) if one is not None)
 
 
 def _limit(graph: Graph, node: Node) -> float | None:

@@ -100,11 +100,8 @@ class Tracer:
         if mover is not None:
             moved: tuple[OutputRows, ...] = mover(node, tensor, axis, depth)
             return moved
-        return self._end(tensor, axis, self._end_name(node, tensor))
-
-    def _end_name(self, node: Node, tensor: str) -> str:
         is_single = len(node.outputs) == 1
-        return node.op_type if is_single else f"{node.op_type}:{node.outputs.index(tensor)}"
+        return self._end(tensor, axis, node.op_type if is_single else f"{node.op_type}:{node.outputs.index(tensor)}")
 
     def _end(self, tensor: str, axis: int | None, end: str) -> tuple[OutputRows, ...]:
         count = 1 if axis is None else self._shape(tensor)[axis]

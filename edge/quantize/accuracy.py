@@ -15,14 +15,14 @@ from edge.evaluate.coco_map import Accumulator, Accuracy, map_by_pycocotools
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
-from edge.model.file import ModelFile, read_model_file
+from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.suppression import thresholds_in_vain
 from edge.quantize.crew import Crew, Here
 from edge.quantize.feed import Detecting, coco_detector
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, computed_precision
-from edge.quantize.stills import UnreadImage
+from edge.quantize.stills import StillImage
 from edge.types import Detections, ModelSpec, Precision
 
 __all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
@@ -116,22 +116,22 @@ def evaluate_model(
     forms, computed = _forms(file, spec, options)
     work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
     accumulator, class_blind = Accumulator(), ClassBlind(spec.labels)
-    kept: dict[str, tuple[Detections, GroundTruth]] = {}
+    detected, truths = dict[str, Detections](), dict[str, GroundTruth]()  # to be cross-checked
     with (crew or Here()).take_on(work) as job:
         started = time.monotonic()
-        found_on = job.each([UnreadImage(path) for path in paths], on_item=on_image)
+        found_on = job.each([StillImage(path) for path in paths], on_item=on_image)
         for path, (size, found) in zip(paths, found_on, strict=True):
             truth = labels.truth(path.stem, size)
             accumulator.add(path.stem, found, truth)
             class_blind.add(found, truth)
             if options.is_cross_checked:
-                kept[path.stem] = (found, truth)
+                detected[path.stem], truths[path.stem] = found, truth
         engine = job.engine
     class_blind.require_same_classes(str(options.labels))
     return Evaluation(
         spec=spec,
         precision=computed.precision,
-        int8_mac_share=_int8_mac_share(forms, computed),
+        int8_mac_share=forms.mac_share_int8 if computed.precision is Precision.INT8 else None,
         table=options.table,
         engine=engine,
         accuracy=accumulator.result(),
@@ -140,7 +140,7 @@ def evaluate_model(
         classes_by=labels.classes_by,
         notes=(*labels.notes, *class_blind.notes, *_notes_of(spec)),
         elapsed_s=time.monotonic() - started,
-        pycocotools=_by_pycocotools(kept) if options.is_cross_checked else None,
+        pycocotools=map_by_pycocotools(detected, truths) if options.is_cross_checked else None,
     )
 
 
@@ -158,11 +158,6 @@ def _forms(file: ModelFile, spec: ModelSpec, options: EvaluationOptions) -> tupl
     return Forms(spec, computed.table, file=file), computed
 
 
-def _int8_mac_share(forms: Forms, computed: ComputedPrecision) -> float | None:
-    """Return how much of the model is in INT8 by its pairs or its table; whatever form the engine has asked for."""
-    return forms.mac_share_int8 if computed.precision is Precision.INT8 else None
-
-
 def _images_by_stem(folder: Path) -> list[Path]:
     paths = list_images(folder)
     first_of: dict[str, Path] = {}
@@ -174,8 +169,3 @@ def _images_by_stem(folder: Path) -> list[Path]:
                 hint="rename or remove one",
             )
     return paths
-
-
-def _by_pycocotools(kept: dict[str, tuple[Detections, GroundTruth]]) -> tuple[float, float]:
-    detected = {stem: found for stem, (found, _) in kept.items()}
-    return map_by_pycocotools(detected, {stem: truth for stem, (_, truth) in kept.items()})

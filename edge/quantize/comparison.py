@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.calibrate.apply import usable_table
 from edge.calibrate.histogram import Histogram, Observer, merge_all
+from edge.calibrate.lint.check import usable_table
 from edge.engine.averaging import ByEngine
 from edge.engine.kind import EngineKind, QdqForm
 from edge.errors import EngineError
 from edge.evaluate.layers import ComparedLayer, LayerError, LayerErrors, LayerTimes, Quantization
-from edge.media.stills import StillSource, list_images
+from edge.media.stills import list_images
 from edge.model.cost import cost_of_model, resolved_for_one
-from edge.model.file import read_model_file
-from edge.model.graph import Graph, Node
+from edge.model.graph import Graph, Node, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.qdq.emulated import with_float_copies
 from edge.model.qdq.insert import QdqModel
@@ -29,23 +28,15 @@ from edge.model.qdq.placement import called
 from edge.model.qdq.scales import LEVELS, scale_of
 from edge.protocols import ActivationEngine
 from edge.quantize.crew import Crew, Here, ReadImage
-from edge.quantize.feed import StillsTool, StillsWork, canvases_of, run_stills
+from edge.quantize.feed import StillsWork, canvases_of, run_stills, still_source
 from edge.quantize.forms import Forms
-from edge.quantize.stills import StillImage, UnreadImage
-from edge.types import ModelSpec, StreamId
+from edge.quantize.stills import StillImage
+from edge.types import ModelSpec
 
-__all__ = ["Comparison", "ComparisonOptions", "TIMED_RUNS", "Times", "compare_model", "images_to_compare", "times_of"]
+__all__ = ["Comparison", "ComparisonOptions", "TIMED_RUNS", "compare_model", "images_to_compare", "times_of"]
 
 TIMED_RUNS = 24  # of either model, in turn, so that a machine that slows down slows both
 _WARM_UPS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Times by layer, of those that are known alone; `why_none` says why engines of this kind tell none at all."""
-
-    by_layer: Mapping[str, LayerTimes]
-    why_none: str | None = None
 
 
 def times_of(
@@ -56,8 +47,9 @@ def times_of(
     *,
     canvases: Sequence[NDArray[np.uint8]],
     on_run: Callable[[], None],
-) -> Times:
-    """Return times of INT8 and float.
+) -> tuple[Mapping[str, LayerTimes], str | None]:
+    """Return times of INT8 and float by layer, of those that are known alone; and why engines of this kind tell none at
+    all, None where they do.
 
     `forms`: of the float model. `canvases`: uint8 (batch of the model or 1, H, W, 3) each, to run in turn. `on_run`:
     called after each of TIMED_RUNS. Raises `EngineError` if an inference failed.
@@ -70,7 +62,7 @@ def times_of(
             )
             rounded = opened.enter_context(contextlib.closing(kind.profiler(in_int8, names, content=quantized)))
         except EngineError as error:
-            return Times(by_layer={}, why_none=error.problem)
+            return {}, error.problem
         for _ in range(_WARM_UPS):
             exact.warm_up(canvases[0])
             rounded.warm_up(canvases[0])
@@ -80,7 +72,7 @@ def times_of(
             on_run()
         float_s, int8_s = exact.times(), rounded.times()
     both = float_s.keys() & int8_s.keys()
-    return Times(by_layer={name: LayerTimes(float_s=float_s[name], int8_s=int8_s[name]) for name in both})
+    return {name: LayerTimes(float_s=float_s[name], int8_s=int8_s[name]) for name in both}, None
 
 
 def compared_layers(
@@ -141,7 +133,7 @@ class Both(ByEngine):
     """
 
     def __init__(
-        self, kind: EngineKind, forms: Forms, quantized: bytes, names: Sequence[str], *, inside: Sequence[str]
+        self, kind: EngineKind, forms: Forms, quantized: bytes, names: Sequence[str], inside: Sequence[str]
     ) -> None:
         spec, rows = forms.spec, forms.spec.batch or 1
         exact, in_int8 = forms.float_model(), dataclasses.replace(spec, is_quantized=True)
@@ -167,28 +159,22 @@ Part = LayerErrors | Inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparing(StillsWork):
+class Comparing(StillsWork[Both, Part]):
     """The errors of the layers on each canvas, and behind the last one the histograms of what they read."""
 
     layers: tuple[ComparedLayer, ...]
     with_copies: bytes  # the model in INT8 with its layers in float beside them
 
-    def open(self) -> _Comparer:
+    def engine(self) -> Both:
         copies = tuple(layer.float_copy for layer in self.layers if layer.float_copy is not None)
-        both = Both(self.kind, self.forms, self.with_copies, watched_tensors(self.layers), inside=copies)
-        return _Comparer(both, self.layers)
+        return Both(self.kind, self.forms, self.with_copies, watched_tensors(self.layers), inside=copies)
 
-
-class _Comparer(StillsTool[Both]):
-    def __init__(self, both: Both, layers: Sequence[ComparedLayer]) -> None:
-        super().__init__(both)
-        self._layers = layers
-        self._read = tuple(dict.fromkeys(layer.input_ for layer in layers))
-
-    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Part]:
+    def run(
+        self, engine: Both, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[Part]:
         observer = Observer()
-        for placed, (exact, rounded) in run_stills([image.path for image in items], self._engine, read=read):
-            for name in self._read:
+        for placed, (exact, rounded) in run_stills([image.path for image in items], engine, read=read):
+            for name in dict.fromkeys(layer.input_ for layer in self.layers):
                 observer.observe(name, exact[name])
             yield self._errors(exact, rounded)
             for _ in placed:
@@ -196,10 +182,10 @@ class _Comparer(StillsTool[Both]):
         yield observer.histograms
 
     def _errors(self, exact: Tensors, rounded: Tensors) -> LayerErrors:
-        errors = _none_yet(self._layers)
+        errors = _none_yet(self.layers)
         for name, values in exact.items():
             errors.add(name, values, rounded[name])
-        for layer in self._layers:
+        for layer in self.layers:
             if layer.float_copy is not None:
                 errors.add(layer.float_copy, rounded[layer.float_copy], rounded[layer.output])
         return errors
@@ -277,13 +263,15 @@ def compare_model(
     errors, inputs = _none_yet(layers), dict[str, Histogram]()
     work = Comparing(kind=kind, forms=forms, max_batch=spec.batch or 1, layers=layers, with_copies=with_copies)
     with (crew or Here()).take_on(work) as job:
-        for part in job.each([UnreadImage(path) for path in paths], on_item=on_step):
+        for part in job.each([StillImage(path) for path in paths], on_item=on_step):
             if isinstance(part, LayerErrors):
                 errors.join(part)
             else:
                 inputs = merge_all(inputs, part)
         engine = job.engine
-    times = times_of(kind, forms, quantized.model, layers, canvases=_first_canvases(paths, spec), on_run=on_step)
+    times, untimed = times_of(
+        kind, forms, quantized.model, layers, canvases=_first_canvases(paths, spec), on_run=on_step
+    )
     macs = sum(layer.macs for layer in layers)
     return Comparison(
         spec=spec,
@@ -291,17 +279,16 @@ def compare_model(
         images=len(paths),
         engine=engine,
         output_sqnr_db=errors.sqnr_db(spec.output_name),
-        layers=tuple(errors.result(one, all_macs=macs, times=times.by_layer.get(one.name)) for one in layers),
+        layers=tuple(errors.result(one, all_macs=macs, times=times.get(one.name)) for one in layers),
         inputs=inputs,
-        untimed=times.why_none,
+        untimed=untimed,
     )
 
 
 def _first_canvases(paths: Sequence[Path], spec: ModelSpec) -> list[NDArray[np.uint8]]:
     """Return uint8 (batch of the model or 1, H, W, 3) of the first images, as often as need be."""
     rows = spec.batch or 1
-    source = StillSource(StreamId("images"), paths[: _TIMED_CANVASES * rows], preprocess=spec.preprocess)
-    source.open()
+    source = still_source(paths[: _TIMED_CANVASES * rows], spec.preprocess)
     singles = list(canvases_of(source, spec.preprocess))
     singles += singles * (-len(singles) % rows)
     return [np.stack(singles[first : first + rows]) for first in range(0, len(singles) // rows * rows, rows)]

@@ -96,12 +96,11 @@ class Here(AbstractContextManager["Here"]):
 
 
 class _Job(AbstractContextManager["_Job[Item, Found]"], CrewJob[Item, Found]):
+    engine = ""
+
     def __init__(self, tool: Tool[Item, Found]) -> None:
         self._tool = tool
-
-    @property
-    def engine(self) -> str:
-        return self._tool.name
+        self.engine = tool.name
 
     def each(self, items: Sequence[Item], *, on_item: Callable[[], None]) -> Iterator[Found]:
         yield from self._tool.run(items, read=read_image, on_item=on_item)

@@ -6,11 +6,12 @@ All that the room measures goes through here: detections, tensors from inside, a
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,6 @@ from edge.vision.heads import head_of
 from edge.vision.letterbox import fill_border, paste
 
 __all__ = [
-    "Closable",
     "Detecting",
     "Placed",
     "StillsTool",
@@ -39,6 +39,7 @@ __all__ = [
     "feed",
     "outputs_of",
     "run_stills",
+    "still_source",
 ]
 
 _READ_TIMEOUT_S = 60.0
@@ -47,21 +48,25 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def run_stills(
-    paths: Sequence[Path], engine: Runner[T_co], *, read: Callable[[Path], NDArray[np.uint8]] = read_image
+    paths: Sequence[Path], engine: Runner[T_co], *, read: ReadImage = read_image
 ) -> Iterator[tuple[Sequence[Placed], T_co]]:
     """Yield what comes out of each canvas of images, and which of them were on its rows; in order.
 
     What is yielded is valid until the next step. `read` as in `StillSource`.
     Raises `DatasetError` if an image cannot be read; EngineError if an inference failed.
     """
-    source = StillSource(StreamId("images"), paths, preprocess=engine.preprocess, read=read)
     try:
-        source.open()
-        yield from feed(source, engine)
+        with contextlib.closing(still_source(paths, engine.preprocess, read=read)) as source:
+            yield from feed(source, engine)
     except SourceError as error:  # a folder of images is data of the user's, not a stream that may come back
         raise DatasetError(error.problem, hint=error.hint or "mend or remove it") from error
-    finally:
-        source.close()
+
+
+def still_source(paths: Sequence[Path], preprocess: Preprocess, *, read: ReadImage = read_image) -> StillSource:
+    """Return an opened source of images, in their order; `read` as in `StillSource`."""
+    source = StillSource(StreamId("images"), paths, preprocess=preprocess, read=read)
+    source.open()
+    return source
 
 
 def outputs_of(canvases: Iterable[NDArray[np.uint8]], engine: Runner[T_co]) -> Iterator[T_co]:
@@ -133,49 +138,50 @@ def _place(frame: Frame, row: NDArray[np.uint8], preprocess: Preprocess) -> None
     paste(frame.image, row, frame.letterbox)
 
 
+Opened = TypeVar("Opened", bound=Runner[Any])
+Found = TypeVar("Found")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StillsWork:
-    """Common part of works on images (`edge.quantize.crew.CrewWork`), beside `open`."""
+class StillsWork(ABC, Generic[Opened, Found]):
+    """Common part of works on images (`edge.quantize.crew.CrewWork`): what runs them, and what is found with it."""
 
     kind: EngineKind
     forms: Forms
     max_batch: int  # images on one canvas
+    is_small = False  # an engine takes all cores
 
     @property
     def rows(self) -> int:
         return max(self.max_batch, self.forms.spec.batch or 1)
 
-    @property
-    def is_small(self) -> bool:
-        """No: an engine takes all cores."""
-        return False
+    def open(self) -> StillsTool[Opened, Found]:
+        return StillsTool(self.engine(), self)
+
+    @abstractmethod
+    def engine(self) -> Opened:
+        """Return what runs the images. Raises `EngineError` if it cannot be made."""
+
+    @abstractmethod
+    def run(
+        self, engine: Opened, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[Found]:
+        """Yield as `edge.quantize.crew.Tool.run`."""
 
 
-class Closable(Protocol):
-    """Base of every engine."""
+class StillsTool(Generic[Opened, Found]):
+    """`edge.quantize.crew.Tool` of a work on images."""
 
-    @property
-    def name(self) -> str:
-        """Kind and version."""
-
-    def close(self) -> None: ...
-
-
-Opened = TypeVar("Opened", bound=Closable)
-
-
-class StillsTool(Generic[Opened]):
-    """Common part of the tools of images (`edge.quantize.crew.Tool`), beside `run`."""
-
-    def __init__(self, engine: Opened) -> None:
+    def __init__(self, engine: Opened, work: StillsWork[Opened, Found]) -> None:
+        self.name = engine.name
         self._engine = engine
-
-    @property
-    def name(self) -> str:
-        return self._engine.name
+        self._work = work
 
     def images(self, items: Sequence[StillImage]) -> Sequence[StillImage]:
         return items
+
+    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Found]:
+        return self._work.run(self._engine, items, read=read, on_item=on_item)
 
     def close(self) -> None:
         self._engine.close()
@@ -190,25 +196,22 @@ Seen = tuple[ImageSize, Detections]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detecting(StillsWork):
+class Detecting(StillsWork[Engine, Seen]):
     """The size of each image, and what is detected on it by COCO's protocol, in `precision`."""
 
     precision: Precision
 
-    def open(self) -> _Detecting:
+    def engine(self) -> Engine:
         options = self.kind.options_type()
         request = EngineRequest(precision=self.precision, max_batch=self.max_batch, options=options)
-        return _Detecting(build_and_load(self.kind, self.forms, request), coco_detector(self.forms.spec))
+        return build_and_load(self.kind, self.forms, request)
 
-
-class _Detecting(StillsTool[Engine]):
-    def __init__(self, engine: Engine, detector: Detector) -> None:
-        super().__init__(engine)
-        self._detector = detector
-
-    def run(self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]) -> Iterator[Seen]:
-        for placed, output in run_stills([image.path for image in items], self._engine, read=read):
-            found = self._detector.detect(output, [letterbox for _, letterbox in placed])
+    def run(
+        self, engine: Engine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+    ) -> Iterator[Seen]:
+        detector = coco_detector(self.forms.spec)
+        for placed, output in run_stills([image.path for image in items], engine, read=read):
+            found = detector.detect(output, [letterbox for _, letterbox in placed])
             for (header, _), detections in zip(placed, found, strict=True):
                 yield header.source_size, detections
                 on_item()

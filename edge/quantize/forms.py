@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from edge.calibrate.apply import quantized_model
 from edge.calibrate.cache import CalibrationCache, cache_text
 from edge.calibrate.convert import cache_from_table
 from edge.calibrate.table import CalibrationTable
 from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError, ModelError
-from edge.model.file import ModelFile, read_model_file
-from edge.model.graph import Graph, graph_from_bytes
+from edge.model.graph import Graph, ModelFile, graph_from_bytes, read_model_file
 from edge.model.qdq.half import float16_model
-from edge.model.qdq.insert import QdqModel
+from edge.model.qdq.insert import QdqModel, insert_qdq
 from edge.model.qdq.read import int8_mac_share, read_qdq
 from edge.types import ModelSpec
 
@@ -44,7 +40,7 @@ class Forms:
         file: ModelFile | None = None,
         means: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
-        self._spec = spec
+        self.spec = spec
         self._table = table
         self._means = means
         self._read = file
@@ -53,11 +49,7 @@ class Forms:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the forms that were made so far."""
-        return _forms_of, (self._spec, self._table, self._file, self._means)
-
-    @property
-    def spec(self) -> ModelSpec:
-        return self._spec
+        return functools.partial(Forms, file=self._file, means=self._means), (self.spec, self._table)
 
     @property
     def graph(self) -> Graph:
@@ -65,31 +57,30 @@ class Forms:
 
     def by(self, table: CalibrationTable, *, means: Mapping[str, Sequence[float]] | None = None) -> Forms:
         """Return the forms of the same model, which is not read again, by another table; `means` as above."""
-        return Forms(self._spec, table, file=self._file, means=means)
+        return Forms(self.spec, table, file=self._file, means=means)
 
     def reference(self) -> Forms:
         """Return the forms of the float model that INT8 is held against: this one, its own Q/DQ pairs taken out.
         Raises `ModelError` if pairs cannot be taken out.
         """
-        if not self._spec.is_quantized:
+        if not self.spec.is_quantized:
             return self
-        _, content, _ = read_qdq(self._spec.path, self.graph)
-        graph = graph_from_bytes(content, f"the float model of {self._spec.path}")
+        _, content, _ = read_qdq(self.spec.path, self.graph)
+        graph = graph_from_bytes(content, f"the float model of {self.spec.path}")
         sha256 = hashlib.sha256(content).hexdigest()
-        spec = dataclasses.replace(self._spec, sha256=sha256, is_quantized=False)
+        spec = dataclasses.replace(self.spec, sha256=sha256, is_quantized=False)
         return Forms(spec, file=ModelFile(path=spec.path, sha256=sha256, content=content, graph=graph))
 
     def float_model(self, *, is_float16: bool = False) -> bytes:
-        """Return the ONNX as it is, or computing in float16 with float32 input and output."""
         if not is_float16:
             return self._file.content
         if self._float16 is None:
-            self._float16 = float16_model(self.graph, self._spec.name)
+            self._float16 = float16_model(self.graph, self.spec.name)
         return self._float16
 
     def qdq_model(self, form: QdqForm) -> QdqModel:
         if form not in self._qdq:
-            self._qdq[form] = self._carried if self._spec.is_quantized else self._made(form)
+            self._qdq[form] = self._carried if self.spec.is_quantized else self._made(form)
         return self._qdq[form]
 
     @property
@@ -100,7 +91,6 @@ class Forms:
 
     @property
     def ranges(self) -> Mapping[str, float] | None:
-        """Largest absolute activation by tensor."""
         return None if self._table is None else {name: one.amax for name, one in self._table.tensors.items()}
 
     @property
@@ -113,7 +103,6 @@ class Forms:
 
     @property
     def beyond_ranges(self) -> tuple[str, ...]:
-        """The part of the table that only a Q/DQ model has."""
         if self._table is None:
             return ()
         parts = ((_CENTRES, self._table.centred), (_MEANS, any(one.means for one in self._table.tensors.values())))
@@ -124,40 +113,39 @@ class Forms:
         text = cache_text(CalibrationCache(tensorrt=made.tensorrt, calibrator=calibrator, scales=made.scales))
         return f"TRT-{version}-{calibrator}\n{text.partition(chr(10))[2]}".encode()
 
-    @cached_property
+    @functools.cached_property
     def _file(self) -> ModelFile:
-        file = self._read or read_model_file(self._spec.path)
-        if file.sha256 != self._spec.sha256:
+        file = self._read or read_model_file(self.spec.path)
+        if file.sha256 != self.spec.sha256:
             raise ModelError(f"{file.path}: has changed since it was looked at", hint="run the command again")
         return file
 
-    @cached_property
+    @functools.cached_property
     def _carried(self) -> QdqModel:
         """The model as it is, with the pairs that it carries, whatever form is asked for."""
-        share = int8_mac_share(self.graph, self._spec)
+        share = int8_mac_share(self.graph, self.spec)
         return QdqModel(model=self._file.content, quantized_nodes=(), float_nodes=(), mac_share_int8=share, ranges={})
 
     def _made(self, form: QdqForm) -> QdqModel:
-        return quantized_model(
-            self._required() if form.has_centres else msgspec.structs.replace(self._required(), centred=False),
-            self._spec,
-            graph=self.graph,
-            means=self._means,
-            is_float16=form.float_type == "float16",
+        table = self._required()
+        means = {name: tensor.means for name, tensor in table.tensors.items() if tensor.means}
+        return insert_qdq(
+            self.graph,
+            self.spec,
+            ranges={name: tensor.amax for name, tensor in table.tensors.items()},
+            keep_float=table.keep_float,
+            means=means if self._means is None else self._means,
+            is_centred=table.centred and form.has_centres,
+            is_padded=table.padded,
             has_zero_points=form.activations == "uint8",
+            is_float16=form.float_type == "float16",
             has_float_weights=form.weights == "float",
         )
 
     def _required(self) -> CalibrationTable:
         if self._table is None:
             raise CalibrationError(
-                f"precision int8: {self._spec.name} is a float model; INT8 without a calibration table is never run",
+                f"precision int8: {self.spec.name} is a float model; INT8 without a calibration table is never run",
                 hint="name a table (edge-deploy calibrate), or use fp32",
             )
         return self._table
-
-
-def _forms_of(
-    spec: ModelSpec, table: CalibrationTable | None, file: ModelFile, means: Mapping[str, Sequence[float]] | None
-) -> Forms:
-    return Forms(spec, table, file=file, means=means)

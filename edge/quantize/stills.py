@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,34 +17,27 @@ from edge.media.images import shrunk
 from edge.reading import read_file
 from edge.types import ImageSize
 
-__all__ = ["Look", "StillImage", "UnreadImage", "image_content", "image_digest", "look_of", "looking_like"]
+__all__ = ["Look", "StillImage", "image_content", "image_digest", "look_of", "looking_like"]
 
 
-class StillImage(Protocol):
-    """An image file; `sha256` is of its bytes, lower-case hex."""
+class StillImage:
+    """An image file; `sha256` is of its bytes, lower-case hex.
 
-    @property
-    def path(self) -> Path:
-        """Where it is, for the one who names it."""
-
-    @property
-    def sha256(self) -> str: ...
-
-
-class UnreadImage:
-    """`StillImage` whose file is only read for its digest when that is asked for, or when it travels.
+    Where that is not given, the file is read for it when it is asked for, or when the image travels.
     Raises `DatasetError` if it cannot be read then.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sha256: str | None = None) -> None:
         self.path = path
+        if sha256 is not None:
+            self.sha256 = sha256
 
     @cached_property
     def sha256(self) -> str:
         return image_digest(self.path)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "sha256": self.sha256}
+    def __reduce__(self) -> tuple[type[StillImage], tuple[Path, str]]:
+        return StillImage, (self.path, self.sha256)
 
 
 def image_digest(path: Path) -> str:

@@ -7,17 +7,15 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.calibrate.apply import usable_table
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
 from edge.calibrate.convert import cache_from_table, ranges_text, table_from_cache, table_from_qdq
 from edge.calibrate.files import write_all, write_bytes
-from edge.calibrate.lint.check import lint_table
+from edge.calibrate.lint.check import lint_table, usable_table
 from edge.calibrate.lint.facts import Finding, ModelFacts, facts_of_graph
 from edge.calibrate.table import CalibrationTable, read_table, table_text, write_table
 from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError, ModelError
-from edge.model.file import read_model_file
-from edge.model.graph import graph_from_bytes
+from edge.model.graph import graph_from_bytes, read_model_file
 from edge.model.inspect import inspect_file, inspect_graph
 from edge.model.qdq.insert import QdqModel
 from edge.model.qdq.read import read_qdq

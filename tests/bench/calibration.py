@@ -14,17 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.table import read_table
-from edge.engine.openvino.engine import OpenVinoActivations, OpenVinoEngine
+from edge.engine.kind import QdqForm, load_kind
+from edge.engine.openvino.engine import OpenVinoEngine
+from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
-from edge.quantize.feed import canvases_of, feed
+from edge.quantize.feed import canvases_of, feed, still_source
+from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import tensors_to_look_at
-from edge.quantize.make_table.observe import observe
-from edge.quantize.make_table.subject import find_images, still_source
+from edge.quantize.make_table.observe import Observing
+from edge.quantize.make_table.subject import find_images
 from edge.types import ColourOrder
 
 METHODS = ("mse", "percentile", "minmax", "entropy", "auto")
@@ -48,7 +50,7 @@ def measure_int8(model, data, *, folder, seconds):
     speed = {"fp32": _engine_ms(spec, None, seconds)}
     accuracy = {"fp32": _accuracy(model, data, None)}
     for method, (table, _) in tables.items():
-        speed[method] = _engine_ms(spec, quantized_model(read_table(table), spec).model, seconds)
+        speed[method] = _engine_ms(spec, Forms(spec, read_table(table)).qdq_model(QdqForm()).model, seconds)
         accuracy[method] = _accuracy(model, data, table)
     return {
         "model": model.stem,
@@ -86,12 +88,13 @@ def _observing(spec, data):
     peaks = tensors_to_look_at(graph, others, scores=facts.scores)
     spent = {"forward": 0.0, "observe": 0.0}
     engine = OpenVinoActivations(spec, names, largest_of=peaks)
+    work = Observing(kind=load_kind("openvino"), forms=Forms(spec), max_batch=1, names=names, peaks_of=peaks)
     for _ in range(2):
         started = time.perf_counter()
-        for _ in feed(still_source(images, spec.preprocess), engine):
+        for _ in feed(still_source([image.path for image in images], spec.preprocess), engine):
             pass
         between = time.perf_counter()
-        observe(spec, images, engine, names=names, peaks_of=peaks, on_image=lambda: None)
+        list(work.run(engine, images, read=read_image, on_item=lambda: None))
         spent["forward"] += between - started
         spent["observe"] += time.perf_counter() - between
     engine.close()
@@ -116,7 +119,7 @@ def _engine_ms(spec, quantized, seconds):
 def _pixels(spec, images):
     """Yield the model's input for each image, float32 (1, 3, H, W)."""
     settings = spec.preprocess
-    for canvas in canvases_of(still_source(images, settings), settings):
+    for canvas in canvases_of(still_source([image.path for image in images], settings), settings):
         ordered = canvas[..., ::-1] if settings.colour_order is ColourOrder.BGR else canvas
         yield np.ascontiguousarray((ordered.astype(np.float32) * settings.scale).transpose(2, 0, 1)[None])
 

@@ -6,8 +6,8 @@ from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
-from edge.quantize.feed import coco_detector
-from edge.quantize.make_table.subject import find_images, still_source
+from edge.quantize.feed import coco_detector, still_source
+from edge.quantize.make_table.subject import find_images
 from edge.vision import letterbox
 from tests.bench.calibration import _pixels
 
@@ -24,7 +24,7 @@ def accuracy(spec, infer, infer_float, folder, labels):
     with_labels, against_float = ([Accumulator() for _ in runs] for _ in range(2))
     by_stem = {image.path.stem: image for image in find_images(folder)[0]}
     for stem in sorted(path.stem for path in list_images(folder)):
-        source = still_source([by_stem[stem]], spec.preprocess)
+        source = still_source([by_stem[stem].path], spec.preprocess)
         size = source.read(1.0).letterbox.source
         placed = letterbox.fit(size, spec.preprocess)
         (pixels,) = _pixels(spec, [by_stem[stem]])

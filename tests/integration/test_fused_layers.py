@@ -5,7 +5,7 @@ from pathlib import Path
 import openvino as ov
 import pytest
 
-from edge.model.account.count import Flow, fused_layers
+from edge.model.account.count import Flow, Fuser
 from edge.model.cost import resolved_for_one
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
@@ -33,14 +33,14 @@ def nodes_of_openvino(path):
 def test_a_convolution_and_its_activation_are_one_node_of_an_engine(make, tmp_path):
     path = make(tmp_path)
     nodes = list(nodes_of_openvino(path))
-    layers = fused_layers(Flow(resolved_for_one(load_graph(path), inspect_model(path))))
+    layers = Fuser(Flow(resolved_for_one(load_graph(path), inspect_model(path)))).layers
     checked = 0
     for layer in layers:
-        if layer.first.op_type != "Conv" or len(layer.nodes) == 1:
+        if layer[0].op_type != "Conv" or len(layer) == 1:
             continue
         # Its Swish keeps the name of the Mul alone. Behind an activation it does not take a residual sum in, as
         # TensorRT does.
-        names = {node.name for node in layer.nodes if node.op_type not in ("Sigmoid", "Add")}
+        names = {node.name for node in layer if node.op_type not in ("Sigmoid", "Add")}
         assert any(names <= node for node in nodes), names
         checked += 1
     assert checked >= 5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.errors import DatasetError
-from edge.quantize.stills import UnreadImage
+from edge.quantize.stills import StillImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class _Colours:
         self._work = work
         self._using = threading.Lock()
 
-    def images(self, items: Sequence[UnreadImage]) -> Sequence[UnreadImage]:
+    def images(self, items: Sequence[StillImage]) -> Sequence[StillImage]:
         return items
 
-    def run(self, items: Sequence[UnreadImage], *, read: Callable, on_item: Callable) -> Iterator[tuple[str, list]]:
+    def run(self, items: Sequence[StillImage], *, read: Callable, on_item: Callable) -> Iterator[tuple[str, list]]:
         for image in items:
             if image.path.name in self._work.bad:
                 raise DatasetError(f"{image.path.name}: is bad", hint="mend it")
@@ -48,5 +48,5 @@ class _Colours:
         """Nothing to be freed."""
 
 
-def images_in(folder: Path) -> list[UnreadImage]:
-    return [UnreadImage(path) for path in sorted(folder.iterdir())]
+def images_in(folder: Path) -> list[StillImage]:
+    return [StillImage(path) for path in sorted(folder.iterdir())]

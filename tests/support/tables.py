@@ -8,7 +8,10 @@ import msgspec
 import numpy as np
 
 from edge.calibrate.table import CalibrationTable, DatasetId, ModelId, TensorRange, write_table
+from edge.engine.kind import QdqForm
 from edge.model.inspect import inspect_model
+from edge.model.qdq import QdqModel
+from edge.quantize.forms import Forms
 from edge.types import ColourOrder, ModelSpec
 from tests.support.qdq import all_tensors, minmax
 from tests.support.values import calibration_table
@@ -75,3 +78,8 @@ def table_of(model: Path, /, *, overrides=None, **changes) -> CalibrationTable:
 def write_table_of(path: Path, model: Path, /, **changes) -> Path:
     write_table(path, table_of(model, **changes))
     return path
+
+
+def quantized_model(table: CalibrationTable, spec: ModelSpec) -> QdqModel:
+    """Return the Q/DQ model that an engine is given by a table."""
+    return Forms(spec, table).qdq_model(QdqForm())

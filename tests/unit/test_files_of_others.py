@@ -15,8 +15,7 @@ from edge.deploy.rings.trust import read_chain
 from edge.errors import EdgeError
 from edge.evaluate.labels import CocoLabels, YoloLabels
 from edge.media.images import read_image
-from edge.model.file import read_model_file
-from edge.model.graph import load_graph
+from edge.model.graph import load_graph, read_model_file
 from edge.publish.mqtt.endpoint import endpoint_from_config
 from edge.types import ImageSize
 

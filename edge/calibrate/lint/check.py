@@ -1,4 +1,4 @@
-"""All checks together."""
+"""All checks together, and the table that passes them for its model."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from edge.calibrate.lint.facts import Finding, ModelFacts, Severity, error, largest_input, lint_ranges, named, warning
-from edge.calibrate.table import DARK, CalibrationTable, Objects, Variety
-from edge.types import ImageSize, Preprocess
+from edge.calibrate.lint.facts import (
+    Finding,
+    ModelFacts,
+    Severity,
+    error,
+    facts_of_graph,
+    facts_of_model,
+    largest_input,
+    lint_ranges,
+    named,
+    warning,
+)
+from edge.calibrate.table import DARK, CalibrationTable, Objects, Variety, read_table
+from edge.errors import CalibrationError
+from edge.model.graph import Graph
+from edge.types import ImageSize, ModelSpec, Preprocess
 
-__all__ = ["lint_table"]
+__all__ = ["lint_table", "usable_table"]
 
 _NEAREST_SHOWN = 3
 _OF_THE_PARSER = ("(Unnamed Layer*", "ONNXTRT_")  # tensors that TensorRT itself adds while it reads the ONNX
 _SEEN_AN_OBJECT = 0.2
-
-
-def lint_against_model(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
-    yield from _identity(table, facts)
-    yield from _preprocess(table, facts)
-    yield from _coverage(table, facts)
-    yield from _unknown(table, facts)
-    yield from _keep_float(table, facts)
-    yield from _scores(table, facts)
 
 
 def _identity(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
@@ -42,17 +47,13 @@ def _preprocess(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]
     if table.preprocess is None or table.preprocess_sha256 == facts.preprocess.sha256:
         return
     expected = facts.preprocess.as_json()
-    differing = [key for key in sorted(expected.keys() | table.preprocess) if _differs(key, expected, table.preprocess)]
-    shown = ", ".join(f"{key} {table.preprocess.get(key)} (model: {expected.get(key)})" for key in differing)
+    pairs = ((key, table.preprocess.get(key), expected.get(key)) for key in sorted(expected.keys() | table.preprocess))
+    shown = ", ".join(f"{key} {found} (model: {wanted})" for key, found, wanted in pairs if found != wanted)
     yield error(
         "other-preprocess",
         f"made with another preprocess than the model's: {shown}",
         "calibrate again: ranges of other pixels are other ranges",
     )
-
-
-def _differs(key: str, one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    return one.get(key) != other.get(key)
 
 
 def _coverage(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
@@ -164,7 +165,8 @@ def lint_table(table: CalibrationTable, facts: ModelFacts | None) -> tuple[Findi
     """
     findings = [*lint_ranges(table, facts), *_input_range(table, facts)]
     if facts is not None:
-        findings += lint_against_model(table, facts)
+        for check in (_identity, _preprocess, _coverage, _unknown, _keep_float, _scores):
+            findings += check(table, facts)
     findings += _unbound(table)
     if table.dataset is not None and table.dataset.variety is not None:
         findings += _variety(table.dataset.variety)
@@ -286,3 +288,30 @@ def _read(content: Mapping[str, Any] | None) -> Preprocess | None:
         )
     except (KeyError, IndexError, TypeError, ValueError):
         return None  # of another version; comparing with the model tells that
+
+
+def usable_table(path: Path, spec: ModelSpec, graph: Graph | None = None) -> CalibrationTable:
+    """Return the table at `path`, in which lint finds no error for the model of `spec`.
+
+    `graph`: its inside; None: its file is read. Raises CalibrationError if it cannot be read, is not fit for the model,
+    or the model carries Q/DQ pairs already; ModelError if the model can no longer be read.
+    """
+    table = read_table(path)
+    if spec.is_quantized:
+        raise CalibrationError(
+            f"{path}: {spec.path} carries Q/DQ pairs already, which a table would contradict",
+            hint="use it without a table, or take it apart into a table and a float model: "
+            f"edge-deploy table import {spec.path} -o TABLE --float-model FLOAT.onnx",
+        )
+    facts = facts_of_model(spec) if graph is None else facts_of_graph(graph, spec)
+    errors = [one for one in lint_table(table, facts) if one.severity is Severity.ERROR]
+    if errors:
+        raise _refusal(path, spec, errors)
+    return table
+
+
+def _refusal(path: Path, spec: ModelSpec, errors: Sequence[Finding]) -> CalibrationError:
+    # A table of another model is wrong in many ways; that it is of another one is what has to be mended.
+    worst = min(errors, key=lambda one: one.code != "other-model")
+    others = f" ({len(errors) - 1} more: edge-deploy table lint {path} --model {spec.path})" if len(errors) > 1 else ""
+    return CalibrationError(f"{path}: {worst.problem}{others}", hint=worst.fix)

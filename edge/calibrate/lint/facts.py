@@ -9,7 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge.calibrate.table import CalibrationTable, TensorRange
+import msgspec
+
+from edge.calibrate.table import CalibrationTable
 from edge.model.graph import Graph, Node, load_graph
 from edge.model.qdq.placement import called
 from edge.types import ModelSpec, Preprocess
@@ -157,13 +159,8 @@ class Finding:
         return f"{self.severity.value}: {self.code}: {self.problem}; {self.fix}"
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "severity": self.severity.value,
-            "code": self.code,
-            "problem": self.problem,
-            "fix": self.fix,
-            "tensors": list(self.tensors),
-        }
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
 
 def error(code: str, problem: str, fix: str, tensors: Sequence[str] = ()) -> Finding:
@@ -226,7 +223,8 @@ def _unusable(table: CalibrationTable, computed: Collection[str], *, is_model_kn
 
 
 def _tiny(table: CalibrationTable, computed: Collection[str]) -> Iterator[Finding]:
-    tiny = {name: one.amax for name, one in table.tensors.items() if name in computed and _is_tiny(one)}
+    ranges = {name: one.amax for name, one in table.tensors.items() if name in computed and one.is_usable}
+    tiny = {name: amax for name, amax in ranges.items() if amax < _SMALLEST_FLOAT16}
     if tiny:
         smallest = min(tiny.values())
         yield error(
@@ -237,10 +235,6 @@ def _tiny(table: CalibrationTable, computed: Collection[str]) -> Iterator[Findin
             "table, which keeps it in float",
             list(tiny),
         )
-
-
-def _is_tiny(tensor: TensorRange) -> bool:
-    return tensor.is_usable and tensor.amax < _SMALLEST_FLOAT16
 
 
 def _means(table: CalibrationTable) -> Iterator[Finding]:

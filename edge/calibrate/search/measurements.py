@@ -166,9 +166,6 @@ class Measurements:
         """Return the part of the work that `choice` leaves in float."""
         return sum(self._shares[name].mac_share for name in choice.floats if name in self._shares)
 
-    def widen(self, limits: FloatLimits) -> None:
-        self.limits = limits
-
     def is_allowed(self, choice: Int8Choice) -> bool:
         layers = [self._shares[name] for name in choice.floats if name in self._shares]
         others = sum(layer.mac_share for layer in layers if not layer.is_depthwise)

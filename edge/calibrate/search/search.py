@@ -90,12 +90,8 @@ def _finalists(measurements: Measurements, choices: Sequence[Int8Choice]) -> lis
 
 
 def _with_each_method(measurements: Measurements, choice: Int8Choice) -> Iterator[Int8Choice]:
-    for method in _methods(measurements):
+    for method in next(iter(measurements.ranges.values())):
         yield replace(choice, methods=dict.fromkeys(measurements.ranges, method))
-
-
-def _methods(measurements: Measurements) -> Sequence[str]:
-    return tuple(next(iter(measurements.ranges.values())))
 
 
 # Layers that are worth their time in float: each is tried alone, then the best of them together on other images.
@@ -103,7 +99,7 @@ def _methods(measurements: Measurements) -> Sequence[str]:
 # Of a large model only those layers are tried whose neighbourhood helps in float: most of the time goes into making and
 # loading a model for each trial.
 
-_FLOATS_SIZES = (1, 2, 3, 4, 6, 8, 12)
+_SIZES = (1, 2, 3, 4, 6, 8, 12)  # of groups that are tried together, the best ones first
 _NEIGHBOURS = 4  # layers that are tried together first
 _FLOATS_MOST_TRIALS = 24  # layers that are tried alone; a model of no more of them needs no neighbourhoods
 
@@ -117,7 +113,9 @@ def with_better_floats(measurements: Measurements, now: Int8Choice) -> Int8Choic
         for layer, tried in zip(layers, alone, strict=True)
         if tried.is_surely_better_than(before)
     }
-    return measurements.better(now, [*_grown(measurements, now, worth), *_grown(measurements, now, _gain)])
+    return measurements.better(
+        now, [*_grown(measurements, now, worth), *_grown(measurements, now, lambda gain, _: gain)]
+    )
 
 
 def _promising(measurements: Measurements, now: Int8Choice, layers: Sequence[Layer]) -> list[Layer]:
@@ -146,19 +144,14 @@ def _grown(measurements: Measurements, now: Int8Choice, rank: Callable[[float, L
     size = 0
     for layer in sorted(measurements.gains, key=lambda layer: -rank(measurements.gains[layer], layer)):
         larger = now.with_floats([layer], f"{measurements.gains[layer]:.1%} less error")
-        if size < _FLOATS_SIZES[-1] and measurements.is_allowed(larger):
+        if size < _SIZES[-1] and measurements.is_allowed(larger):
             now, size = larger, size + 1
-            if size in _FLOATS_SIZES:
+            if size in _SIZES:
                 yield now
-
-
-def _gain(gain: float, _: Layer) -> float:
-    return gain
 
 
 _CLOSE = 0.1  # ranges that differ by less are not worth a trial
 _MOST_TRIALS = 12  # those closest to the range of now: what is far off seldom helps
-_SIZES = (1, 2, 3, 4, 6, 8, 12)
 
 
 def with_better_ranges(measurements: Measurements, now: Int8Choice) -> Int8Choice:
@@ -252,7 +245,7 @@ class SearchResult:
     def widened(self, limits: FloatLimits) -> SearchResult:
         """Return what comes out when more may stay in float, as far as that seems to help."""
         for measurements in (self.measurements, self.steady):
-            measurements.widen(limits)
+            measurements.limits = limits
         tried = self.steady.measured([self.best.choice, filled_up(self.steady, self.best.choice)])
         (better,) = self.measurements.measured([min(tried, key=lambda one: one.cost).choice])
         return replace(self, best=better, steps={**self.steps, f"up to {limits.total:.0%} in float": better})

@@ -23,7 +23,6 @@ from edge.engine.kind import usable_kind
 from edge.quantize.make_table import (
     FEW_IMAGES,
     Calibration,
-    CalibrationHooks,
     CalibrationOptions,
     LibraryCalibrator,
     MaxDrop,
@@ -125,7 +124,7 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     spread = {name: asked.pop(name) for name in ("cluster", "workers", "mixes_cpus")}
     options = _options(model, **asked)
     with crew_that(kind=kind, **spread) as crew, StageBars() as bars:
-        done = run(options, kind, CalibrationHooks(on_stage=bars.stage, on_step=bars.advance), crew=crew)
+        done = run(options, kind, on_stage=bars.stage, on_step=bars.advance, crew=crew)
     files = {out: table_text(done.table).encode()}
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)

@@ -25,10 +25,10 @@ from edge.evaluate.golden import GoldenImage, GoldenScore, GoldenSet, compare_go
 from edge.media.images import write_image
 from edge.media.select import make_source
 from edge.protocols import Engine
-from edge.quantize.feed import canvases_of
+from edge.quantize.feed import canvases_of, still_source
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.subject import CalibrationImage, FoundImages, find_images, split_images, still_source
-from edge.quantize.stills import looking_like
+from edge.quantize.make_table.subject import FoundImages, find_images, split_images
+from edge.quantize.stills import StillImage, looking_like
 from edge.types import Detections, ModelSpec, Precision, Preprocess
 from edge.vision.detect import Detector
 
@@ -72,11 +72,11 @@ def find_golden_candidates(
         frames = itertools.chain.from_iterable(_frames(pipeline, clip, spec.preprocess) for clip in clips)
         return GoldenCandidates(canvases=frames, proof=proven, origin=f"{len(clips)} clips of the pipeline")
     found = find_images(folder)
-    images: Sequence[CalibrationImage] = found.images
+    images: Sequence[StillImage] = found.images
     dataset = None if table is None else table.dataset
     if dataset is not None:
         images, proven = _outside(found, folder, dataset, calibration_images)
-    source = still_source(images, spec.preprocess)
+    source = still_source([image.path for image in images], spec.preprocess)
     return GoldenCandidates(
         canvases=canvases_of(source, spec.preprocess), proof=proven, origin=f"{len(images)} of {folder}"
     )
@@ -84,7 +84,7 @@ def find_golden_candidates(
 
 def _outside(
     found: FoundImages, folder: Path, dataset: DatasetId, calibration_images: Path | None
-) -> tuple[Sequence[CalibrationImage], GoldenFrames]:
+) -> tuple[Sequence[StillImage], GoldenFrames]:
     """Leave out what made the table, and what looks like it. A table knows its images only by one digest of all."""
     known = found
     observed = _observed(found.images, dataset)
@@ -111,7 +111,7 @@ def _outside(
     return others, GoldenFrames.OUTSIDE
 
 
-def _observed(images: Sequence[CalibrationImage], dataset: DatasetId) -> set[str] | None:
+def _observed(images: Sequence[StillImage], dataset: DatasetId) -> set[str] | None:
     """Return which of `images` made a table: all, or all but those that `calibrate` has held out; None: cannot tell."""
     held_out = len(images) - dataset.images
     if held_out < 0:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from edge.errors import ModelError
@@ -20,7 +19,7 @@ from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
 from edge.model.node import POINTWISE, QDQ_OPERATORS
 from edge.model.qdq.placement import WEIGHTED, called
-from edge.model.qdq.read import is_dequantized
+from edge.model.qdq.read import is_computed_in_int8, is_dequantized
 from edge.types import ModelSpec, Precision
 
 __all__ = ["Flow", "account_of_model"]
@@ -129,18 +128,7 @@ def is_moving_layer(node: Node) -> bool:
 _MOST_BETWEEN = 3  # operators of an activation between its input and where it meets it again: Mish has two
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
-    """Operators that run as one layer; the first gives it its name and its work."""
-
-    nodes: tuple[Node, ...]
-
-    @property
-    def first(self) -> Node:
-        return self.nodes[0]
-
-    def has(self, node: Node | None) -> bool:
-        return any(one is node for one in self.nodes)
+Layer = list[Node]  # operators that run as one; the first gives it its name and its work
 
 
 def is_pointwise(node: Node) -> bool:
@@ -148,33 +136,27 @@ def is_pointwise(node: Node) -> bool:
     return node.op_type in POINTWISE or node.op_type == "BatchNormalization"
 
 
-def fused_layers(flow: Flow) -> tuple[Fused, ...]:
-    """Return the layers in the order of their first operators."""
-    return _Fuser(flow).layers()
+class Fuser:
+    """Gathers `layers` in the order of their first operators."""
 
-
-class _Fuser:
     def __init__(self, flow: Flow) -> None:
+        self.layers: list[Layer] = []
         self._flow = flow
         self._positions = {id(node): position for position, node in enumerate(flow.graph.nodes)}
-        self._layers: list[list[Node]] = []
-        self._layer_of: dict[int, list[Node]] = {}
-
-    def layers(self) -> tuple[Fused, ...]:
-        for node in self._flow.graph.nodes:
-            if not self._flow.is_folded(node):
+        self._layer_of: dict[int, Layer] = {}
+        for node in flow.graph.nodes:
+            if not flow.is_folded(node):
                 self._add(node)
-        return tuple(Fused(tuple(nodes)) for nodes in self._layers)
 
     def _add(self, node: Node) -> None:
         host = self._host(node) if is_pointwise(node) else None
         if host is None:
             host = []
-            self._layers.append(host)
+            self.layers.append(host)
         host.append(node)
         self._layer_of[id(node)] = host
 
-    def _host(self, node: Node) -> list[Node] | None:
+    def _host(self, node: Node) -> Layer | None:
         """Return the layer that `node` is fused into: of those that may take it the one that is ready last."""
         tensors = [self._flow.carried(name) for name in node.inputs]
         makers = [self._flow.graph.producer(name) for name in tensors if self._may_end_in(node, name)]
@@ -266,8 +248,8 @@ class _Counter:
                 yield layer
 
     def _computing(self) -> Iterator[_Counted]:
-        for layer in fused_layers(self._flow):
-            yield layer.first, partial(self._layer, layer)
+        for layer in Fuser(self._flow).layers:
+            yield layer[0], partial(self._layer, layer)
 
     def _joining(self) -> Iterator[_Counted]:
         """Yield each Concat that has to copy something, because it cannot be written to its place at once."""
@@ -278,33 +260,30 @@ class _Counter:
                 if copied:
                     yield node, partial(self._join, node, copied)
 
-    def _layer(self, layer: Fused) -> LayerAccount:
-        first = layer.first
+    def _layer(self, layer: Layer) -> LayerAccount:
+        first = layer[0]
         is_int8 = self._is_int8(first)
         return LayerAccount(
             name=called(first),
             op_type=first.op_type,
-            fused=tuple(node.op_type for node in layer.nodes),
+            fused=tuple(node.op_type for node in layer),
             precision=Precision.INT8 if is_int8 else self._float_type,
             operations=self._operations(layer),
-            parameters=sum(parameters_of(node, self._graph) for node in layer.nodes),
-            weight_bytes=sum(self._stored_bytes(node) for node in layer.nodes),
+            parameters=sum(parameters_of(node, self._graph) for node in layer),
+            weight_bytes=sum(self._stored_bytes(node) for node in layer),
             read_bytes=self._read_bytes(layer),
-            written_bytes=sum(
-                self._written_bytes(layer, name) for node in layer.nodes for name in node.outputs if name
-            ),
+            written_bytes=sum(self._written_bytes(layer, name) for node in layer for name in node.outputs if name),
             shape=_conv_shape(first, self._graph),
         )
 
     def _is_int8(self, node: Node) -> bool:
-        if node.op_type in WEIGHTED:
-            return all(is_dequantized(self._graph, name) for name in node.inputs[:2])
-        return is_moving_layer(node) and self._flow.reads_int8(node, node.inputs[0])
+        is_moved = is_moving_layer(node) and self._flow.reads_int8(node, node.inputs[0])
+        return is_moved or is_computed_in_int8(self._graph, node)
 
-    def _operations(self, layer: Fused) -> int:
-        if layer.first.op_type in WEIGHTED:
-            return 2 * macs_of(layer.first, self._graph)
-        return sum(self._worked_out(node) for node in layer.nodes)
+    def _operations(self, layer: Layer) -> int:
+        if layer[0].op_type in WEIGHTED:
+            return 2 * macs_of(layer[0], self._graph)
+        return sum(self._worked_out(node) for node in layer)
 
     def _worked_out(self, node: Node) -> int:
         """Return the steps of an operator that multiplies no weights."""
@@ -334,13 +313,13 @@ class _Counter:
             return BIAS_BYTES_INT8 if index == _BIAS else ELEMENT_BYTES[Precision.INT8]
         return ELEMENT_BYTES[self._float_type]
 
-    def _read_bytes(self, layer: Fused) -> int:
+    def _read_bytes(self, layer: Layer) -> int:
         """Return what comes from outside of the layer, each tensor once."""
         seen: dict[str, int] = {}
-        for node in layer.nodes:
+        for node in layer:
             for name in node.inputs:
                 tensor = self._flow.carried(name)
-                is_inside = layer.has(self._graph.producer(tensor))
+                is_inside = _has(layer, self._graph.producer(tensor))
                 if name and self._graph.is_varying(name) and not is_inside:
                     seen[tensor] = self._elements_read(node, tensor) * self._element_bytes(node, name, tensor)
         return sum(seen.values())
@@ -354,8 +333,8 @@ class _Counter:
         is_small = self._flow.is_of_input(tensor) or self._flow.reads_int8(node, name)
         return ELEMENT_BYTES[Precision.INT8 if is_small else self._float_type]
 
-    def _written_bytes(self, layer: Fused, tensor: str) -> int:
-        kinds = {is_int8 for reader, is_int8 in self._flow.leaves(tensor) if reader is None or not layer.has(reader)}
+    def _written_bytes(self, layer: Layer, tensor: str) -> int:
+        kinds = {is_int8 for reader, is_int8 in self._flow.leaves(tensor) if not _has(layer, reader)}
         each = sum(ELEMENT_BYTES[Precision.INT8 if is_int8 else self._float_type] for is_int8 in kinds)
         return self._elements(tensor) * each if each else 0
 
@@ -391,6 +370,10 @@ class _Counter:
                 raise _UnknownSizeError
             shape = value.shape
         return math.prod(shape)
+
+
+def _has(layer: Layer, node: Node | None) -> bool:
+    return any(one is node for one in layer)
 
 
 def _conv_shape(node: Node, graph: Graph) -> ConvShape | None:

@@ -95,7 +95,7 @@ class _Halver:
                 if name and node.op_type != "Shape":
                     self._draft.set_input(position, index, self._fed(position, index, name))
             if position in self._body and node.op_type == "Cast" and node.outputs[0] in self._half:
-                self._draft.retarget_cast(position, "float16")
+                self._draft.set_attributes(position, {"to": "float16"})
         self._restore_outputs()
         self._draft.insert_nodes(self._before)
 

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ModelError
-from edge.model.cost import cost_for_one
+from edge.model.cost import mac_share
 from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.opset import require_float32, with_opset
 from edge.model.qdq.half import halve
-from edge.model.qdq.placement import Placement, called, is_moving, place
+from edge.model.qdq.placement import Placement, called, moved_tensors, place
 from edge.model.qdq.scales import (
     Centre,
     centres,
@@ -80,48 +80,61 @@ def mean_shift(node: Node, errors: NDArray[np.float32], means: Sequence[float]) 
 _MIDDLE = 128  # of the levels of uint8
 
 
-class Pairs:
-    """Puts pairs into `editor`, a copy of a float model; but for new nodes, which are `before` the position of another.
+class _Writer:
+    """Puts pairs and weights in INT8 into `draft`, a copy of a float model.
 
-    `amax`: ranges of quantized tensors. `around`: centre of some of them. `has_zero_points`: write uint8, with centres
-    as zero points. `exact`: tensors with a centre taken off or put back, and padded ones.
+    `means`: of channels. `amax`: ranges of quantized tensors. `around`: centre of some of them. `has_zero_points`:
+    write uint8, with centres as zero points. `exact`: tensors that float16 must not round: with a centre taken off or
+    put back, and padded ones.
     """
 
     def __init__(
         self,
-        editor: ModelEditor,
         graph: Graph,
+        means: Mapping[str, Sequence[float]],
         amax: Mapping[str, float],
         around: Mapping[str, Centre],
         *,
         has_zero_points: bool,
+        has_float_weights: bool,
     ) -> None:
-        self.before: dict[int, list[NodeProto]] = {}
+        self.draft = ModelEditor(graph)
         self.exact: set[str] = set()
-        self._draft = editor
         self._graph = graph
+        self._means = means
         self._amax = amax
         self._around = around
         self._has_zero_points = has_zero_points
+        self._has_float_weights = has_float_weights
+        self._before: dict[int, list[NodeProto]] = {}  # new nodes, by the position that they come in front of
         self._lowered: dict[str, str] = {}
         self._dequantized: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._weights: dict[tuple[str, int], tuple[str, NDArray[np.float32]]] = {}
 
     def write(self, placement: Placement) -> None:
+        self.draft.store_inputs_apart()
         if not self._has_zero_points:
             self._lower(placement)
         for position, index in placement.pairs:
             name = self._graph.nodes[position].inputs[index]
-            self._draft.set_input(position, index, self._read(name, position))
+            self.draft.set_input(position, index, self._read(name, position))
+        quantized = {id(node) for node in placement.quantized}
+        for position, node in enumerate(self._graph.nodes):
+            if id(node) in quantized and not self._graph.is_varying(node.inputs[1]):
+                name, errors = self._weight(node, position)
+                self.draft.set_input(position, 1, name)
+                self._correct_bias(node, position, errors)
+        self.draft.insert_nodes(self._before)
 
-    def is_lowered(self, name: str) -> bool:
+    def _is_lowered(self, name: str) -> bool:
         """Return whether what reads `name` in INT8 gets it less its centre."""
         return name in self._around and not self._has_zero_points
 
-    def insert(self, op_type: str, inputs: tuple[str, ...], output: str, position: int, **attributes: int) -> str:
+    def _insert(self, op_type: str, inputs: tuple[str, ...], output: str, position: int, **attributes: int) -> str:
         """Put a new node in front of the one at `position`, and return what its output is called."""
-        made = self._draft.unused_name(output)
-        label = self._draft.unused_name(f"{inputs[0]}/{op_type}")
-        self.before.setdefault(position, []).append(node_proto(op_type, inputs, [made], name=label, **attributes))
+        made = self.draft.unused_name(output)
+        label = self.draft.unused_name(f"{inputs[0]}/{op_type}")
+        self._before.setdefault(position, []).append(node_proto(op_type, inputs, [made], name=label, **attributes))
         return made
 
     def _lower(self, placement: Placement) -> None:
@@ -133,19 +146,19 @@ class Pairs:
                 if name not in self._lowered:
                     inputs = (name, self._constant(f"{name}/centre", self._around[name].value))
                     self._lowered[name] = self._exact("Sub", inputs, f"{name}/centred", position)
-                self._draft.set_input(position, index, self._lowered[name])
+                self.draft.set_input(position, index, self._lowered[name])
 
     def _read(self, name: str, position: int) -> str:
         """Return what a node reads: a convolution has the centre in its bias, a residual Add gets it back."""
         node = self._graph.nodes[position]
-        if not self.is_lowered(name):
+        if not self._is_lowered(name):
             return self._pair(name, (), position)
         if node.op_type == "Add":
             inputs = (self._pair(name, (), position), self._constant(f"{name}/centre", self._around[name].value))
             return self._exact("Add", inputs, f"{name}/restored", position)
         pads = padding_of(node)
         if pads:
-            self._draft.set_attributes(position, {**node.attributes, "pads": [0] * len(pads)})
+            self.draft.set_attributes(position, {**node.attributes, "pads": [0] * len(pads)})
         return self._pair(name, pads, position)
 
     def _pair(self, name: str, pads: tuple[int, ...], position: int) -> str:
@@ -154,17 +167,17 @@ class Pairs:
             read = self._padded(name, pads, position) if pads else self._lowered.get(name, name)
             label = read if pads else name
             range_ = self._around[name].range_ if name in self._around else self._amax[name]
-            scale = self._draft.add_constant(f"{label}/scale", scale_of(range_))
-            zero = self._draft.add_constant(f"{label}/zero_point", self._zero(name))
-            quantized = self.insert("QuantizeLinear", (read, scale, zero), f"{label}/quantized", position)
-            made = self.insert("DequantizeLinear", (quantized, scale, zero), f"{label}/dequantized", position)
+            scale = self.draft.add_constant(f"{label}/scale", scale_of(range_))
+            zero = self.draft.add_constant(f"{label}/zero_point", self._zero(name))
+            quantized = self._insert("QuantizeLinear", (read, scale, zero), f"{label}/quantized", position)
+            made = self._insert("DequantizeLinear", (quantized, scale, zero), f"{label}/dequantized", position)
             self._dequantized[name, pads] = made
         return self._dequantized[name, pads]
 
     def _padded(self, name: str, pads: tuple[int, ...], position: int) -> str:
         """Return `name` less its centre, with zeros less the centre around it."""
         begin, end = pads[: len(pads) // 2], pads[len(pads) // 2 :]
-        widths = self._draft.add_constant(f"{name}/pads", np.array((0, 0, *begin, 0, 0, *end), np.int64))
+        widths = self.draft.add_constant(f"{name}/pads", np.array((0, 0, *begin, 0, 0, *end), np.int64))
         inputs = (self._lowered.get(name, name), widths, self._constant(f"{name}/pad", -self._around[name].value))
         return self._exact("Pad", inputs, f"{name}/padded", position)
 
@@ -174,18 +187,44 @@ class Pairs:
         return np.array(_MIDDLE - (self._around[name].steps if name in self._around else 0), np.uint8)
 
     def _exact(self, op_type: str, inputs: tuple[str, ...], output: str, position: int) -> str:
-        made = self.insert(op_type, inputs, output, position)
+        made = self._insert(op_type, inputs, output, position)
         self.exact.add(made)
         return made
 
     def _constant(self, name: str, value: float) -> str:
-        return self._draft.add_constant(name, np.array(value, np.float32))
+        return self.draft.add_constant(name, np.array(value, np.float32))
 
+    def _weight(self, node: Node, position: int) -> tuple[str, NDArray[np.float32]]:
+        """Return the name of the weight in INT8, and what rounding has added to each of its values."""
+        name = node.inputs[1]
+        weight = _float_weight(self._graph, node)
+        axis = channel_axis(node, weight.ndim)
+        if (name, axis) not in self._weights:
+            values, scales = quantize_weight(weight, axis)
+            scale = self.draft.add_constant(f"{name}/scale", scales)
+            zero = self.draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
+            if self._has_float_weights:
+                stored = self._insert("QuantizeLinear", (name, scale, zero), f"{name}/quantized", position, axis=axis)
+            else:
+                stored = self.draft.add_constant(f"{name}/quantized", values)
+            made = self._insert("DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis)
+            self._weights[name, axis] = made, dequantize_weight(values, scales, axis) - weight
+        return self._weights[name, axis]
 
-def moved_tensors(graph: Graph, placement: Placement) -> set[str]:
-    """Return what operators that move values make in INT8."""
-    nodes = (graph.nodes[position] for position, _ in placement.edges)
-    return {name for node in nodes if is_moving(node) for name in node.outputs if name}
+    def _correct_bias(self, node: Node, position: int, errors: NDArray[np.float32]) -> None:
+        name, read = node.input(2), node.inputs[0]
+        bias = self._graph.constant(name) if name else np.zeros(len(errors), np.float32)
+        if node.op_type != "Conv" or bias is None:
+            return
+        corrected = bias
+        if read in self._means:
+            corrected = corrected - mean_shift(node, errors, self._means[read])
+        if self._is_lowered(read):
+            weight = _float_weight(self._graph, node) + errors
+            corrected = corrected + self._around[read].value * weight.reshape(len(weight), -1).sum(axis=1)
+        if corrected is not bias:
+            label = f"{name or called(node)}/corrected"
+            self.draft.set_input(position, 2, self.draft.add_constant(label, corrected.astype(np.float32)))
 
 
 _OPSET = 13  # the first with a scale for each channel
@@ -246,7 +285,8 @@ def insert_qdq(
     writer = _Writer(
         graph, means or {}, amax, around, has_zero_points=has_zero_points, has_float_weights=has_float_weights
     )
-    editor = writer.written(placement)
+    writer.write(placement)
+    editor = writer.draft
     if is_float16:
         halve(editor, spec.name, exact=writer.exact)
     editor.sweep()
@@ -255,85 +295,11 @@ def insert_qdq(
         model=editor.to_bytes(),
         quantized_nodes=tuple(called(node) for node in placement.quantized),
         float_nodes=tuple(called(node) for node in placement.floats),
-        mac_share_int8=_mac_share(graph, spec, placement),
+        mac_share_int8=mac_share(graph, spec, placement.quantized),
         ranges=amax,
         centres=around,
         lowered=() if has_zero_points else tuple(sorted(moved_tensors(graph, placement).intersection(around))),
     )
-
-
-class _Writer:
-    """Puts pairs into a copy of a graph; `exact` are tensors that float16 must not round (`Pairs`)."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        means: Mapping[str, Sequence[float]],
-        amax: Mapping[str, float],
-        around: Mapping[str, Centre],
-        *,
-        has_zero_points: bool,
-        has_float_weights: bool,
-    ) -> None:
-        self._graph = graph
-        self._means = means
-        self._around = around
-        self._has_float_weights = has_float_weights
-        self._draft = ModelEditor(graph)
-        self._pairs = Pairs(self._draft, graph, amax, around, has_zero_points=has_zero_points)
-        self._weights: dict[tuple[str, int], tuple[str, NDArray[np.float32]]] = {}
-
-    @property
-    def exact(self) -> set[str]:
-        return self._pairs.exact
-
-    def written(self, placement: Placement) -> ModelEditor:
-        self._draft.store_inputs_apart()
-        self._pairs.write(placement)
-        quantized = {id(node) for node in placement.quantized}
-        for position, node in enumerate(self._graph.nodes):
-            if id(node) in quantized and not self._graph.is_varying(node.inputs[1]):
-                name, errors = self._weight(node, position)
-                self._draft.set_input(position, 1, name)
-                self._correct_bias(node, position, errors)
-        self._draft.insert_nodes(self._pairs.before)
-        return self._draft
-
-    def _weight(self, node: Node, position: int) -> tuple[str, NDArray[np.float32]]:
-        """Return the name of the weight in INT8, and what rounding has added to each of its values."""
-        name = node.inputs[1]
-        weight = _float_weight(self._graph, node)
-        axis = channel_axis(node, weight.ndim)
-        if (name, axis) not in self._weights:
-            values, scales = quantize_weight(weight, axis)
-            scale = self._draft.add_constant(f"{name}/scale", scales)
-            zero = self._draft.add_constant(f"{name}/zero_point", np.zeros(scales.shape, np.int8))
-            if self._has_float_weights:
-                stored = self._pairs.insert(
-                    "QuantizeLinear", (name, scale, zero), f"{name}/quantized", position, axis=axis
-                )
-            else:
-                stored = self._draft.add_constant(f"{name}/quantized", values)
-            made = self._pairs.insert(
-                "DequantizeLinear", (stored, scale, zero), f"{name}/dequantized", position, axis=axis
-            )
-            self._weights[name, axis] = made, dequantize_weight(values, scales, axis) - weight
-        return self._weights[name, axis]
-
-    def _correct_bias(self, node: Node, position: int, errors: NDArray[np.float32]) -> None:
-        name, read = node.input(2), node.inputs[0]
-        bias = self._graph.constant(name) if name else np.zeros(len(errors), np.float32)
-        if node.op_type != "Conv" or bias is None:
-            return
-        corrected = bias
-        if read in self._means:
-            corrected = corrected - mean_shift(node, errors, self._means[read])
-        if self._pairs.is_lowered(read):
-            weight = _float_weight(self._graph, node) + errors
-            corrected = corrected + self._around[read].value * weight.reshape(len(weight), -1).sum(axis=1)
-        if corrected is not bias:
-            label = f"{name or called(node)}/corrected"
-            self._draft.set_input(position, 2, self._draft.add_constant(label, corrected.astype(np.float32)))
 
 
 def _float_weight(graph: Graph, node: Node) -> NDArray[np.float32]:
@@ -365,9 +331,3 @@ def _require_known(graph: Graph, keep_float: Collection[str], where: str) -> Non
             + (f"; {len(unknown) - 1} more are unknown" if len(unknown) > 1 else ""),
             hint="the names belong to one ONNX file: calibrate this one",
         )
-
-
-def _mac_share(graph: Graph, spec: ModelSpec, placement: Placement) -> float:
-    cost = cost_for_one(graph, spec)
-    outputs = {node.outputs[0] for node in placement.quantized}
-    return sum(node.macs for node in cost.nodes if node.output in outputs) / max(1, cost.macs)

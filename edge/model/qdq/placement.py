@@ -19,7 +19,17 @@ from dataclasses import dataclass
 from edge.model.graph import Graph, Node
 from edge.model.node import WEIGHTED
 
-__all__ = ["WEIGHTED", "Edge", "Placement", "called", "gate_of", "is_moving", "place", "quantizable_tensors"]
+__all__ = [
+    "WEIGHTED",
+    "Edge",
+    "Placement",
+    "called",
+    "gate_of",
+    "is_moving",
+    "moved_tensors",
+    "place",
+    "quantizable_tensors",
+]
 
 _SELECTING = frozenset(("Split", "Slice"))
 _ACTIVATIONS = frozenset(
@@ -54,17 +64,19 @@ def quantizable_tensors(graph: Graph) -> tuple[str, ...]:
     """
     placement = place(graph)
     read = dict.fromkeys(graph.nodes[position].inputs[index] for position, index in placement.edges)
-    made_in_int8 = {name for position, _ in placement.edges for name in _passed_on(graph.nodes[position])}
-    return tuple(name for name in read if name not in made_in_int8)
+    moved = moved_tensors(graph, placement)
+    return tuple(name for name in read if name not in moved)
+
+
+def moved_tensors(graph: Graph, placement: Placement) -> set[str]:
+    """Return what operators that move values make in INT8."""
+    nodes = (graph.nodes[position] for position, _ in placement.edges)
+    return {name for node in nodes if is_moving(node) for name in node.outputs if name}
 
 
 def place(graph: Graph, keep_float: Collection[str] = ()) -> Placement:
     """`keep_float`: names of nodes that stay in float, and of tensors that are not quantized, nor what reads them."""
     return _Placer(graph, keep_float).placement()
-
-
-def _passed_on(node: Node) -> tuple[str, ...]:
-    return node.outputs if is_moving(node) else ()
 
 
 def is_moving(node: Node) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ModelError
-from edge.model.cost import cost_for_one
+from edge.model.cost import mac_share
 from edge.model.editor import ModelEditor
 from edge.model.graph import Graph, Node, load_graph, node_proto
 from edge.model.node import INTEGER_OPERATORS, QDQ_OPERATORS
@@ -29,6 +29,7 @@ __all__ = [
     "Scaling",
     "dequantized",
     "int8_mac_share",
+    "is_computed_in_int8",
     "is_dequantized",
     "read_qdq",
     "restored",
@@ -37,6 +38,7 @@ __all__ = [
     "with_uint8_activations",
 ]
 
+_QUANTIZE, _DEQUANTIZE = QDQ_OPERATORS
 INTEGERS = {"int8": (-128, 127), "uint8": (0, 255)}
 _SAME = 1e-4
 _STATED = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16"}  # of ONNX's TensorProto.DataType
@@ -145,11 +147,11 @@ def _spread(values: NDArray[Any], scaling: Scaling) -> tuple[NDArray[Any], NDArr
 def _kind(graph: Graph, node: Node, zero: NDArray[Any] | None) -> tuple[str, bool]:
     if zero is not None:
         return str(zero.dtype), False
-    if node.op_type == QDQ_OPERATORS[0]:
+    if node.op_type == _QUANTIZE:
         stated = int(node.attributes.get("output_dtype", 0))
         return (_STATED.get(stated, f"type {stated} of ONNX"), False) if stated else ("uint8", True)
     maker = graph.producer(node.inputs[0])
-    if maker is not None and maker.op_type == QDQ_OPERATORS[0]:
+    if maker is not None and maker.op_type == _QUANTIZE:
         return _kind(graph, maker, graph.constant(maker.input(2)) if maker.input(2) else None)
     stored = graph.constant(node.inputs[0])
     return ("int8", True) if stored is None else (str(stored.dtype), False)
@@ -161,9 +163,9 @@ _MIDDLE = 128
 def with_uint8_activations(graph: Graph) -> bytes:
     """Return the model with each symmetric int8 activation as uint8 with zero point 128: the same values exactly."""
     editor = ModelEditor(graph)
-    moved = {node.outputs[0] for node in graph.nodes if node.op_type == "QuantizeLinear" and _is_signed(graph, node)}
+    moved = {node.outputs[0] for node in graph.nodes if node.op_type == _QUANTIZE and _is_signed(graph, node)}
     for position, node in enumerate(graph.nodes):
-        reads_moved = node.op_type == "DequantizeLinear" and node.inputs[0] in moved
+        reads_moved = node.op_type == _DEQUANTIZE and node.inputs[0] in moved
         if moved.intersection(node.outputs) or reads_moved:
             shape = np.asarray(scaling_of(graph, node).scale).shape
             editor.set_constant_input(position, 2, np.full(shape, _MIDDLE, np.uint8))
@@ -182,11 +184,10 @@ def _is_signed(graph: Graph, node: Node) -> bool:
         and scaling.is_single
         and scaling.kind == "int8"
         and not scaling.offset.any()
-        and all(reader.op_type == "DequantizeLinear" for reader in readers)
+        and all(reader.op_type == _DEQUANTIZE for reader in readers)
     )
 
 
-_SHARE_DEQUANTIZE = QDQ_OPERATORS[1]
 _RESHAPING = frozenset(("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 
 
@@ -195,26 +196,24 @@ def int8_mac_share(graph: Graph, spec: ModelSpec) -> float:
 
     `graph`: the inside of the model that runs.
     """
-    cost = cost_for_one(graph, spec)
-    quantized = {node.outputs[0] for node in graph.nodes if _is_quantized(graph, node)}
-    return sum(node.macs for node in cost.nodes if node.output in quantized) / max(1, cost.macs)
+    return mac_share(graph, spec, (node for node in graph.nodes if is_computed_in_int8(graph, node)))
 
 
 def is_dequantized(graph: Graph, tensor: str) -> bool:
     """Return whether a DequantizeLinear makes `tensor`, with nothing behind it but moving of values."""
     node = graph.producer(tensor)
-    if node is None or node.op_type == _SHARE_DEQUANTIZE:
+    if node is None or node.op_type == _DEQUANTIZE:
         return node is not None
     if not (is_moving(node) or node.op_type in _RESHAPING):
         return False
     return all(is_dequantized(graph, source) for source in node.inputs if graph.is_varying(source))
 
 
-def _is_quantized(graph: Graph, node: Node) -> bool:
+def is_computed_in_int8(graph: Graph, node: Node) -> bool:
+    """Return whether `node` multiplies two dequantized operands."""
     return node.op_type in WEIGHTED and all(is_dequantized(graph, name) for name in node.inputs[:2])
 
 
-_QUANTIZE, _DEQUANTIZE = QDQ_OPERATORS
 _SCALES_PER_CHANNEL_OPSET = 13
 _WHOLE = 1e-3  # of a level: weights that are whole numbers are this near to them
 # What ends in a range that starts at 0 without being cut off there: behind all others, a Relu was left out.
@@ -366,7 +365,7 @@ class _Reader:
 
     def _is_float(self, node: Node, residual: set[str]) -> bool:
         if node.op_type in WEIGHTED:
-            return not all(is_dequantized(self._graph, name) for name in node.inputs[:2])
+            return not is_computed_in_int8(self._graph, node)
         return called(node) in residual and not any(is_dequantized(self._graph, name) for name in node.inputs)
 
     def _refusal(self, node: Node, expected: str) -> ModelError:

@@ -166,7 +166,7 @@ def _lowest(graph: Graph, node: Node, found: Mapping[str, float]) -> float | Non
     if (gate := gate_of(graph, node)) is not None:
         return _SWISH if gate.op_type == "Sigmoid" else _hard_swish(gate)
     if node.op_type == "Clip":
-        return _constant(graph, node.input(1), min)
+        return _least(graph, node.input(1))
     if node.op_type == "Add":
         return _joined(_each(graph, node, found), sum)
     return _joined(_each(graph, node, found), min) if is_moving(node) else None
@@ -181,7 +181,7 @@ def _hard_swish(gate: Node) -> float:
 def _each(graph: Graph, node: Node, found: Mapping[str, float]) -> Iterator[float | None]:
     """Yield the lowest value of each input that holds values; of Resize and Slice only the first one does."""
     for name in node.inputs if node.op_type in ("Add", "Concat") else node.inputs[:1]:
-        yield found.get(name) if graph.is_varying(name) else _constant(graph, name, min)
+        yield found.get(name) if graph.is_varying(name) else _least(graph, name)
 
 
 def _joined(lowest: Iterator[float | None], how: Callable[[list[float]], float]) -> float | None:
@@ -190,9 +190,9 @@ def _joined(lowest: Iterator[float | None], how: Callable[[list[float]], float])
     return how(known) if known and len(known) == len(values) else None
 
 
-def _constant(graph: Graph, name: str, how: Callable[[Any], Any]) -> float | None:
+def _least(graph: Graph, name: str) -> float | None:
     value = graph.constant(name) if name else None
-    return None if value is None or not value.size or not np.isfinite(value).all() else float(how(value.reshape(-1)))
+    return None if value is None or not value.size or not np.isfinite(value).all() else float(value.min())
 
 
 _WITHOUT_AUTO_PAD = (None, "NOTSET", "VALID")

@@ -205,15 +205,12 @@ class _Part:
 class ClusterJob(contextlib.AbstractContextManager["ClusterJob[Item, Found]"], CrewJob[Item, Found]):
     """Work that all workers share."""
 
+    engine = ""
+
     def __init__(self, work: CrewWork[Item, Found], cluster: Cluster, job: worker.Job) -> None:
         self._rows, self._cluster, self._job = work.rows, cluster, job
         self._work = cluster.submit(bytes, pickle.dumps(work, pickle.HIGHEST_PROTOCOL))
         self._ended = threading.Event()
-        self._engine = ""
-
-    @property
-    def engine(self) -> str:
-        return self._engine
 
     def each(self, items: Sequence[Item], *, on_item: Callable[[], None]) -> Iterator[Found]:
         threads = self._cluster.threads()
@@ -233,7 +230,7 @@ class ClusterJob(contextlib.AbstractContextManager["ClusterJob[Item, Found]"], C
                     continue
                 for _ in running.popleft().items:
                     on_item()
-                self._engine = done.engine
+                self.engine = done.engine
                 yield from done.found
         finally:
             for part in running:
@@ -253,7 +250,7 @@ class ClusterJob(contextlib.AbstractContextManager["ClusterJob[Item, Found]"], C
                 raise ClusterError("cluster: workers die again and again with the same part", hint=hint)
         elif isinstance(error, ImportError):
             raise ConfigError(f"a worker cannot take part: it has not this edge-deploy: {error}")
-        elif error is not None and not isinstance(error, worker.Ended):
+        elif error is not None:
             raise error
         reply = None
         if part.future.status == "finished":

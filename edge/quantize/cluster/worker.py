@@ -30,7 +30,7 @@ from edge.quantize.stills import StillImage
 from edge.reading import read_file
 from edge.version import __version__
 
-__all__ = ["Done", "Ended", "Job", "Likeness", "do_part", "end", "properties_here"]
+__all__ = ["Done", "Job", "Likeness", "do_part", "end", "properties_here"]
 
 _CODE = ("edge-deploy", "its code", "Python")
 _PROCESSOR = ("processor", "instructions", "limits on them")
@@ -126,10 +126,6 @@ class Done:
     engine: str
 
 
-class Ended(Exception):  # noqa: N818 - no error
-    """The session has ended meanwhile."""
-
-
 _tools: dict[str, tuple[int, Tool[Any, Any]]] = {}
 _ended: set[str] = set()
 _opening = threading.RLock()
@@ -153,7 +149,7 @@ def do_part(
     """Do the `work` of a job, pickled, with `items`; `sent` is contents of images by digest, `address` this worker.
     What is returned are its results, or the images that are not at their paths here: their content has to be sent.
     Raises `ConfigError` if this worker, which may have come late, is not like the machine of the command; EdgeError
-    raised by the tool; Ended if the session ends meanwhile.
+    raised by the tool; RuntimeError if the session ends meanwhile, when nobody waits for the part.
     """
     job.likeness.require({f"worker {address}": properties_here(job.likeness.kinds)})
     use_at_most(threads)
@@ -166,7 +162,7 @@ def do_part(
 
         def on_item() -> None:
             if job.session in _ended:
-                raise Ended
+                raise RuntimeError("the session has ended")
 
         try:
             found = tool.run(items, read=lambda path: decode_image(path, of_path.pop(path)), on_item=on_item)
@@ -179,13 +175,13 @@ def do_part(
 
 def end(session: str) -> None:
     """End a session behind the image that it is at."""
+
+    def close_when_idle() -> None:
+        with _working:
+            _close(session)
+
     _ended.add(session)
-    threading.Thread(target=_close_when_idle, args=[session], name="end of a session", daemon=True).start()
-
-
-def _close_when_idle(session: str) -> None:
-    with _working:
-        _close(session)
+    threading.Thread(target=close_when_idle, name="end of a session", daemon=True).start()
 
 
 def _tool_of(job: Job, work: bytes) -> Tool[Any, Any]:

@@ -7,12 +7,13 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_graph
+from edge.calibrate.lint.facts import Finding, facts_of_graph
 from edge.calibrate.observations import Observations, merge_observations, read_observations
 from edge.calibrate.search import FloatLimits, Int8Choice, SearchResult, search
 from edge.calibrate.table import CalibrationTable, DatasetId, Evidence
@@ -25,19 +26,19 @@ from edge.quantize.forms import Forms
 from edge.quantize.make_table.library import able_kind, seen_by_calibrator, table_by_calibrator
 from edge.quantize.make_table.new_tables import made_table, ranges_by_method, tensors_to_look_at, with_means
 from edge.quantize.make_table.observe import MeansOfEach, Observing, mean_of_all
-from edge.quantize.make_table.options import (
-    Calibration,
-    CalibrationHooks,
+from edge.quantize.make_table.proof import Prover
+from edge.quantize.make_table.subject import (
     CalibrationOptions,
+    ImageSplit,
     LibraryCalibrator,
     MaxDrop,
+    layers_of,
+    open_subject,
 )
-from edge.quantize.make_table.proof import Proof, Prover
-from edge.quantize.make_table.subject import ImageSplit, layers_of, open_subject
 from edge.quantize.make_table.trials import Trials, Trying, references_of
 from edge.types import ModelSpec
 
-__all__ = ["FEW_IMAGES", "calibrate"]
+__all__ = ["FEW_IMAGES", "Calibration", "calibrate"]
 
 _LEAST_FLOAT = 0.05  # mAP50-95: below it the model finds next to nothing of what is labelled
 _NOISIEST_POINTS = 2.0  # standard error; of 64 images of COCO it is 0.5 to 0.9
@@ -52,7 +53,7 @@ class Promise:
         self._left_out = tuple(path.name for path in left_out)
         self._notes = notes
 
-    def is_kept(self, proof: Proof) -> bool:
+    def is_kept(self, proof: Evidence) -> bool:
         """Return whether `proof` shows no larger drop; chance is no excuse."""
         return self._max_drop is None or proof.drop <= self._max_drop.points_of(proof.float_)
 
@@ -68,32 +69,29 @@ class Promise:
                 hint="check that labels, classes and images belong together: edge-deploy evaluate without a table",
             )
 
-    def with_evidence(self, table: CalibrationTable, forms: Forms, proof: Proof) -> CalibrationTable:
-        """Return `table`, of which `forms` are, with what was measured.
+    def with_evidence(self, table: CalibrationTable, model: str, proof: Evidence) -> CalibrationTable:
+        """Return `table`, which is of `model`, with what was measured.
         Raises `VerificationError` if that breaks the promise, or says too little to keep one.
         """
         if not self.is_kept(proof):
             raise VerificationError(
-                f"{forms.spec.name}: INT8 loses {proof.drop:.2f} mAP50-95 points (float {100 * proof.float_:.2f}, INT8 "
+                f"{model}: INT8 loses {proof.drop:.2f} mAP50-95 points (float {100 * proof.float_:.2f}, INT8 "
                 f"{100 * proof.int8:.2f}, standard error {100 * (proof.uncertainty or 0.0):.2f}) on {proof.images} "
                 f"images that no range comes from; promised were at most {self._max_drop}, so nothing was written",
                 hint="run this model in fp16, or give more images like those of the cameras, or allow a larger drop",
             )
-        notes = (*self._notes, *proof.notes, *self._doubts(forms, proof))
-        evidence = Evidence(
-            metric=proof.metric,
-            images=proof.images,
+        evidence = msgspec.structs.replace(
+            proof,
             float_=round(proof.float_, 5),
             int8=round(proof.int8, 5),
-            int8_mac_share=round(forms.mac_share_int8, 4),
+            int8_mac_share=round(proof.int8_mac_share, 4),
             uncertainty=None if proof.uncertainty is None else round(proof.uncertainty, 5),
-            unlabelled=proof.unlabelled,
             left_out=self._left_out,
-            notes=notes,
+            notes=(*self._notes, *proof.notes, *self._doubts(model, proof)),
         )
         return msgspec.structs.replace(table, evidence=evidence)
 
-    def _doubts(self, forms: Forms, proof: Proof) -> tuple[str, ...]:
+    def _doubts(self, model: str, proof: Evidence) -> tuple[str, ...]:
         """Return what makes a kept promise weak. Raises `VerificationError` if it is none."""
         if self._max_drop is None:
             return ()
@@ -102,8 +100,8 @@ class Promise:
         if error is None or error > max(_NOISIEST_POINTS, _NOISIEST * promised):
             known = "cannot be known" if error is None else f"is {error:.2f} points"
             raise VerificationError(
-                f"{forms.spec.name}: {proof.images} images that no range comes from tell too little: the standard "
-                f"error of what INT8 loses {known}, promised were at most {self._max_drop}, so nothing was written",
+                f"{model}: {proof.images} images that no range comes from tell too little: the standard error of what "
+                f"INT8 loses {known}, promised were at most {self._max_drop}, so nothing was written",
                 hint="give more labelled images, or allow a larger drop",
             )
         if error > promised:
@@ -115,9 +113,7 @@ def merged(parts: Sequence[Observations], spec: ModelSpec) -> Observations:
     """Raise `CalibrationError` if there are none, or they are of another model than `spec`, or share images."""
     if not parts:
         raise CalibrationError("nothing to calibrate with", hint="give a folder of images, or saved histograms")
-    together = parts[0]
-    for part in parts[1:]:
-        together = merge_observations(together, part)
+    together = functools.reduce(merge_observations, parts)
     for what, expected in (("model_sha256", spec.sha256), ("preprocess_sha256", spec.preprocess.sha256)):
         found = getattr(together, what)
         if found != expected:
@@ -140,24 +136,6 @@ def require_unseen(split: ImageSplit, earlier: Sequence[Observations]) -> None:
         )
 
 
-class CalibrationStages:
-    """Tells `hooks` what happens; `seconds` by stage."""
-
-    def __init__(self, hooks: CalibrationHooks) -> None:
-        self._hooks = hooks
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str, steps: int) -> Iterator[None]:
-        self._hooks.on_stage(name, steps)
-        started = time.monotonic()
-        yield
-        self.seconds[name] = time.monotonic() - started
-
-    def step(self) -> None:
-        self._hooks.on_step()
-
-
 FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _TRIAL_IMAGES = 64  # more make the search slower, and hardly surer
 _WIDER = tuple(FloatLimits(other=share, total=share + 0.1) for share in (0.1, 0.15, 0.25, 0.35))
@@ -167,27 +145,58 @@ Ranges = Mapping[str, Mapping[str, float]]
 Means = Mapping[str, Sequence[float]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Result of a calibration."""
+
+    spec: ModelSpec
+    table: CalibrationTable
+    observations: Observations  # to be saved and merged with those of other images
+    left_out: tuple[Path, ...]  # files that could not be decoded
+    notes: tuple[str, ...]  # sentences about images that show the same; with a proof they are in its evidence
+    int8_mac_share: float
+    # at the outputs, after each step of the search; empty where nothing was searched
+    errors: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of each stage
+    findings: tuple[Finding, ...] = ()  # what lint says of the table
+
+
 def calibrate(
-    options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks | None = None, *, crew: Crew | None = None
+    options: CalibrationOptions,
+    kind: EngineKind,
+    *,
+    on_stage: Callable[[str, int], None] = lambda name, steps: None,
+    on_step: Callable[[], None] = lambda: None,
+    crew: Crew | None = None,
 ) -> Calibration:
     """Return a table for a model, proven where labels are given or the method is searched.
 
-    `kind`: of the engines that look at the model, try and prove. `hooks`: told of stages and steps. `crew`: who looks,
-    tries and proves; None: this process. A calibrator of a library runs in this process anyway.
+    `kind`: of the engines that look at the model, try and prove. `on_stage`: called with the name of each stage and the
+    number of its steps (about). `on_step`: called after each step. `crew`: who looks, tries and proves; None: this
+    process. A calibrator of a library runs in this process anyway.
     Raises VerificationError if INT8 loses more than was promised, whatever stays in float; EdgeError if model, images,
     labels or histograms cannot be used.
     """
-    return _Run(options, kind, hooks or CalibrationHooks(), crew or Here()).result()
+    return _Run(options, kind, crew or Here(), on_stage, on_step).result()
 
 
 class _Run:
-    def __init__(self, options: CalibrationOptions, kind: EngineKind, hooks: CalibrationHooks, crew: Crew) -> None:
+    def __init__(
+        self,
+        options: CalibrationOptions,
+        kind: EngineKind,
+        crew: Crew,
+        on_stage: Callable[[str, int], None],
+        on_step: Callable[[], None],
+    ) -> None:
         if options.calibrator is not None:
             able_kind(kind, options.calibrator)
         self._options = options
         self._kind = kind
         self._crew = crew
-        self._stages = CalibrationStages(hooks)
+        self._on_stage = on_stage
+        self._on_step = on_step
+        self._seconds: dict[str, float] = {}
         self._subject = open_subject(options)
         self._forms, self._split = self._subject.forms, self._subject.split
         subject, max_drop = self._subject, None if self._subject.labels is None else options.max_drop
@@ -216,6 +225,13 @@ class _Run:
         method = dict.fromkeys(ranges, self._options.method.value)
         return self._fixed(table_of(Int8Choice(methods=method, floats=self._kept)), observations)
 
+    @contextmanager
+    def _stage(self, name: str, steps: int) -> Iterator[None]:
+        self._on_stage(name, steps)
+        started = time.monotonic()
+        yield
+        self._seconds[name] = time.monotonic() - started
+
     def _observed(self) -> tuple[Observations, str]:
         spec, graph, images = self._forms.spec, self._forms.graph, self._split.observed
         names, facts = quantizable_tensors(graph), facts_of_graph(graph, spec)
@@ -225,24 +241,24 @@ class _Run:
         require_unseen(self._split, earlier)
         if not images:
             return merged(earlier, spec), "histograms"
-        with self._stages.stage("observe", len(images)):
+        with self._stage("observe", len(images)):
             rows = self._options.max_batch
             work = Observing(kind=self._kind, forms=self._forms, max_batch=rows, names=names, peaks_of=peaks_of)
             with self._crew.take_on(work) as job:
-                seen = functools.reduce(merge_observations, job.each(images, on_item=self._stages.step))
+                seen = functools.reduce(merge_observations, job.each(images, on_item=self._on_step))
                 seen = dataclasses.replace(seen, scenes=self._subject.scenes)
                 return merged([*earlier, seen], spec), job.engine
 
     def _means(self) -> dict[str, tuple[float, ...]]:
         names, images = corrected_tensors(self._forms.graph), self._split.observed
-        with self._stages.stage("means", len(images)):
+        with self._stage("means", len(images)):
             work = MeansOfEach(kind=self._kind, forms=self._forms, max_batch=self._options.max_batch, names=names)
             with self._crew.take_on(work) as job:
-                return mean_of_all(job.each(images, on_item=self._stages.step))
+                return mean_of_all(job.each(images, on_item=self._on_step))
 
     def _by_library(self, calibrator: LibraryCalibrator) -> Calibration:
         images = self._split.observed
-        with self._stages.stage("calibrator", len(images)):
+        with self._stage("calibrator", len(images)):
             table = table_by_calibrator(
                 self._forms,
                 self._kind,
@@ -250,7 +266,7 @@ class _Run:
                 images,
                 max_batch=self._options.max_batch,
                 floats=self._kept,
-                on_image=self._stages.step,
+                on_image=self._on_step,
             )
         seen = dataclasses.replace(seen_by_calibrator(self._forms.spec, images), scenes=self._subject.scenes)
         return self._fixed(table, seen)
@@ -259,9 +275,9 @@ class _Run:
         forms = self._forms.by(table)
         if self._subject.labels is not None:
             prover = self._prover()
-            with self._stages.stage("prove", len(self._split.held_out)):
+            with self._stage("prove", len(self._split.held_out)):
                 proof = prover.prove(forms)
-            table = self._promise.with_evidence(table, forms, proof)
+            table = self._promise.with_evidence(table, forms.spec.name, proof)
         return self._done(table, forms, observations)
 
     def _searched(
@@ -274,7 +290,7 @@ class _Run:
         """Return the first table that keeps the promise, from the fastest on."""
         prover, found = self._prover(), self._search(ranges, means)
         finished, settler = _Finished(table_of, self._forms), self._settler(found, prover)
-        with self._stages.stage("prove", len(found.tied) * len(self._split.held_out)):
+        with self._stage("prove", len(found.tied) * len(self._split.held_out)):
             found = found.settled_by(lambda choice: settler.agreement(finished.by(choice)[1]))
             for limits in (None, *_WIDER):
                 found = found if limits is None else found.widened(limits)
@@ -282,7 +298,8 @@ class _Run:
                 proof = prover.prove(forms)
                 if self._promise.is_kept(proof):
                     break
-        return self._done(self._promise.with_evidence(table, forms, proof), forms, observations, found)
+        table = self._promise.with_evidence(table, forms.spec.name, proof)
+        return self._done(table, forms, observations, found)
 
     def _settler(self, found: SearchResult, prover: Prover) -> Prover:
         """Return who measures what is tied: by a quick kind of engine, as what is tried."""
@@ -291,10 +308,10 @@ class _Run:
 
     def _search(self, ranges: Ranges, means: Means) -> SearchResult:
         layers = layers_of(self._forms.graph, self._forms.spec)
-        is_centred, on_trial = self._options.is_centred, self._stages.step
+        is_centred, on_trial = self._options.is_centred, self._on_step
         kind = quick_kind(self._kind)  # a hundred engines are tried; the proof is by the kind that was asked for
         images = self._split.held_out[:_TRIAL_IMAGES]
-        with self._stages.stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS):
+        with self._stage("search", len(layers) // 4 + _STEPS_BESIDE_LAYERS):
             references = references_of(kind, self._forms, images, crew=self._crew)
             work = Trying(
                 kind=kind, forms=self._forms, references=references, ranges=ranges, means=means, is_centred=is_centred
@@ -305,10 +322,8 @@ class _Run:
 
     def _prover(self, kind: EngineKind | None = None) -> Prover:
         images, labels = self._split.held_out, self._subject.labels
-        with self._stages.stage("float", len(images)):
-            prover = Prover(
-                kind or self._kind, self._forms, images, labels, on_image=self._stages.step, crew=self._crew
-            )
+        with self._stage("float", len(images)):
+            prover = Prover(kind or self._kind, self._forms, images, labels, on_image=self._on_step, crew=self._crew)
         self._promise.require_sense(prover.float_, labels)
         if labels is None:
             self._objects = prover.reported()
@@ -326,7 +341,7 @@ class _Run:
             notes=self._subject.notes,
             int8_mac_share=forms.mac_share_int8,
             errors={} if found is None else {name: step.error for name, step in found.steps.items()},
-            seconds=self._stages.seconds,
+            seconds=self._seconds,
             findings=lint_table(table, facts_of_graph(forms.graph, forms.spec)),
         )
 

@@ -16,11 +16,11 @@ from edge.calibrate.observations import Observations
 from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
 from edge.engine.kind import CalibratingKind, EngineKind
 from edge.errors import CalibrationError, ConfigError, DatasetError
-from edge.quantize.feed import canvases_of
+from edge.quantize.feed import canvases_of, still_source
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import DEAD, DEAD_RANGE
-from edge.quantize.make_table.options import LibraryCalibrator
-from edge.quantize.make_table.subject import CalibrationImage, still_source
+from edge.quantize.make_table.subject import LibraryCalibrator
+from edge.quantize.stills import StillImage
 from edge.types import ModelSpec, Preprocess
 
 __all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]
@@ -45,7 +45,7 @@ def table_by_calibrator(
     forms: Forms,
     kind: EngineKind,
     calibrator: LibraryCalibrator,
-    images: Sequence[CalibrationImage],
+    images: Sequence[StillImage],
     *,
     max_batch: int,
     floats: Mapping[str, str],
@@ -84,7 +84,7 @@ def table_by_calibrator(
     return table
 
 
-def seen_by_calibrator(spec: ModelSpec, images: Sequence[CalibrationImage]) -> Observations:
+def seen_by_calibrator(spec: ModelSpec, images: Sequence[StillImage]) -> Observations:
     """Return which images were looked at; what was seen on them the library keeps to itself."""
     return Observations(
         model_sha256=spec.sha256,
@@ -94,7 +94,7 @@ def seen_by_calibrator(spec: ModelSpec, images: Sequence[CalibrationImage]) -> O
     )
 
 
-def _whole_batches(images: Sequence[CalibrationImage], rows: int) -> int:
+def _whole_batches(images: Sequence[StillImage], rows: int) -> int:
     if len(images) % rows:
         raise DatasetError(
             f"{len(images)} images make no whole batches of {rows}, and a calibrator takes no other ones",
@@ -104,10 +104,10 @@ def _whole_batches(images: Sequence[CalibrationImage], rows: int) -> int:
 
 
 def _batches(
-    images: Sequence[CalibrationImage], preprocess: Preprocess, rows: int, on_image: Callable[[], None]
+    images: Sequence[StillImage], preprocess: Preprocess, rows: int, on_image: Callable[[], None]
 ) -> Iterator[NDArray[np.uint8]]:
     batch: list[NDArray[np.uint8]] = []
-    for canvas in canvases_of(still_source(images, preprocess), preprocess):
+    for canvas in canvases_of(still_source([image.path for image in images], preprocess), preprocess):
         batch.append(canvas)
         on_image()
         if len(batch) == rows:

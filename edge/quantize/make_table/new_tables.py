@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ from edge.calibrate.observations import Observations
 from edge.calibrate.search import Int8Choice
 from edge.calibrate.table import CalibrationTable, MadeBy, ModelId, TensorRange
 from edge.calibrate.thresholds import Method, entropy, minmax, mse, percentile
-from edge.model.graph import Graph, Node
+from edge.model.graph import Graph
 from edge.types import ModelSpec
 
 __all__ = [
@@ -53,8 +53,8 @@ def tensors_to_look_at(graph: Graph, tensors: Sequence[str], *, scores: Collecti
 
 def derived_peaks(graph: Graph, tensors: Sequence[str], known: Mapping[str, float]) -> dict[str, float]:
     """Return the peaks of `tensors` that follow from those that are `known`, in the order of the graph."""
-    peaks = dict(known)
-    for name in _in_order(graph, tensors):
+    peaks, wanted = dict(known), set(tensors)
+    for name in (name for node in graph.nodes for name in node.outputs if name in wanted):
         sources = _sources(graph, name)
         if name not in peaks and sources is not None and all(source in peaks for source in sources):
             peaks[name] = max((peaks[source] for source in sources), default=1.0)
@@ -66,11 +66,6 @@ def is_range(peak: float) -> bool:
     return math.isfinite(peak) and peak > 0
 
 
-def _in_order(graph: Graph, tensors: Sequence[str]) -> Iterator[str]:
-    wanted = set(tensors)
-    return (name for node in graph.nodes for name in node.outputs if name in wanted)
-
-
 def _sources(graph: Graph, tensor: str) -> tuple[str, ...] | None:
     """Return the tensors that bound `tensor`, () where 1 does, None where nothing does."""
     node = graph.producer(tensor)
@@ -79,14 +74,10 @@ def _sources(graph: Graph, tensor: str) -> tuple[str, ...] | None:
     if node.op_type in _BOUNDED:
         return ()
     if node.op_type == "Concat":
-        return node.inputs if _all_vary(graph, node) else None
+        return node.inputs if all(map(graph.is_varying, node.inputs)) else None
     if node.op_type in _MOVING_FIRST and node.attributes.get("mode") != "cubic":
         return node.inputs[:1]
     return None
-
-
-def _all_vary(graph: Graph, node: Node) -> bool:
-    return all(graph.is_varying(name) for name in node.inputs)
 
 
 # By the names that a table gives them; the first one wins where two are equally good.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from edge.calibrate.table import Objects
+from edge.calibrate.table import Evidence, Objects
 from edge.engine.kind import EngineKind
 from edge.evaluate.class_blind import ClassBlind
 from edge.evaluate.coco_map import Accumulator, error_of_difference
@@ -15,35 +14,14 @@ from edge.evaluate.truth import GroundTruth, Labels
 from edge.quantize.crew import Crew
 from edge.quantize.feed import Detecting
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.subject import CalibrationImage, counted_objects
+from edge.quantize.make_table.subject import counted_objects
+from edge.quantize.stills import StillImage
 from edge.types import Detections, ImageSize, Precision
 
-__all__ = ["Proof", "Prover"]
+__all__ = ["Prover"]
 
 _BATCH = 2
 _REPORTED_SCORE = 0.25  # float detections above stand for what is there, where no labels say what is
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """Accuracy of float and INT8 on the same images, 0 to 1; `metric` says of what.
-
-    `uncertainty` is the standard error of their difference; None where no labels are given, or too few to tell.
-    `unlabelled` are those of the images that have no labels, and count as empty; `notes` say what else is doubtful.
-    """
-
-    metric: str
-    images: int
-    float_: float
-    int8: float
-    uncertainty: float | None
-    unlabelled: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def drop(self) -> float:
-        """How much INT8 loses, in mAP points (hundredths)."""
-        return 100 * (self.float_ - self.int8)
 
 
 class Prover:
@@ -58,7 +36,7 @@ class Prover:
         self,
         kind: EngineKind,
         forms: Forms,
-        images: Sequence[CalibrationImage],
+        images: Sequence[StillImage],
         labels: Labels | None,
         *,
         on_image: Callable[[], None],
@@ -85,17 +63,16 @@ class Prover:
         if labels is not None:
             class_blind.require_same_classes(str(labels.path))
 
-    def prove(self, forms: Forms) -> Proof:
-        """Raise `EdgeError` if INT8 cannot be run."""
+    def prove(self, forms: Forms) -> Evidence:
+        """Return the accuracy, no digit rounded. Raises `EdgeError` if INT8 cannot be run."""
         found = self._int8(forms, self._truths)
-        int8 = found.result().map50_95
-        uncertainty = None if self._found is None else error_of_difference(self._found, found)
-        return Proof(
+        return Evidence(
             metric=self._metric,
             images=len(self._images),
             float_=self.float_,
-            int8=int8,
-            uncertainty=uncertainty,
+            int8=found.result().map50_95,
+            int8_mac_share=forms.mac_share_int8,
+            uncertainty=None if self._found is None else error_of_difference(self._found, found),
             unlabelled=self._unlabelled(),
             notes=self._notes,
         )
@@ -124,7 +101,7 @@ class Prover:
             found.add(sha256, detections, truths[sha256])
         return found
 
-    def _detect(self, forms: Forms, precision: Precision) -> Iterator[tuple[CalibrationImage, ImageSize, Detections]]:
+    def _detect(self, forms: Forms, precision: Precision) -> Iterator[tuple[StillImage, ImageSize, Detections]]:
         work = Detecting(kind=self._kind, forms=forms, max_batch=_BATCH, precision=precision)
         with self._crew.take_on(work) as job:
             found_on = job.each(self._images, on_item=self._on_image)

@@ -1,4 +1,4 @@
-"""Inputs of a calibration: a float model that was read once, the images, and facts about them.
+"""Inputs of a calibration: its options, a float model that was read once, the images, and facts about them.
 
 Images are known by their content, so that names and order do not matter, and none counts twice.
 """
@@ -16,27 +16,28 @@ from typing import Literal, NamedTuple
 from edge.calibrate.observations import Scene, scene_of
 from edge.calibrate.search import Layer
 from edge.calibrate.table import Objects
+from edge.calibrate.thresholds import Method
 from edge.errors import DatasetError, ModelError
 from edge.evaluate.class_names import listed
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth, Labels
 from edge.media.images import read_image
-from edge.media.stills import StillSource, list_images
+from edge.media.stills import list_images
 from edge.model.cost import cost_for_one
-from edge.model.file import ModelFile, read_model_file
-from edge.model.graph import Graph
+from edge.model.graph import Graph, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.opset import require_float32
 from edge.model.qdq.placement import WEIGHTED, called, place
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.options import CalibrationOptions
-from edge.quantize.stills import Look, image_digest, look_of, looking_like
-from edge.types import ModelSpec, Preprocess, StreamId
+from edge.quantize.stills import Look, StillImage, image_digest, look_of, looking_like
+from edge.types import ModelSpec
 
 __all__ = [
-    "CalibrationImage",
+    "CalibrationOptions",
     "FoundImages",
     "ImageSplit",
+    "LibraryCalibrator",
+    "MaxDrop",
     "Subject",
     "counted_objects",
     "find_images",
@@ -44,24 +45,65 @@ __all__ = [
     "layers_of",
     "open_subject",
     "split_images",
-    "still_source",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationImage:
-    """An image file; `sha256` is of its bytes, lower-case hex."""
+class LibraryCalibrator:
+    """A calibrator of the engine's own library (`edge.engine.kind.CalibratingKind`), and what it is set to."""
 
-    path: Path
-    sha256: str
+    name: str
+    quantile: float | None = None
+    cutoff: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxDrop:
+    """The most that INT8 may lose: `amount` mAP points, or that percentage of what the float model reaches."""
+
+    amount: float = 0.5
+    is_relative: bool = False
+
+    def points_of(self, float_: float) -> float:
+        """Return it in mAP points (hundredths), where the float model reaches `float_`, 0 to 1."""
+        return self.amount * float_ if self.is_relative else self.amount
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} % of float's" if self.is_relative else f"{self.amount:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationOptions:
+    """Options of a calibration."""
+
+    model: Path
+    images: Path | None  # folder; None: only what `histograms` have seen
+    method: Method | None = None  # None: searched for each tensor
+    # finds the ranges instead; with it there is no method, and no histogram
+    calibrator: LibraryCalibrator | None = None
+    labels: Path | None = None  # folder or file; with them it is mAP that is measured, and `max_drop` is a promise
+    max_drop: MaxDrop = field(default_factory=MaxDrop)
+    is_symmetric: bool = False  # a searched table has no centres (ADR 2), as those of single methods have none
+    keep_float: tuple[str, ...] = ()  # nodes that stay in float whatever is found
+    histograms: tuple[Path, ...] = ()  # of other images, to be merged
+    max_batch: int = 1  # images on one canvas; changes nothing in the result, but for that of some calibrators
+    is_skipping_undecodable: bool = False  # leave out files that cannot be decoded, instead of refusing them
+
+    @property
+    def is_searched(self) -> bool:
+        return self.method is None and self.calibrator is None
+
+    @property
+    def is_centred(self) -> bool:
+        return self.is_searched and not self.is_symmetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageSplit:
     """Images whose activations are looked at, and others that what was found is tried and proven on."""
 
-    observed: tuple[CalibrationImage, ...]
-    held_out: tuple[CalibrationImage, ...]
+    observed: tuple[StillImage, ...]
+    held_out: tuple[StillImage, ...]
 
 
 class FoundImages(NamedTuple):
@@ -70,7 +112,7 @@ class FoundImages(NamedTuple):
     `copies` are pairs "left out = kept" of files with the same pixels.
     """
 
-    images: tuple[CalibrationImage, ...]
+    images: tuple[StillImage, ...]
     left_out: tuple[Path, ...]
     looks: Mapping[str, Look]
     copies: tuple[str, ...] = ()
@@ -85,7 +127,7 @@ class FoundImages(NamedTuple):
             f"{len(self.copies)} of {total} images are copies of another one, and are left out: {listed(self.copies)}",
         )
 
-    def scenes(self, images: Iterable[CalibrationImage]) -> dict[str, Scene]:
+    def scenes(self, images: Iterable[StillImage]) -> dict[str, Scene]:
         """Return the scenes of some of them, by digest."""
         return {image.sha256: scene_of(self.looks[image.sha256].coarse, image.path.stem) for image in images}
 
@@ -119,7 +161,7 @@ def find_images(folder: Path, *, is_decodable_only: bool = False, way_out: str =
         )
     if not by_digest:
         raise DatasetError(f"{folder}: none of the {len(paths)} images can be decoded")
-    images = tuple(CalibrationImage(path=by_digest[digest], sha256=digest) for digest in sorted(by_digest))
+    images = tuple(StillImage(by_digest[digest], digest) for digest in sorted(by_digest))
     return FoundImages(images, tuple(broken), looks, tuple(copies))
 
 
@@ -137,7 +179,7 @@ def counted_objects(
     return Objects(by=by, images=len(truths), counts={name: counts[name] for name in classes})
 
 
-def split_images(images: Sequence[CalibrationImage], *, held_out: int) -> ImageSplit:
+def split_images(images: Sequence[StillImage], *, held_out: int) -> ImageSplit:
     """Return `held_out` images to try on, spread evenly over the digests, and the others to look at."""
     step = len(images) / held_out if held_out else 0.0
     chosen = {int(step * number) for number in range(held_out)}
@@ -147,30 +189,20 @@ def split_images(images: Sequence[CalibrationImage], *, held_out: int) -> ImageS
     )
 
 
-def still_source(images: Sequence[CalibrationImage], preprocess: Preprocess) -> StillSource:
-    """Return an opened source of `images`, in their order."""
-    source = StillSource(StreamId("images"), [image.path for image in images], preprocess=preprocess)
-    source.open()
-    return source
-
-
 def layers_of(graph: Graph, spec: ModelSpec) -> tuple[Layer, ...]:
     """Return the weighted layers of a float model that can run in INT8, in the order of the file."""
     cost = cost_for_one(graph, spec)
     by_output = {node.output: node for node in cost.nodes}
     last = _last(graph)
-    layers = []
-    for node in place(graph).quantized:
-        found = by_output[node.outputs[0]]
-        layers.append(
-            Layer(
-                name=called(node),
-                mac_share=found.macs / max(1, cost.macs),
-                is_depthwise=found.is_depthwise,
-                is_last=called(node) in last,
-            )
+    return tuple(
+        Layer(
+            name=called(node),
+            mac_share=by_output[node.outputs[0]].macs / max(1, cost.macs),
+            is_depthwise=by_output[node.outputs[0]].is_depthwise,
+            is_last=called(node) in last,
         )
-    return tuple(layers)
+        for node in place(graph).quantized
+    )
 
 
 def _last(graph: Graph) -> frozenset[str]:
@@ -216,11 +248,13 @@ def open_subject(options: CalibrationOptions) -> Subject:
     float; DatasetError if images or labels cannot be used, or there are too few to prove anything.
     """
     file = read_model_file(options.model)
-    forms = _float_forms(file, options)
+    spec = inspect_file(file)
+    require_float32(file.graph, str(spec.path))
+    forms = Forms(spec, file=file)
     found, split = _images(options)
     labels = None
     if options.labels is not None and options.images is not None:
-        labels = open_labels(options.labels, forms.spec.labels, images=options.images)
+        labels = open_labels(options.labels, spec.labels, images=options.images)
     _require_layers(forms, options.keep_float)
     subject = Subject(forms=forms, split=split, left_out=(), labels=labels)
     if found is None:
@@ -229,7 +263,7 @@ def open_subject(options: CalibrationOptions) -> Subject:
         subject,
         left_out=found.left_out,
         scenes=found.scenes(split.observed),
-        objects=None if labels is None else labelled_objects(found, labels, forms.spec.labels),
+        objects=None if labels is None else labelled_objects(found, labels, spec.labels),
         notes=_notes(found, split),
     )
 
@@ -247,12 +281,6 @@ def _notes(found: FoundImages, split: ImageSplit) -> tuple[str, ...]:
         f"{len(same)} of {len(held_out)} images that prove the ranges look like one that these come from: "
         f"{listed(same)}",
     )
-
-
-def _float_forms(file: ModelFile, options: CalibrationOptions) -> Forms:
-    spec = inspect_file(file)
-    require_float32(file.graph, str(spec.path))
-    return Forms(spec, file=file)
 
 
 def _images(options: CalibrationOptions) -> tuple[FoundImages | None, ImageSplit]:

@@ -15,15 +15,14 @@ from edge.calibrate.search import ChoiceKey, Int8Choice
 from edge.engine.kind import EngineKind, EngineRequest, build_and_load
 from edge.errors import DatasetError
 from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
-from edge.media.stills import StillSource
 from edge.protocols import Engine
 from edge.quantize.crew import Crew, CrewJob, ReadImage
-from edge.quantize.feed import StillsTool, StillsWork, canvases_of, outputs_of
+from edge.quantize.feed import StillsWork, canvases_of, outputs_of, still_source
 from edge.quantize.forms import Forms
 from edge.quantize.make_table.new_tables import tried_table
 from edge.quantize.stills import StillImage
-from edge.types import Precision, StreamId
-from edge.vision.heads import Candidates, Head, decode_output, head_of
+from edge.types import Precision
+from edge.vision.heads import Candidates, decode_output, head_of
 
 __all__ = ["ChoiceTrial", "FloatReference", "References", "THRESHOLD", "Trials", "Trying", "above", "references_of"]
 
@@ -67,26 +66,19 @@ def references_of(kind: EngineKind, forms: Forms, images: Sequence[StillImage], 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Referring(StillsWork):
-    def open(self) -> _Referrer:
+class _Referring(StillsWork[Engine, FloatReference]):
+    def engine(self) -> Engine:
         options = self.kind.options_type()
         request = EngineRequest(precision=Precision.FP32, max_batch=1, options=options, is_one_of_many=True)
-        return _Referrer(build_and_load(self.kind, self.forms, request), head_of(self.forms.spec, is_multi_label=True))
-
-
-class _Referrer(StillsTool[Engine]):
-    def __init__(self, engine: Engine, head: Head) -> None:
-        super().__init__(engine)
-        self._head = head
+        return build_and_load(self.kind, self.forms, request)
 
     def run(
-        self, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
+        self, engine: Engine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
     ) -> Iterator[FloatReference]:
-        preprocess = self._engine.preprocess
-        source = StillSource(StreamId("images"), [one.path for one in items], preprocess=preprocess, read=read)
-        source.open()
-        for output in outputs_of(canvases_of(source, preprocess), self._engine):
-            yield _reference_of(decode_output(output, self._head, score_threshold=_LOWEST))
+        preprocess, head = engine.preprocess, head_of(self.forms.spec, is_multi_label=True)
+        source = still_source([one.path for one in items], preprocess, read=read)
+        for output in outputs_of(canvases_of(source, preprocess), engine):
+            yield _reference_of(decode_output(output, head, score_threshold=_LOWEST))
             on_item()
 
 
@@ -127,15 +119,8 @@ class Trying:
     ranges: Ranges  # range by tensor and method
     means: Mapping[str, Sequence[float]]  # of each channel of tensors whose readers' biases are corrected
     is_centred: bool  # activations are quantized around centres (ADR 2)
-
-    @property
-    def rows(self) -> int:
-        """Each trial is one by itself."""
-        return 1
-
-    @property
-    def is_small(self) -> bool:
-        return True
+    rows = 1  # each trial is one by itself
+    is_small = True
 
     def open(self) -> _Tester:
         return _Tester(self)
@@ -145,14 +130,11 @@ class _Tester:
     """`edge.quantize.crew.Tool` that makes an engine for each trial, and keeps canvases; several threads may use it."""
 
     def __init__(self, work: Trying) -> None:
+        self.name = work.kind.name
         self._work = work
         self._head = head_of(work.forms.spec, is_multi_label=True)
         self._canvases: dict[int, NDArray[np.uint8]] = {}
         self._reading = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        return self._work.kind.name
 
     def images(self, items: Sequence[ChoiceTrial]) -> Sequence[StillImage]:
         wanted = {number for trial in items for number in trial.images} - self._canvases.keys()
@@ -175,9 +157,7 @@ class _Tester:
         path, preprocess = self._work.references.images[number].path, self._work.forms.spec.preprocess
         with self._reading:
             if number not in self._canvases:
-                source = StillSource(StreamId("images"), [path], preprocess=preprocess, read=read)
-                source.open()
-                (self._canvases[number],) = canvases_of(source, preprocess)
+                (self._canvases[number],) = canvases_of(still_source([path], preprocess, read=read), preprocess)
 
     def _errors(self, trial: ChoiceTrial) -> tuple[Errors, ...]:
         work, family = self._work, self._work.forms.spec.family

@@ -31,7 +31,7 @@ from edge.engine.kind import EngineRequest, Int8Form, Plan, RacingKind, load_kin
 from edge.engine.pipeline_model import max_batch_of, open_model
 from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
-from edge.model.file import ModelFile
+from edge.model.graph import ModelFile
 from edge.protocols import Engine
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, precision_of

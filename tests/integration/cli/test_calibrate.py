@@ -15,7 +15,6 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from edge.calibrate.apply import quantized_model
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.table import read_table
@@ -26,6 +25,7 @@ from tests.support import command_line, models
 from tests.support.few_layers import few_layers, write_labels
 from tests.support.pictures import cmyk_jpeg, draw
 from tests.support.qdq import minmax, pictures
+from tests.support.tables import quantized_model
 from tests.support.wait import QuietWatch
 
 pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")

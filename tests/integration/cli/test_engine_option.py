@@ -111,25 +111,25 @@ def test_an_engine_that_cannot_run_here_says_what_is_missing_and_how_to_get_it(p
 
 @pytest.mark.slow(reason="searches a table")
 def test_auto_reads_the_file_once_and_makes_each_model_once(place, monkeypatch):
-    reads, made, read, make = [], [], graph.read_file, forms.quantized_model
+    reads, made, read, make = [], [], graph.read_file, forms.Forms._made
 
     def counted_read(path, **settings):
         reads.append(path)
         return read(path, **settings)
 
-    def counted_make(table, *arguments, **settings):
-        made.append((table, tuple(settings.items())))
-        return make(table, *arguments, **settings)
+    def counted_make(self, form):
+        made.append(self._table)
+        return make(self, form)
 
     monkeypatch.setattr(graph, "read_file", counted_read)
     monkeypatch.setattr("edge.model.graph.load_graph", lambda path: pytest.fail(f"{path} is read again"))
-    monkeypatch.setattr(forms, "quantized_model", counted_make)
+    monkeypatch.setattr(forms.Forms, "_made", counted_make)
 
     calibrate(place, "--method", "auto", "--labels", place / "labels", "--max-drop", 100, "--engine", "openvino")
 
     assert reads == [place / "m.onnx"]
     # One for each method that is tied with the best (docs/adr/0003): the one that is written was proven as it was made.
-    finished = [table for table, _ in made if table.method == "auto"]
+    finished = [table for table in made if table.method == "auto"]
     assert len({str(table.tensors) for table in finished}) == len(finished) >= 1
     assert len(made) > 10  # those that were tried
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.calibrate.apply import quantized_model, usable_table
+from edge.calibrate.lint.check import usable_table
 from edge.calibrate.table import ModelId, TensorRange
 from edge.errors import CalibrationError
 from edge.model.graph import graph_from_bytes
@@ -14,7 +14,7 @@ from edge.model.inspect import ModelOverrides, inspect_model
 from edge.types import ImageSize
 from tests.support import models
 from tests.support.qdq import pairs
-from tests.support.tables import table_of, write_table_of
+from tests.support.tables import quantized_model, table_of, write_table_of
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from edge.calibrate.cache import (
     CalibrationCache,
+    Scale,
     cache_text,
     parse_cache,
     read_cache,
@@ -15,7 +16,6 @@ from edge.calibrate.cache import (
     version_to_number,
 )
 from edge.calibrate.convert import cache_from_table, table_from_cache
-from edge.calibrate.scale import Scale
 from edge.calibrate.table import read_table, write_table
 from edge.errors import CalibrationError
 

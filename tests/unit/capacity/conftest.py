@@ -7,7 +7,7 @@ import pytest
 
 from edge.capacity.platform import platform_of
 from edge.capacity.work import ASSUMED, Messages, Origin, PipelineModel, StreamDemand, Video, Work
-from edge.model.file import read_model_file
+from edge.model.graph import read_model_file
 from edge.model.inspect import inspect_file
 from edge.roofline.machines import find_machine
 from edge.types import ImageSize, Precision

@@ -8,8 +8,7 @@ import onnx
 import pytest
 
 from edge.errors import ModelError
-from edge.model.file import read_model_file
-from edge.model.graph import graph_from_bytes, load_graph
+from edge.model.graph import graph_from_bytes, load_graph, read_model_file
 from edge.model.inspect import inspect_model
 from tests.support.models import yolov8
 

@@ -10,7 +10,7 @@ from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors
-from edge.quantize.make_table.observe import Averager, mean_of_all
+from edge.quantize.make_table.observe import MeansOfEach, mean_of_all
 from edge.quantize.make_table.subject import find_images
 from tests.support import models
 from tests.support.fake_gpu import fake_gpu
@@ -26,7 +26,8 @@ def place(tmp_path_factory):
 
 
 def mean_of(images, engine, names, on_item=lambda: None):
-    return mean_of_all(Averager(engine, names).run(images, read=read_image, on_item=on_item))
+    work = MeansOfEach(kind=None, forms=None, max_batch=1, names=names)
+    return mean_of_all(work.run(engine, images, read=read_image, on_item=on_item))
 
 
 def means_by(kind, place, *, max_batch):

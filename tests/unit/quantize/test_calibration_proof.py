@@ -6,15 +6,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from edge.calibrate.table import Evidence
 from edge.engine.kind import load_kind
 from edge.evaluate.truth import GroundTruth
-from edge.model.file import read_model_file
+from edge.model.graph import read_model_file
 from edge.model.inspect import inspect_file
 from edge.quantize.crew import Here
 from edge.quantize.forms import Forms
 from edge.quantize.make_table import MaxDrop
 from edge.quantize.make_table.calibrate import Promise
-from edge.quantize.make_table.proof import Proof, Prover
+from edge.quantize.make_table.proof import Prover
 from edge.quantize.make_table.subject import find_images
 from tests.support.few_layers import few_layers
 from tests.support.pictures import draw
@@ -22,7 +23,8 @@ from tests.support.tables import calibrated
 
 
 def proof(drop, uncertainty):
-    return Proof(metric="mAP50-95", images=64, float_=0.5, int8=0.5 - drop / 100, uncertainty=uncertainty)
+    int8 = 0.5 - drop / 100
+    return Evidence(metric="mAP50-95", images=64, float_=0.5, int8=int8, int8_mac_share=1.0, uncertainty=uncertainty)
 
 
 @pytest.mark.parametrize(("drop", "is_kept"), [(-1.0, True), (0.4, True), (0.6, False), (0.9, False)])

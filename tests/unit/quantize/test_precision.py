@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.calibrate.apply import quantized_model
 from edge.calibrate.table import ModelId, TensorRange, write_table
 from edge.config.load import load_pipeline
 from edge.engine.kind import QdqForm
@@ -23,7 +22,7 @@ from edge.quantize.precision import ComputedPrecision, precision_of
 from edge.runtime.build.worker import Job, main
 from edge.types import ImageSize, Precision
 from tests.support import models
-from tests.support.tables import table_of, write_table_of
+from tests.support.tables import quantized_model, table_of, write_table_of
 
 
 @pytest.fixture

@@ -116,6 +116,12 @@ def shop(lab: None, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     return Shop(made[0], made[1], signer, cameras, port)
 
 
+@pytest.fixture
+def large(shop: Shop) -> Bundle:
+    """A release that no device has seen, and that takes a moment to send: a transfer can be hit in the middle."""
+    return shop.signer.variant(shop.first, health=releases.QUICK, more={"clips/large.bin": os.urandom(24 << 20)})
+
+
 @pytest.fixture(scope="session")
 def retrained(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A release like the first, with another model and the table calibrated for it."""

@@ -33,6 +33,7 @@ CALIBRATION_IMAGES = 100
 HEALTH = HealthLimits(
     hold_s=5, deadline_s=40 * slowness(), min_rate_share=0.3 / slowness(), max_slowdown=20 * slowness()
 )
+QUICK = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
 Content = Mapping[str, bytes]
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from edge.bundle.manifest import GoldenLimits
 from tests.lab.releases import HEALTH
-from tests.lab.units import drop_in
 from tests.support.wait import wait_until
 
 SHORT = dataclasses.replace(HEALTH, hold_s=3, deadline_s=12)
@@ -62,15 +61,6 @@ def test_f21_a_release_that_fails_in_service_is_undone_and_taken_again_only_on_r
     assert (again.code, again.result["code"], again.result["bytes"]) == (6, "preflight.bad", 0)
 
 
-def test_a_release_that_has_failed_is_tried_again_when_told_so(site, shop):
-    bad = shop.signer.variant(shop.first, pipeline=without_place_to_write, health=SHORT)
-
-    said = site.push(bad, "--retry-bad")
-
-    assert (said.code, said.result["event"]) == (8, "rolled-back"), said.told
-    assert_old_release_serves(site, shop)
-
-
 def test_a_release_that_lacks_a_secret_of_the_device_is_undone_and_may_come_again(site, shop):
     release = shop.signer.variant(shop.first, pipeline=without_secret, health=SHORT)
 
@@ -104,7 +94,7 @@ def test_f20_a_release_that_cannot_be_proven_is_never_switched_to(site, shop, ma
 
 def test_f21_a_release_that_never_gets_ready_is_undone_at_the_start_deadline(site, shop):
     slow = shop.signer.variant(shop.first, health=SHORT, pipeline=lambda it: it["batch"].update(max_wait_ms=21))
-    with drop_in(site.device, "edge-runtime", "[Service]\nTimeoutStartSec=6s\nTimeoutStopSec=3s\n"):
+    with site.drop_in("edge-runtime", "[Service]\nTimeoutStartSec=6s\nTimeoutStopSec=3s\n"):
         client = site.start_until("build", "end", "push", slow.path)
         wait_until(lambda: starting(site), what="the service starts", timeout_s=30)
         site.device.run("systemctl kill --kill-who=main -s STOP edge-runtime")

@@ -1,21 +1,8 @@
 """kill -9 of the client, of the agent, and of what systemd runs, while a push is at work."""
 
-import dataclasses
-import os
-
 import pytest
 
-from tests.lab.releases import HEALTH
 from tests.support.wait import wait_until
-
-QUICK = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
-LARGE_BYTES = 24 << 20  # so that a transfer can be hit in the middle
-
-
-@pytest.fixture
-def new(site, shop):
-    """A release that the device has never seen and that takes a moment to send."""
-    return shop.signer.variant(shop.first, health=QUICK, more={"clips/large.bin": os.urandom(LARGE_BYTES)})
 
 
 def assert_converges(site, bundle) -> None:
@@ -31,45 +18,45 @@ def assert_converges(site, bundle) -> None:
     ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
 )
 def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_next_push(
-    site, new, figures, phase, event
+    site, large, figures, phase, event
 ):
     old = site.current()
 
-    client = site.start_until(phase, event, "push", new.path)
+    client = site.start_until(phase, event, "push", large.path)
     if phase == "switch":
-        wait_until(lambda: site.current() == new.manifest.release, what="the switch moves", timeout_s=30)
+        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
     site.kill(client)
     freed_s = site.seconds_until_free()
 
-    assert site.current() in (old, new.manifest.release)
+    assert site.current() in (old, large.manifest.release)
     if phase in ("switch", "trial"):
         wait_until(lambda: site.state()["phase"] == "idle", what="the device ends it alone", timeout_s=60)
-        assert site.current() == new.manifest.release
+        assert site.current() == large.manifest.release
     else:
         figures[f"lock free after the client is killed in {phase}"] = f"{freed_s:.2f} s"
         assert freed_s < 5
-    assert_converges(site, new)
+    assert_converges(site, large)
 
 
 @pytest.mark.parametrize(
     ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
 )
-def test_f6_an_agent_that_is_killed_is_called_again_and_the_push_ends_well(site, new, phase, event):
-    client = site.start_until(phase, event, "push", new.path)
+def test_f6_an_agent_that_is_killed_is_called_again_and_the_push_ends_well(site, large, phase, event):
+    client = site.start_until(phase, event, "push", large.path)
     if phase == "switch":
-        wait_until(lambda: site.current() == new.manifest.release, what="the switch moves", timeout_s=30)
+        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
     site.device.run("pkill -KILL -u edge-deploy -f 'edge-runtime agent'", check=False)
 
     said = site.end(client)
 
     assert (said.code, said.result["event"]) == (0, "committed"), said.told + str(said.documents[-3:])
-    assert site.current() == new.manifest.release
-    site.wait_serving(new.manifest.release)
+    assert site.current() == large.manifest.release
+    site.wait_serving(large.manifest.release)
 
 
-def test_f19_a_build_that_is_killed_leaves_the_old_release_serving(site, new):
+def test_f19_a_build_that_is_killed_leaves_the_old_release_serving(site, large):
     old = site.current()
-    client = site.start_until("build", "begin", "push", new.path)
+    client = site.start_until("build", "begin", "push", large.path)
     wait_until(lambda: site.is_in("edge-build", "activating"), what="the build runs")
     site.device.run("systemctl kill -s KILL edge-build")
 
@@ -78,13 +65,13 @@ def test_f19_a_build_that_is_killed_leaves_the_old_release_serving(site, new):
     assert (said.code, said.result["code"]) == (7, "build.died"), said.told
     assert site.current() == old
     site.wait_serving(old)
-    assert_converges(site, new)
+    assert_converges(site, large)
 
 
 @pytest.mark.parametrize("unit", ["edge-runtime", "edge-trial"])
-def test_a_service_or_a_judge_that_is_killed_in_a_trial_sends_the_release_back(site, new, unit):
+def test_a_service_or_a_judge_that_is_killed_in_a_trial_sends_the_release_back(site, large, unit):
     old = site.current()
-    client = site.start_until("trial", "progress", "push", new.path)
+    client = site.start_until("trial", "progress", "push", large.path)
     site.device.run(f"systemctl kill --kill-who=main -s KILL {unit}")
 
     said = site.end(client)
@@ -92,7 +79,7 @@ def test_a_service_or_a_judge_that_is_killed_in_a_trial_sends_the_release_back(s
     assert (said.code, said.result["event"]) == (8, "rolled-back"), said.told
     assert site.current() == old
     site.wait_serving(old)
-    assert site.push(new).result["code"] == "preflight.bad"
+    assert site.push(large).result["code"] == "preflight.bad"
 
 
 def test_a_service_that_is_killed_serves_again_with_the_same_release(site):

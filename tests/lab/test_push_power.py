@@ -1,14 +1,8 @@
 """The device is restarted, or its power is cut, while a push is at work: it serves, and the push ends well."""
 
-import dataclasses
-import os
-
 import pytest
 
-from tests.lab.releases import HEALTH
 from tests.support.wait import wait_until
-
-QUICK = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
 
 
 @pytest.mark.parametrize(
@@ -22,25 +16,24 @@ QUICK = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
         ("reboot", "trial", "progress"),
     ],
 )
-def test_f1_a_device_that_goes_down_serves_again_and_the_same_push_goes_on(site, shop, how, phase, event):
-    new = shop.signer.variant(shop.first, health=QUICK, more={"clips/large.bin": os.urandom(24 << 20)})
+def test_f1_a_device_that_goes_down_serves_again_and_the_same_push_goes_on(site, large, how, phase, event):
     old = site.current()
 
-    client = site.start_until(phase, event, "push", new.path)
+    client = site.start_until(phase, event, "push", large.path)
     if phase == "switch":
-        wait_until(lambda: site.current() == new.manifest.release, what="the switch moves", timeout_s=30)
+        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
     if how == "power":
         site.device.power_cut()
         site.device.boot()
     else:
         site.device.reboot()
 
-    assert site.current() in (old, new.manifest.release)
+    assert site.current() in (old, large.manifest.release)
     wait_until(lambda: site.is_in("edge-runtime", "active"), what="the service runs", timeout_s=60)
     said = site.end(client)
     if said.code:  # a reboot may have ended the trial as an orderly stop, which is a way back
-        said = site.push(new, "--retry-bad")
+        said = site.push(large, "--retry-bad")
     assert said.code == 0, said.told + str(said.documents[-3:])
-    assert site.current() == new.manifest.release
-    site.wait_serving(new.manifest.release)
+    assert site.current() == large.manifest.release
+    site.wait_serving(large.manifest.release)
     assert "Traceback" not in site.journal()

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from tests.lab.releases import HEALTH
-from tests.lab.units import drop_in
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.wait import wait_until
 
@@ -24,7 +23,7 @@ def restarts(site) -> int:
 
 def test_f27_a_service_that_hangs_is_killed_and_serves_again(site, shop):
     release = shop.first.manifest.release
-    with drop_in(site.device, "edge-runtime", f"[Service]\nWatchdogSec={WATCHDOG_S}s\nTimeoutAbortSec=2s\n"):
+    with site.drop_in("edge-runtime", f"[Service]\nWatchdogSec={WATCHDOG_S}s\nTimeoutAbortSec=2s\n"):
         site.device.run("systemctl restart edge-runtime")
         site.wait_serving(release)
         began = time.monotonic()
@@ -47,7 +46,7 @@ def test_f28_a_service_whose_cameras_are_all_down_stays_up_and_says_so(site, sho
                 stream.update(uri=cameras.url("/camera"), loop=False, realtime=False, max_fps=5)
 
         health = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
-        with drop_in(site.device, "edge-runtime", f"[Service]\nWatchdogSec={WATCHDOG_S}s\n"):
+        with site.drop_in("edge-runtime", f"[Service]\nWatchdogSec={WATCHDOG_S}s\n"):
             said = site.push(shop.signer.variant(shop.first, health=health, pipeline=live))
             assert (said.code, said.result["event"]) == (0, "committed"), said.result
             run, began = site.invocation(), time.monotonic()
@@ -79,7 +78,7 @@ def test_a_release_that_hangs_or_crashes_when_told_to_stop_is_stopped_and_nothin
             timeout_s=20,
         )
 
-    with drop_in(site.device, "edge-runtime", f"[Service]\n{stops}\n"):
+    with site.drop_in("edge-runtime", f"[Service]\n{stops}\n"):
         said = site.push(new)
         assert (said.code, said.result["event"]) == (0, "committed"), said.told + site.journal()[-2000:]
         wait_failed(1)

@@ -5,7 +5,6 @@ and agent are two threads with pipes between them, and the units are functions: 
 """
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -30,9 +29,9 @@ from edge.device.units import BUILD_UNIT, TRIAL_UNIT
 from edge.reports import Moment
 from edge.runtime.agent.serve import serve
 from edge.transport.channel import Channel
-from edge.transport.pipe import PipeChannel
 from edge.wire.release import LockRequest, RollbackRequest
 from edge.wire.verbs import LOCK, ROLLBACK
+from tests.support.agent_session import piped
 from tests.support.crash import Killed, spared
 from tests.support.device_root import DeviceRoot
 from tests.support.permissions import as_permission, bounds_from
@@ -214,11 +213,10 @@ class AgentPush:
                 killed.set()
 
         def connect() -> Channel:
-            to_agent, from_client = os.pipe()
-            to_client, from_agent = os.pipe()
-            threads.append(threading.Thread(target=be_an_agent, args=(PipeChannel(to_agent, from_agent),)))
+            agent, client = piped()
+            threads.append(threading.Thread(target=be_an_agent, args=(agent,)))
             threads[-1].start()
-            return PipeChannel(to_client, from_client)
+            return client
 
         named = patch("edge.runtime.build.request.secrets", SimpleNamespace(token_hex=lambda _: build_id))
         with named, patch.multiple("edge.device.facts", time=_StandingTime, datetime=StandingDate):

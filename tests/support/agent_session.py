@@ -19,6 +19,9 @@ from edge.transport.channel import Message
 from edge.transport.pipe import PipeChannel
 from tests.support.units import FakeUnits
 
+RESTARTED = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT)]
+RESTARTED_AND_ON_TRIAL = [*RESTARTED, ("start", TRIAL_UNIT)]
+
 
 def piped() -> tuple[PipeChannel, PipeChannel]:
     """Return both ends of a connection: the agent's, and its client's."""

@@ -3,13 +3,15 @@
 import functools
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import cv2
 import msgspec
 import numpy as np
 
-from edge.bundle.manifest import Role
+from edge.bundle.folder import Bundle
+from edge.bundle.manifest import GoldenFrames, HealthLimits, Role
 from edge.calibrate.table import TensorRange, write_table
 from edge.device.device import Device
 from edge.evaluate.golden import GoldenImage, GoldenSet, detect_golden, encode_golden, floor_of
@@ -19,6 +21,7 @@ from edge.vision.heads import head_of
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.device_releases import stage
+from tests.support.device_root import DeviceRoot
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.tables import table_of
 
@@ -31,7 +34,7 @@ def soft_pictures(size, count: int) -> list[np.ndarray]:
     return [cv2.resize(one, (size.width, size.height), interpolation=cv2.INTER_CUBIC) for one in coarse]
 
 
-def golden_files(spec) -> dict[str, tuple[Role, bytes]]:
+def _golden_files(spec) -> dict[str, tuple[Role, bytes]]:
     """What the float model finds, computed without our engines."""
     head = head_of(spec)
     detector = Detector(head=head, score_threshold=floor_of(SURE), iou_threshold=0.45, max_detections=300)
@@ -80,16 +83,40 @@ def deployable(
         described["calibration"] = "model.calib.json"
         files["model.calib.json"] = (Role.CALIBRATION, _table(model, folder, harm))
     content = {
-        "version": 1,
-        "device": "gate-01",
-        "model": described,
-        "publish": {"mode": "all", "jsonl": str(folder / "out.jsonl")},
-        "streams": streams or [{"id": "a", "uri": "clips/clip.mp4"}],
-        "batch": {"max_frames": 2},
+        **_pipeline(described, folder / "out.jsonl", streams or [{"id": "a", "uri": "clips/clip.mp4"}]),
         **(pipeline or {}),
     }
     files["pipeline.yaml"] = (Role.PIPELINE, json.dumps(content).encode())
     return stage(device, files, sequence=sequence, **more)  # type: ignore[arg-type]
+
+
+def real_bundle(
+    root: DeviceRoot,
+    *,
+    sequence: int,
+    seed: int = 0,
+    streams: list | None = None,
+    software: Mapping[str, tuple[Role, bytes]] | None = None,
+    **limits: float,
+) -> Bundle:
+    """Return a signed bundle that a device's real units build, serve and judge."""
+    streams = streams or [{"id": "a", "uri": "clips/clip.mp4", "loop": True, "realtime": True}]
+    model = {"onnx": "model.onnx", "precision": "fp32"}
+    content = json.dumps(_pipeline(model, root.directory / f"{sequence}.jsonl", streams)).encode()
+    files = {**_parts(seed), "pipeline.yaml": (Role.PIPELINE, content), **(software or {})}
+    health = HealthLimits(min_rate_share=0.1, max_slowdown=100.0, min_available_bytes=0, **limits)
+    return root.bundle_of(files, "gates", sequence=sequence, health=health, golden_frames=GoldenFrames.OUTSIDE)
+
+
+def _pipeline(model: dict, jsonl: Path, streams: list) -> dict:
+    return {
+        "version": 1,
+        "device": "gate-01",
+        "model": model,
+        "publish": {"mode": "all", "jsonl": str(jsonl)},
+        "streams": streams,
+        "batch": {"max_frames": 2},
+    }
 
 
 @functools.cache
@@ -101,7 +128,7 @@ def _parts(seed: int) -> dict[str, tuple[Role, bytes]]:
         return {
             "model.onnx": (Role.MODEL, model.read_bytes()),
             "clips/clip.mp4": (Role.CLIP, clip.read_bytes()),
-            **golden_files(inspect_model(model)),
+            **_golden_files(inspect_model(model)),
         }
 
 

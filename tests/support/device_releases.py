@@ -25,6 +25,7 @@ from edge.runtime.trial.soundness import engine_versions
 from tests.support.manifests import allow, bundled, manifest, ssh_key
 from tests.support.workshop import record_of_plan
 
+PARTS = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
 TOML = 'name = "gate-01"\ncompatible = ["any"]\n'
 
 

@@ -13,14 +13,7 @@ AT = "2026-11-23T12:00:00Z"
 class FieldFleet:
     """Speaks for devices of a site; `repository` and `channel` are where they say that they fetch from."""
 
-    def __init__(
-        self,
-        port: int,
-        repository: str,
-        *,
-        site: str = "north",
-        channel: str = "stable",
-    ) -> None:
+    def __init__(self, port: int, repository: str, *, site: str = "north", channel: str = "stable") -> None:
         self._port, self._repository, self._channel = port, repository, channel
         self._root = f"edge/v1/{site}"
         self._sessions: dict[str, int] = {}

@@ -6,6 +6,7 @@ Time passes from event to event: a look at the registry, the end of a trial, a d
 workstation.
 """
 
+import base64
 import dataclasses
 import heapq
 import itertools
@@ -145,8 +146,6 @@ class _Agent:
         pass
 
     def _plan(self, values: Mapping[str, Any]) -> PlanAnswer:
-        import base64
-
         device, found = self._device, decode_manifest(base64.b64decode(values["manifest"]))
         self._offered = found
         missing = {one.sha256: one.length_bytes for one in found.files if one.sha256 not in device.store}
@@ -166,8 +165,6 @@ class _Agent:
         )
 
     def _ring(self, values: Mapping[str, Any]) -> RingAnswer:
-        import base64
-
         told, device = decode_statement(base64.b64decode(values["statement"])), self._device
         assert told.ring == device.ring
         if device.stated is None or told.serial >= device.stated.serial:

@@ -21,8 +21,7 @@ class Service:
     def __init__(self, device: Device, release: str, *, started_ns: int) -> None:
         self.device, self.release, self.now_ns, self.started_ns = device, release, started_ns, started_ns
         self.unit = UnitState(active="active", sub="running", invocation="run-1")
-        self.fps, self.p95, self.mqtt, self.is_silent = 10.0, 20.0, True, False
-        self.free = 2**30
+        self.fps, self.mqtt, self.is_silent = 10.0, True, False
         self.at: dict[int, Callable[[], object]] = {}
 
     @property
@@ -33,7 +32,7 @@ class Service:
         if not self.is_silent:
             write_health(self.device.layout.health, self._health())
         return Observation(
-            at_ns=self.now_ns, unit=self.unit, health=read_health(self.device.layout.health), available_bytes=self.free
+            at_ns=self.now_ns, unit=self.unit, health=read_health(self.device.layout.health), available_bytes=2**30
         )
 
     def wait(self, seconds: float) -> None:
@@ -52,7 +51,7 @@ class Service:
             invocation=self.unit.invocation,
             at_boottime_ns=self.now_ns,
             batches=inferred,
-            infer_p95_ms=self.p95,
+            infer_p95_ms=BASELINE["infer_p95_ms"],
             mqtt_connected=self.mqtt,
             mqtt_acknowledged=inferred + 1 if self.mqtt else 0,
         )

@@ -14,7 +14,7 @@ from edge.device.engines import BUILD, GOLDEN, PLAN
 from edge.device.layout import Layout
 from edge.runtime.build.handover import ANSWER, MADE, Taken, take_over
 from edge.runtime.build.request import ask, decode_result, read_result
-from tests.support.device_releases import plan_of, serving, stage
+from tests.support.device_releases import PARTS, plan_of, serving, stage
 from tests.support.people import needs_root, provisioned_root, user_of
 from tests.support.workshop import leave_answer, leave_engine, leave_files, record_of, request_of
 
@@ -52,9 +52,8 @@ def proven(crowd, device):
     """A release with golden frames, and a request for its engine."""
 
     def asked():
-        files = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
-        files |= {"golden/golden.json": (Role.GOLDEN, b"g"), "golden/00.png": (Role.GOLDEN_IMAGE, b"i")}
-        name = stage(device, files, sequence=3)
+        golden = {"golden/golden.json": (Role.GOLDEN, b"g"), "golden/00.png": (Role.GOLDEN_IMAGE, b"i")}
+        name = stage(device, {**PARTS, **golden}, sequence=3)
         ask(device, name)
         return name
 

@@ -143,16 +143,6 @@ def test_who_builds_or_serves_cannot_move_the_switch(root, crowd, unit):
     assert Layout(root).current.is_symlink()
 
 
-@pytest.mark.parametrize("unit", ["edge-build", "edge-runtime"])
-def test_who_builds_or_serves_reads_the_release_that_it_needs(root, crowd, unit):
-    device = Device(Layout(root))
-    release = device.releases.current()
-
-    read = crowd.call(user_of(unit), lambda: device.releases.manifest(release).decode())
-
-    assert read == device.releases.manifest(release).decode()
-
-
 def test_nobody_but_edge_software_changes_what_runs(root, crowd):
     layout = Layout(root)
     (name,) = Device(layout).software.names()

@@ -47,15 +47,6 @@ def installed(tmp_path: Path) -> list[str]:
     return sorted(folder.name for folder in folders)
 
 
-def test_what_was_sent_is_installed_and_kept_for_the_next_time(step, sent, tmp_path):
-    step().apply()
-
-    assert installed(tmp_path) == ["edge_deploy-0.1.0.dist-info", "numpy-2.0.dist-info"]
-    assert {path.name for path in (tmp_path / "cache/edge-deploy/wheels").iterdir()} == {
-        path.name for path in sent.iterdir()
-    }
-
-
 def test_what_the_device_has_need_not_be_sent_again(step, sent, tmp_path):
     step().apply()
     shutil.rmtree(sent)

@@ -1,6 +1,8 @@
 import pytest
 
+from edge.transport.pipe import LocalChannel
 from tests.support.device_root import DeviceRoot
+from tests.support.real_units import RealUnits
 from tests.support.sshd import Sshd
 
 
@@ -9,6 +11,13 @@ def device(tmp_path):
     root = DeviceRoot(tmp_path)
     yield root
     root.stop()
+
+
+@pytest.fixture
+def push_real(device):
+    """Return what pushes to the device where each unit is its own command, as a process."""
+    yield lambda bundle: device.push(bundle, lambda: LocalChannel([*device.command, "real"]))
+    RealUnits(device.root).stop()
 
 
 @pytest.fixture

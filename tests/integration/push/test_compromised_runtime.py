@@ -36,13 +36,7 @@ def compromised(device):
 
 
 def _push(device):
-    stop = threading.Event()
-    giving_up = threading.Timer(DEADLINE_S, stop.set)
-    giving_up.start()
-    try:
-        return device.push(device.bundle("two", sequence=2), stop=stop)
-    finally:
-        giving_up.cancel()
+    return device.push(device.bundle("two", sequence=2), stop=_after(DEADLINE_S))
 
 
 # tests/unit/test_reading.py reads every odd file, tests/unit/device/test_health.py every wrong value.

@@ -2,10 +2,10 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
-from edge.registry.artifact import ARTIFACT_TYPE, MANIFEST, decode_artifact
 from edge.registry.login import Login
 from tests.integration.registry.test_hostile_registry import begin, on, on_get, refuses, serving, sha256_of
 
@@ -106,38 +106,8 @@ def test_a_registry_without_range_that_is_cut_again_and_again_comes_to_an_end(se
     assert times[1].startswith("bytes=")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda layer: {**layer, "digest": layer["digest"].replace("sha256", "sha512")},
-        lambda layer: {**layer, "digest": layer["digest"].upper()},
-        lambda layer: {**layer, "digest": [layer["digest"]]},
-        lambda layer: {**layer, "size": -1},
-        lambda layer: {**layer, "size": True},
-        lambda layer: {**layer, "size": "1"},
-    ],
-)
-def test_a_layer_that_says_no_digest_or_size_is_named(serving, odd, change):
-    told = json.loads(odd.tags["stable-all"])
-    told["layers"][0] = change(told["layers"][0])
-    odd.tags["stable-all"] = json.dumps(told).encode()
-
-    refuses(serving, "registry.artifact")
-
-
-def test_a_signed_manifest_that_is_there_twice_is_refused(serving, odd):
-    told = json.loads(odd.tags["stable-all"])
-    told["layers"].append(told["layers"][0])
-    odd.tags["stable-all"] = json.dumps(told).encode()
-
-    refuses(serving, "registry.artifact")
-
-
 def test_sizes_that_lie_change_nothing(serving, odd):
-    told = json.loads(odd.tags["stable-all"])
-    for layer in told["layers"]:
-        layer["size"] = 0
-    odd.tags["stable-all"] = json.dumps(told).encode()
+    odd.tags["stable-all"] = re.sub(rb'"size": \d+', b'"size": 0', odd.tags["stable-all"])
 
     assert serving.pull().outcome.result == "committed"
 
@@ -150,10 +120,3 @@ def test_thirty_thousand_layers_are_read_and_no_blob_of_theirs_is_asked_for(serv
 
     assert serving.pull().outcome.result == "committed"
     assert not [path for _, path, _ in odd.asked if "0" * 64 in path]
-
-
-def test_an_artifact_type_alone_makes_no_release():
-    content = json.dumps({"artifactType": ARTIFACT_TYPE, "layers": [None, 1, {"mediaType": MANIFEST}]}).encode()
-
-    with pytest.raises(Exception, match="no SHA-256 or no size"):
-        decode_artifact(content, where="here")

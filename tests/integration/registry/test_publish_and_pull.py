@@ -9,13 +9,13 @@ import pytest
 
 from edge.bundle.manifest import Role
 from edge.deploy.publish.publish import publish
-from edge.errors import DeployError
 from edge.registry.artifact import decode_artifact
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import fetch_release
 from tests.support.counting_proxy import CountingProxy
+from tests.support.raised import error_of
 from tests.support.registry import LOGIN
 from tests.support.wait import wait_until
 
@@ -141,19 +141,6 @@ def test_a_push_under_way_is_waited_for_no_longer_than_asked_and_named(registry,
         pushing.join()
 
 
-def test_a_pull_is_planned_without_a_change(registry, device, root):
-    put(registry, root.bundle("one"))
-
-    outcome = device.pull(is_plan=True).outcome
-
-    assert (outcome.result, outcome.exit_code) == ("planned", 10)
-    assert (device.current, outcome.evidence["bytes"]) == (None, sum(root_lengths(root)))
-
-
-def root_lengths(root) -> list[int]:
-    return [one.length_bytes for one in root.bundle("one").manifest.files]
-
-
 def test_the_tag_of_an_older_release_does_no_harm_and_says_so(registry, device, root):
     old, new = root.bundle("old"), root.bundle("new", sequence=2)
     for one in (old, new):
@@ -169,14 +156,15 @@ def test_the_tag_of_an_older_release_does_no_harm_and_says_so(registry, device, 
 
 def test_a_wrong_login_is_refused_at_both_ends_by_name(registry, device, root):
     wrong = Login("edge", "guessed")
-    with pytest.raises(DeployError) as refused:
-        publish(root.bundle("one"), registry.reference("stable-all"), login=wrong, ca=registry.certificates.ca)
+    error = error_of(
+        publish, root.bundle("one"), registry.reference("stable-all"), login=wrong, ca=registry.certificates.ca
+    )
     device.login = wrong
 
     outcome = device.pull().outcome
 
-    assert (refused.value.code, outcome.code, outcome.exit_code) == ("registry.denied", "registry.denied", 12)
-    assert "guessed" not in f"{refused.value}{outcome}"
+    assert (error.code, outcome.code, outcome.exit_code) == ("registry.denied", "registry.denied", 12)
+    assert "guessed" not in f"{error}{outcome}"
 
 
 def test_who_may_pull_reads_the_addresses_of_cameras(registry, root):
@@ -214,17 +202,15 @@ def test_a_registry_that_is_not_there_or_not_to_be_trusted_is_named_soon(registr
     outcome = device.pull().outcome
 
     assert outcome.code == ("registry.unreachable" if is_ca_known else "registry.tls"), outcome
-    with pytest.raises(DeployError) as failed:
-        publish(root.bundle("one"), registry.reference(), login=LOGIN, ca=device.ca)
-    assert failed.value.code == outcome.code
+    error = error_of(publish, root.bundle("one"), registry.reference(), login=LOGIN, ca=device.ca)
+    assert error.code == outcome.code
 
 
 def test_a_bundle_whose_file_has_changed_gets_no_tag(registry, device, root):
     bundle = root.bundle("one")
     (Path(bundle.path) / "model.onnx").write_bytes(b"another model")
 
-    with pytest.raises(DeployError) as failed:
-        put(registry, bundle)
+    error = error_of(put, registry, bundle)
 
-    assert failed.value.code == "bundle.file"
+    assert error.code == "bundle.file"
     assert device.pull().outcome.code == "registry.missing"

@@ -8,11 +8,10 @@ from contextlib import closing
 import pytest
 
 from edge.deploy.publish.publish import publish
-from edge.errors import DeployError
 from tests.support.django_registry import PYTHON, DjangoRegistry
 from tests.support.manifests import ssh_key
 from tests.support.pulling import PullingDevice
-from tests.support.raised import code_of
+from tests.support.raised import code_of, error_of
 from tests.support.stating import StatingClock, StatingDesk, published
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="asks django-oci, which only make test-rest installs")]
@@ -72,11 +71,10 @@ def test_a_tag_that_the_registry_takes_and_does_not_move_is_told(registry, devic
     old, new = root.bundle("old"), root.bundle("new", sequence=2)
     put(registry, old)
 
-    with pytest.raises(DeployError) as failed:
-        put(registry, new)
+    error = error_of(put, registry, new)
 
-    assert failed.value.code == "registry.answer"
-    assert "farms/gates:stable-all: the registry has taken it and names something else" in failed.value.problem
+    assert error.code == "registry.answer"
+    assert "farms/gates:stable-all: the registry has taken it and names something else" in error.problem
     device.pull()
     assert device.current == old.manifest.release
 

@@ -132,16 +132,3 @@ def test_the_same_release_in_another_wrapping_is_the_same_release(gone_back, odd
 
     assert gone_back.pull().outcome.result == "unchanged"
     assert gone_back.current == before
-
-
-def test_a_release_that_was_rolled_back_is_tried_again_by_who_says_so(led, odd, root):
-    odd.take(root.bundle("first"))
-    led.pull()
-    bad = root.bundle("second", sequence=2)
-    odd.take(bad)
-    root.script(trial="refuse")
-    assert led.pull().outcome.result == "rolled-back"
-    root.script(trial="commit")
-
-    assert led.pull(retry_bad=True).outcome.result == "committed"
-    assert led.current == bad.manifest.release

@@ -16,6 +16,7 @@ from edge.registry.login import Login
 from edge.registry.reference import Reference
 from tests.support.certificates import make_certificates
 from tests.support.http_client import handled_by
+from tests.support.raised import error_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
@@ -86,12 +87,6 @@ def look(odd, *, within_s=60.0) -> str | None:
         client.close()
 
 
-def fails(odd, **options) -> DeployError:
-    with pytest.raises(DeployError) as failed:
-        look(odd, **options)
-    return failed.value
-
-
 def test_a_proxy_is_given_the_login_of_its_url(odd, monkeypatch):
     odd.tags["stable-all"] = b"{}"
     wants = "Basic " + base64.b64encode(b"ops:p@ss/word").decode()
@@ -110,7 +105,7 @@ def test_a_proxy_that_refuses_is_named(odd, monkeypatch):
     with proxy(wants="Basic other") as (port, _):
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
 
-        error = fails(odd)
+        error = error_of(look, odd)
 
     assert error.code == "registry.unreachable"
     assert "407" in error.problem
@@ -124,7 +119,7 @@ def test_a_proxy_that_sends_headers_without_end_is_left(odd, monkeypatch):
     with proxy(drips=gone) as (port, _):
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
         try:
-            error = fails(odd, within_s=2.0)
+            error = error_of(look, odd, within_s=2.0)
         finally:
             gone.set()
 
@@ -137,7 +132,7 @@ def test_a_proxy_that_sends_headers_without_end_is_left(odd, monkeypatch):
 def test_a_proxy_that_is_none_is_named_without_its_login(odd, monkeypatch, url):
     monkeypatch.setenv("https_proxy", url)
 
-    error = fails(odd)
+    error = error_of(look, odd)
 
     assert error.code == "registry.unreachable"
     assert "https_proxy: expected http://" in error.problem

@@ -14,6 +14,7 @@ from edge.wire.peer import Nothing
 from edge.wire.release import ConfirmRequest, LockRequest, LookRequest, RollbackRequest
 from edge.wire.status import LogsRequest
 from edge.wire.verbs import CONFIRM, FACTS, LOCK, LOGS, LOOK, PING, ROLLBACK, STATUS
+from tests.support.raised import error_of
 
 pytestmark = [
     pytest.mark.integration,
@@ -52,11 +53,10 @@ FORBIDDEN = {
 def test_what_a_person_decides_is_refused_by_name_and_noted(link, root, name):
     verb, request = FORBIDDEN[name]
 
-    with pytest.raises(DeployError) as refused:
-        link.ask(verb, request)
+    error = error_of(link.ask, verb, request)
 
-    assert (refused.value.code, refused.value.exit_code) == ("request.forbidden", 2)
-    assert refused.value.problem.startswith(f"{verb.name}")
+    assert (error.code, error.exit_code) == ("request.forbidden", 2)
+    assert error.problem.startswith(f"{verb.name}")
     link.ask(PING, Nothing())
     assert any("request.forbidden" in path.read_text() for path in root.layout.var.glob("audit*.jsonl"))
 

@@ -31,7 +31,7 @@ def opened(hello):
     """Open the page of a device that gives these contents by stream; give port, path and the connections made."""
     with contextlib.ExitStack() as stack:
 
-        def start(contents):
+        def start(contents, **options):
             connections = []
 
             def answers(verb, values):
@@ -43,7 +43,7 @@ def opened(hello):
                 connections.append(ScriptedDevice(hello, answers))
                 return connections[-1]
 
-            page = DevicePage(connect)
+            page = DevicePage(connect, **options)
             stack.callback(page.close)
             address = page.open()
             port, path = address.removeprefix("http://127.0.0.1:").split("/", 1)
@@ -85,19 +85,12 @@ def test_what_is_no_base64_is_an_error(opened):
     assert ask(port, f"{path}pictures/east.jpg")[0] == 502
 
 
-def test_a_port_that_is_taken_is_told(hello):
-    def answers(verb, values):
-        yield body("ok", values["id"], {"content": base64.b64encode(b"{}").decode()})
+def test_a_port_that_is_taken_is_told(opened):
+    port, _, _ = opened({"": b"{}"})
 
-    page = DevicePage(lambda: ScriptedDevice(hello, answers))
-    address = page.open()
-    try:
-        port = int(address.split(":")[2].split("/")[0])
-        with pytest.raises(DeployError, match="leave --port out") as error:
-            DevicePage(lambda: ScriptedDevice(hello, answers), port=port).open()
-        assert error.value.code == "request.port"
-    finally:
-        page.close()
+    with pytest.raises(DeployError, match="leave --port out") as error:
+        opened({"": b"{}"}, port=port)
+    assert error.value.code == "request.port"
 
 
 def test_the_secret_address_is_left_in_no_folder_that_a_person_stands_in(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from edge.deploy.provision.lock import Environment
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.deploy.provision.wheels import gather_libraries, gather_wheels, read_wheels
 from edge.errors import DeployError
+from tests.support.device_releases import flip
 from tests.support.little_wheels import device_facts, little_lock, little_wheel, pip_installed, whole_wheel
 
 ROOT = Path(__file__).parents[3]
@@ -39,12 +40,6 @@ def lock(index):
     return little_lock(index.glob("*.whl"))
 
 
-def flip_a_bit(path: Path, at: int = -1) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
 def test_a_newer_version_on_the_index_is_not_taken(index, lock):
     little_wheel(index, "numpy", "99.0")
 
@@ -65,7 +60,7 @@ def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, lock
 
 def test_a_wheel_that_has_changed_in_the_cache_is_fetched_anew(index, lock, tmp_path):
     before = gather_wheels(device_facts(), lock=lock)
-    flip_a_bit(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
+    flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
 
     assert gather_wheels(device_facts(), lock=lock) == before
 
@@ -78,7 +73,7 @@ def test_what_the_cache_holds_is_not_asked_for_again(index, lock):
 
 
 def test_a_folder_of_wheels_is_held_against_the_lock(index, lock):
-    flip_a_bit(index / "numpy-2.0-py3-none-any.whl")
+    flip(index / "numpy-2.0-py3-none-any.whl")
 
     with pytest.raises(DeployError, match=r"numpy-2\.0.* is not the numpy 2\.0 that the lock names by its SHA-256"):
         read_wheels(index, device_facts(), lock=lock)
@@ -192,6 +187,6 @@ def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pi
     paths = gather_libraries(environment, lock=lock)
 
     assert list(paths) == ["numpy-2.0-py3-none-any.whl"]
-    flip_a_bit(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
+    flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
     assert gather_libraries(environment, lock=lock) == paths
     assert paths["numpy-2.0-py3-none-any.whl"].read_bytes() == (index / "numpy-2.0-py3-none-any.whl").read_bytes()

@@ -66,12 +66,6 @@ def test_a_folder_that_is_removed_loses_its_name_first(tmp_path):
     assert (tmp_path / "target/kept").exists(), "a link in the folder was followed"
 
 
-def test_folders_are_made_with_those_above_them(tmp_path):
-    Durable().make_dirs(tmp_path / "a/b/c")
-    Durable().make_dirs(tmp_path / "a/b/c")
-    assert (tmp_path / "a/b/c").is_dir()
-
-
 def test_a_line_after_a_torn_one_stands_alone(tmp_path):
     (tmp_path / "log").write_bytes(b"whole\nto")
     Durable().append_line(tmp_path / "log", b"next")

@@ -104,30 +104,6 @@ def test_f16_a_name_that_is_no_release_never_becomes_a_path(device, name):
     assert code_of(device.releases.stage, name, manifest=b"{}", signature=b"s", files={}) == "request.release"
 
 
-def test_an_engine_gets_its_name_when_it_is_finished(device):
-    folder = device.engines.begin(OLD.key)
-    (folder / "model.plan").write_bytes(b"half")
-    folder = device.engines.begin(OLD.key)
-    assert os.listdir(folder) == [], "what an earlier build left"
-    (folder / "model.plan").write_bytes(b"plan")
-    assert not device.engines.has(OLD.key)
-    device.engines.admit(OLD.key, folder)
-    assert device.engines.read(OLD.key, "model.plan") == b"plan"
-    assert device.engines.names() == [OLD.key]
-    device.engines.quarantine(OLD.key)
-    assert not device.engines.has(OLD.key)
-
-
-def test_of_two_builds_of_one_key_the_first_one_stays(device):
-    first = device.engines.begin(OLD.key)
-    (first / "model.plan").write_bytes(b"first")
-    device.engines.admit(OLD.key, first)
-    second = device.engines.begin(OLD.key)
-    (second / "model.plan").write_bytes(b"second")
-    device.engines.admit(OLD.key, second)
-    assert device.engines.read(OLD.key, "model.plan") == b"first"
-
-
 def test_a_manifest_that_cannot_be_read_has_no_sequence(device):
     device.releases.stage("e" * 12, manifest=b"[1", signature=b"s", files={})
     assert device.releases.sequence("e" * 12) == -1

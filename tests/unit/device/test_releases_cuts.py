@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from edge.device.durable import temporary
 from edge.device.layout import Layout
 from tests.support.crash import VAR, is_whole, is_whole_at
 from tests.support.cut_files import CutFiles
-from tests.support.killed import only_named
 from tests.support.pushes import device_over, prepare, receive
 from tests.support.scenarios import NEW, after
 
@@ -17,6 +17,21 @@ BLOBS = [LAYOUT.blob(sha256) for sha256 in NEW.digests.values()]
 RECEIVED = after(lambda device: receive(device, NEW))
 PREPARED = after(lambda device: prepare(device, NEW))
 NOT_ATTACHED = tuple(one for one in PREPARED if one[0] != str(LINK))
+
+
+def only_named(tree, *paths):
+    """Return files that look like `tree`, in which the names of `paths` are not on the disk yet; all else is."""
+    files = CutFiles(tuple(sorted((str(_before(Path(name), paths)), what) for name, what in tree)))
+    for path in sorted(paths):  # a folder before what lies in it
+        files.rename(temporary(path), path)
+    return files
+
+
+def _before(path, renamed):
+    if path == path.parent:
+        return path
+    here = _before(path.parent, renamed) / path.name
+    return temporary(here) if path in renamed else here
 
 
 def disks(files):

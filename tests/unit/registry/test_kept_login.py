@@ -10,9 +10,12 @@ from edge.deploy.publish.kept_login import kept_login
 from edge.errors import DeployError
 from edge.registry.login import Login
 from edge.registry.reference import Reference
+from tests.support.raised import error_of
 
 HERE = Reference("registry.example", "farms/gates", "stable-all")
 EDGE, OPS = "ZWRnZTpzZWNyZXQ=", "b3BzOnNlY3JldA=="  # edge:secret, ops:secret
+FOUND = Login("edge", "secret")
+ASKS = {"credHelpers": {"registry.example": "lab"}}
 
 
 @pytest.fixture
@@ -40,16 +43,10 @@ def helper(home, script: str) -> None:
 @pytest.mark.parametrize(
     ("auths", "expected"),
     [
-        ({"registry.example": {"auth": EDGE}}, Login("edge", "secret")),
-        ({"registry.example/farms": {"auth": EDGE}, "registry.example": {"auth": OPS}}, Login("edge", "secret")),
-        (
-            {"registry.example/farms/gates": {"auth": EDGE}, "registry.example/farms": {"auth": OPS}},
-            Login("edge", "secret"),
-        ),
-        (
-            {"registry.example/farm": {"auth": OPS}, "https://registry.example/v1/": {"auth": EDGE}},
-            Login("edge", "secret"),
-        ),
+        ({"registry.example": {"auth": EDGE}}, FOUND),
+        ({"registry.example/farms": {"auth": EDGE}, "registry.example": {"auth": OPS}}, FOUND),
+        ({"registry.example/farms/gates": {"auth": EDGE}, "registry.example/farms": {"auth": OPS}}, FOUND),
+        ({"registry.example/farm": {"auth": OPS}, "https://registry.example/v1/": {"auth": EDGE}}, FOUND),
         ({"registry.example:5000": {"auth": OPS}, "example": {"auth": OPS}}, None),
         ({"registry.example": {}}, None),
         ({}, None),
@@ -66,10 +63,10 @@ def test_podman_s_file_is_looked_into_first_and_not_mixed_with_docker_s(home):
     (home / ".config/containers/auth.json").write_text(json.dumps({"auths": {"registry.example": {"auth": EDGE}}}))
     write(home, {"auths": {"registry.example/farms/gates": {"auth": OPS}}})
 
-    assert kept_login(HERE) == Login("edge", "secret")
+    assert kept_login(HERE) == FOUND
 
 
-@pytest.mark.parametrize("where", [{"credHelpers": {"registry.example": "lab"}}, {"credsStore": "lab"}])
+@pytest.mark.parametrize("where", [ASKS, {"credsStore": "lab"}])
 def test_a_helper_is_asked_for_the_host(home, where):
     helper(home, """read host; echo "{\\"Username\\": \\"$host\\", \\"Secret\\": \\"s\\"}" """)
     write(home, where)
@@ -90,13 +87,9 @@ def test_a_store_that_has_nothing_or_is_not_there_is_none(home):
     [
         ({"credHelpers": {"registry.example": "absent"}}, "", "docker-credential-absent: No such file"),
         ({"credsStore": "absent", "auths": {"registry.example": {}}}, "", "docker-credential-absent: No such file"),
-        (
-            {"credHelpers": {"registry.example": "lab"}},
-            "echo secret >&2; exit 3",
-            "docker-credential-lab has failed (3)",
-        ),
-        ({"credHelpers": {"registry.example": "lab"}}, "echo secret", "gives no user and password"),
-        ({"credHelpers": {"registry.example": "lab"}}, "exec sleep 600", "has not answered within 1 s"),
+        (ASKS, "echo secret >&2; exit 3", "docker-credential-lab has failed (3)"),
+        (ASKS, "echo secret", "gives no user and password"),
+        (ASKS, "exec sleep 600", "has not answered within 1 s"),
         ({"credHelpers": {"registry.example": ["lab"]}}, "", "No such file"),
         ({"auths": {"registry.example": {"auth": "secret%"}}}, "", "is not user:password in base64"),
         ({"auths": {"registry.example": {"auth": 5}}}, "", "is not user:password in base64"),
@@ -110,13 +103,12 @@ def test_what_is_no_login_is_named_without_what_is_in_it(home, monkeypatch, told
     helper(home, script)
     write(home, told)
 
-    with pytest.raises(DeployError) as failed:
-        kept_login(HERE)
+    error = error_of(kept_login, HERE)
 
-    assert failed.value.code == "registry.login"
-    assert said in failed.value.problem
-    assert "config.json" in failed.value.problem
-    assert "secret" not in str(failed.value)
+    assert error.code == "registry.login"
+    assert said in error.problem
+    assert "config.json" in error.problem
+    assert "secret" not in str(error)
 
 
 def test_a_fifo_in_the_place_of_a_file_is_no_wait(home):
@@ -136,4 +128,4 @@ def test_a_variable_that_is_set_but_empty_names_no_folder(home, monkeypatch, nam
     monkeypatch.chdir(home / "here")
     monkeypatch.setenv(name, "")
 
-    assert kept_login(HERE) == Login("edge", "secret")
+    assert kept_login(HERE) == FOUND

@@ -7,6 +7,7 @@ from edge.registry.client import tags_in
 from edge.registry.login import Login, read_challenge, read_login
 from edge.registry.pull_settings import PullSettings, decode_pull_settings, encode_pull_settings
 from edge.registry.reference import Reference, parse_reference
+from tests.support.raised import error_of
 
 
 @pytest.mark.parametrize(
@@ -34,11 +35,10 @@ def test_a_reference_is_read_and_written_alike(text, expected):
     ],
 )
 def test_what_names_no_artifact_is_refused_with_what_was_given(text):
-    with pytest.raises(DeployError) as failed:
-        parse_reference(text, where="pull.toml:1")
+    error = error_of(parse_reference, text, where="pull.toml:1")
 
-    assert failed.value.code == "request.registry"
-    assert "pull.toml:1" in str(failed.value)
+    assert error.code == "request.registry"
+    assert "pull.toml:1" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,9 @@ def test_a_login_goes_to_the_realm_that_it_was_stored_for(realm, url, is_sent):
     if is_sent:
         assert login.header_for(url, "registry.example:5000") == login.header
         return
-    with pytest.raises(DeployError) as refused:
-        login.header_for(url, "registry.example:5000")
-    assert refused.value.code == "registry.login"
-    assert "secret" not in str(refused.value)
+    error = error_of(login.header_for, url, "registry.example:5000")
+    assert error.code == "registry.login"
+    assert "secret" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +115,10 @@ def test_a_login_that_is_none_is_refused_without_its_content(tmp_path, content):
     if content is not None:
         (tmp_path / "login").write_bytes(content)
 
-    with pytest.raises(DeployError) as failed:
-        read_login(tmp_path / "login")
+    error = error_of(read_login, tmp_path / "login")
 
-    assert failed.value.code == "registry.login"
-    assert "secret" not in str(failed.value)
+    assert error.code == "registry.login"
+    assert "secret" not in str(error)
 
 
 def test_settings_are_written_and_read_alike():
@@ -147,7 +145,6 @@ def test_settings_are_written_and_read_alike():
     ],
 )
 def test_settings_that_are_none_are_named_by_line(text, said):
-    with pytest.raises(DeployError) as failed:
-        decode_pull_settings(text, origin="x")
+    error = error_of(decode_pull_settings, text, origin="x")
 
-    assert said in str(failed.value)
+    assert said in str(error)

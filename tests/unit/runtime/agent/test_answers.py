@@ -23,32 +23,23 @@ LONG_S = 30.0  # for what never comes
 LOCK = Message("lock", {"who": "mina", "why": "a test"})
 
 
-class Channel(PipeChannel):
-    """That of the agent; `at_close` is done when it is closed."""
-
-    at_close = staticmethod(lambda: None)
-
-    def close(self):
-        self.at_close()
-        super().close()
-
-
 @pytest.fixture
 def device(root):
     return root.device
 
 
-def answers(device, *requests, at_close=lambda: None):
+def answers(device, *requests):
     """Serve a client that says its hello and all of this, and ends; return what it was told after the hello."""
     to_agent, from_client = os.pipe()
     to_client, from_agent = os.pipe()
     said = [Message("hello", {"protocol": PROTOCOL}), *requests]
     os.write(from_client, b"".join(map(encode_frame, said)))
     os.close(from_client)
-    channel = Channel(to_agent, from_agent)
-    channel.at_close = at_close
     agent = threading.Thread(
-        target=serving.serve, args=(channel, device, FakeUnits()), kwargs={"origin": "10.0.0.7"}, daemon=True
+        target=serving.serve,
+        args=(PipeChannel(to_agent, from_agent), device, FakeUnits()),
+        kwargs={"origin": "10.0.0.7"},
+        daemon=True,
     )
     agent.start()
     agent.join(30)
@@ -75,10 +66,16 @@ def codes(found):
     return [one.values.get("code", one.verb) for one in found]
 
 
-def test_the_lock_is_free_before_the_client_learns_that_the_connection_has_ended(device):
-    holders = []
+def test_the_lock_is_free_before_the_client_learns_that_the_connection_has_ended(device, monkeypatch):
+    holders, close = [], PipeChannel.close
 
-    assert codes(answers(device, LOCK, at_close=lambda: holders.append(PushLock(device.layout).holder()))) == ["ok"]
+    def look_and_close(channel):
+        holders.append(PushLock(device.layout).holder())
+        close(channel)
+
+    monkeypatch.setattr(PipeChannel, "close", look_and_close)
+
+    assert codes(answers(device, LOCK)) == ["ok"]
 
     assert holders
     assert set(holders) == {None}

@@ -2,22 +2,19 @@
 
 import pytest
 
-from edge.bundle.manifest import Role
 from edge.device.device import Device
 from edge.device.state import Phase, read_bad
-from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.device.units import BUILD_UNIT
 from edge.runtime.agent.release import confirm, gc, rollback
 from edge.runtime.software import install
 from edge.runtime.software.install import keep_software
 from edge.runtime.trial.soundness import problem_of_release
 from edge.wire.peer import Nothing
 from edge.wire.release import ConfirmRequest, RollbackRequest
-from tests.support.agent_session import AgentSession, hanging_up
-from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
+from tests.support.agent_session import RESTARTED, RESTARTED_AND_ON_TRIAL, AgentSession, hanging_up
+from tests.support.device_releases import PARTS, attach_engine, make_device, put_on_trial, serving, stage
 from tests.support.raised import code_of, error_of
 from tests.support.wheels import software_files, tiny
-
-RESTARTED = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT)]
 
 
 @pytest.fixture
@@ -43,16 +40,6 @@ def test_with_nothing_on_trial_there_is_nothing_to_confirm(session):
     error = error_of(confirm, session, ConfirmRequest())
     assert (error.code, error.problem) == ("request.not-armed", "no release is on trial")
     assert "edge-deploy status" in error.hint
-
-
-def test_without_the_lock_nobody_goes_back_or_clears_up(device):
-    serving(device)
-    old = stage(device, sequence=2)
-    unlocked = AgentSession(device)
-
-    assert code_of(rollback, unlocked, RollbackRequest()) == "request.order"
-    assert code_of(gc, unlocked, Nothing()) == "request.order"
-    assert old in device.releases.names()
 
 
 def test_clearing_up_removes_what_nobody_needs_and_says_so(device, session):
@@ -88,7 +75,7 @@ def test_going_back_by_name_to_one_that_is_kept_is_a_trial(device, session):
     assert rollback(session, RollbackRequest(to=old)).on_trial
 
     assert (device.state().phase, device.state().target) == (Phase.TRIAL, old)
-    assert session.fakes.calls == [*RESTARTED, ("start", TRIAL_UNIT)]
+    assert session.fakes.calls == RESTARTED_AND_ON_TRIAL
 
 
 @pytest.fixture
@@ -96,8 +83,7 @@ def bringing(device, monkeypatch):
     """The release before the one that serves; its software is not here."""
     monkeypatch.setattr(install, "why_no_start", lambda _folder: None)
     device.layout.software.mkdir(parents=True)
-    parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
-    old = serving(device, files={**parts, **software_files(tiny())})
+    old = serving(device, files={**PARTS, **software_files(tiny())})
     serving(device, sequence=2)
     return old
 

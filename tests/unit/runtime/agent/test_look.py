@@ -5,6 +5,7 @@ import contextlib
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,22 +14,15 @@ from edge.http.server import bind_socket_file, short_name
 from edge.runtime.agent import serve as looking
 from edge.runtime.agent.serve import look
 from edge.wire.release import MOST_BYTES, LookRequest
-from tests.support.device_root import DeviceRoot
 from tests.support.raised import code_of, error_of
 
 SOON_S = 20.0
 
 
-class Session:
-    def __init__(self, device):
-        self.device = device
-
-
 @pytest.fixture
-def session(tmp_path):
-    root = DeviceRoot(tmp_path)
+def session(root):
     root.layout.http_socket.parent.mkdir(parents=True)
-    return Session(root.device)
+    return SimpleNamespace(device=root.device)
 
 
 @contextlib.contextmanager

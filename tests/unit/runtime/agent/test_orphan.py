@@ -11,16 +11,15 @@ from edge.device.facts import this_moment
 from edge.device.files import Files
 from edge.device.lock import PushLock
 from edge.device.switch import arm, switch_to
-from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
+from edge.device.units import TRIAL_UNIT
 from edge.runtime.agent.serve import lock_or_take_up
 from edge.wire.release import LockRequest
-from tests.support.agent_session import AgentSession, hanging_up
+from tests.support.agent_session import RESTARTED_AND_ON_TRIAL, AgentSession, hanging_up
 from tests.support.device_releases import attach_engine, serving, stage
 from tests.support.faulty_files import FaultyFiles
 from tests.support.raised import code_of
 
 HOUR_NS = 3600 * 10**9
-RESTARTED_AND_ON_TRIAL = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT), ("start", TRIAL_UNIT)]
 
 
 @pytest.fixture

@@ -9,18 +9,16 @@ from edge.device.device import Device
 from edge.device.durable import Durable
 from edge.device.files import Files
 from edge.device.state import BadRelease, Phase, Verdict, mark_bad, read_bad, read_counters
-from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
+from edge.device.units import BUILD_UNIT, RUNTIME_UNIT
 from edge.runtime.agent.conversation import ConnectionEnded
 from edge.runtime.agent.release import build, stage, start_trial, switch
 from edge.runtime.build.request import ask
 from edge.wire.release import BuildRequest, StageRequest, SwitchRequest
-from tests.support.agent_session import AgentSession, hanging_up, receive
+from tests.support.agent_session import RESTARTED_AND_ON_TRIAL, AgentSession, hanging_up, receive
 from tests.support.faulty_files import FaultyFiles
 from tests.support.raised import code_of
 from tests.support.wait import wait_until
 from tests.support.workshop import leave_answer, leave_engine, request_of
-
-RESTARTED_AND_ON_TRIAL = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT), ("start", TRIAL_UNIT)]
 
 
 @pytest.fixture

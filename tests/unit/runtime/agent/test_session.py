@@ -8,7 +8,7 @@ from edge.device.lock import PushLock
 from edge.device.switch import arm
 from edge.runtime.agent.session import lock
 from edge.wire.release import LockRequest
-from edge.wire.verbs import GC, STAGE
+from edge.wire.verbs import STAGE
 from tests.support.agent_session import AgentSession
 from tests.support.device_releases import attach_engine, stage
 from tests.support.raised import code_of
@@ -29,14 +29,6 @@ def told(session):
     return [(line["who"], line["what"], line["result"], line.get("times")) for line in session.device.audit.lines(100)]
 
 
-def test_who_asks_for_the_lock_holds_it_until_the_connection_is_closed(session):
-    lock(session, REQUEST)
-    assert (holder(session)["who"], holder(session)["why"]) == ("mina", "a test")
-
-    session.close()
-    assert holder(session) is None
-
-
 def test_while_a_release_is_on_trial_a_push_is_told_so_and_leaves_the_lock_to_others(session):
     release = stage(session.device)
     attach_engine(session.device, release)
@@ -46,10 +38,6 @@ def test_while_a_release_is_on_trial_a_push_is_told_so_and_leaves_the_lock_to_ot
     assert holder(session) is None
     lock(session, LockRequest(who="mina", why="back", in_trial=True))
     assert holder(session)["why"] == "back"
-
-
-def test_without_the_lock_nothing_that_needs_it_is_done(session):
-    assert code_of(session.check_locked, GC) == "request.order"
 
 
 def test_a_release_that_was_offered_counts_only_with_the_lock(root, session):

@@ -10,10 +10,9 @@ from edge.bundle.manifest import Role
 from edge.device.software import Installation
 from edge.runtime.software import binding, choice
 from edge.runtime.software.choice import HANDED, hand_over, program_for
-from tests.support.device_releases import make_device, signer_of, stage
+from tests.support.device_releases import PARTS, make_device, signer_of, stage
 from tests.support.wheels import key_of, software_files, tiny
 
-PARTS = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
 SOFTWARE = software_files(tiny())
 
 

@@ -11,18 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from edge.bundle.manifest import Role
 from edge.device.software import Installation
 from edge.errors import DeployError
 from edge.runtime.software import binding, install
 from edge.runtime.software.binding import installed, is_this, problem_of_software, require_software, require_to_build
 from edge.runtime.software.install import keep_software, why_no_start
-from tests.support.device_releases import signer_of, stage
+from tests.support.device_releases import PARTS, signer_of, stage
 from tests.support.manifests import allowed
 from tests.support.raised import error_of
 from tests.support.wheels import METADATA, key_of, own_with, software_files, tiny, wheel
-
-PARTS = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
 
 
 @pytest.fixture
@@ -208,10 +205,9 @@ def test_a_wheel_that_was_changed_on_the_disk_is_not_unpacked(device):
 
     assert kept(device) == []
     assert "is not what was pushed" in said(device)[name]
-    with pytest.raises(DeployError) as damaged:
-        problem_of_software(device, name)
-    assert damaged.value.code == "device.release.damaged"
-    assert damaged.value.evidence["sha256"] == blob.name
+    error = error_of(problem_of_software, device, name)
+    assert error.code == "device.release.damaged"
+    assert error.evidence["sha256"] == blob.name
 
 
 @pytest.mark.parametrize("what", ["gone", "fifo"])

@@ -8,13 +8,13 @@ to take a step up back waits twice as long before the next one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edge.media.shedding import EVERYTHING, Shedding
 from edge.runtime.pipeline.shares import Terms
 from edge.types import Counted, StreamId
 
-__all__ = ["FEW", "TOO_MUCH", "Ladder", "StreamLoad", "fair_caps"]
+__all__ = ["FEW", "TOO_MUCH", "FrameCounts", "Ladder", "fair_caps"]
 
 TOO_MUCH, FEW = 0.10, 0.03
 """Shares of the wanted frames that are lost; in between it stays as it is."""
@@ -28,15 +28,29 @@ _FAILED_SOON = 6  # windows; overload that comes later is another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamLoad(Counted):
-    """One live stream in one window: how many frames it wanted inferred, how many were, and how many were lost.
+class FrameCounts(Counted):
+    """Frames of a stream: inferred, lost, and shed (capped or skipped); without those that its own `max_fps` drops.
 
-    What its own `max_fps` lets go is not wanted; what was left out on purpose is wanted and not lost.
+    What was left out on purpose is wanted and not lost.
     """
 
-    wanted: int
-    inferred: int
-    lost: int
+    inferred: int = 0
+    lost: int = 0
+    shed: int = 0
+
+    def since(self, before: FrameCounts) -> FrameCounts:
+        return FrameCounts(
+            inferred=self.inferred - before.inferred, lost=self.lost - before.lost, shed=self.shed - before.shed
+        )
+
+    def up_to(self, most: float) -> FrameCounts:
+        """Return them without what is above `most` in all: the stream's own limit would have let that go."""
+        lost = min(self.lost, max(0, round(most) - self.inferred))
+        return replace(self, lost=lost, shed=min(self.shed, max(0, round(most) - self.inferred - lost)))
+
+    @property
+    def wanted(self) -> int:
+        return self.inferred + self.lost + self.shed
 
 
 class Ladder:
@@ -49,13 +63,13 @@ class Ladder:
 
     def judge(
         self,
-        loads: Mapping[StreamId, StreamLoad],
+        loads: Mapping[StreamId, FrameCounts],
         terms: Mapping[StreamId, Terms],
         *,
         window_s: float,
         capacity_fps: float,
     ) -> bool:
-        """Take in a window; return whether something else is left out from now on.
+        """Take in a window of the live streams; return whether something else is left out from now on.
         `capacity_fps`: frames that the engine could have inferred per second, had it always been at work.
         """
         inferred, lost = sum(one.inferred for one in loads.values()), sum(one.lost for one in loads.values())
@@ -78,7 +92,12 @@ class Ladder:
         return True
 
     def make_room(
-        self, loads: Mapping[StreamId, StreamLoad], terms: Mapping[StreamId, Terms], *, window_s: float, left_fps: float
+        self,
+        loads: Mapping[StreamId, FrameCounts],
+        terms: Mapping[StreamId, Terms],
+        *,
+        window_s: float,
+        left_fps: float,
     ) -> bool:
         """Cap what is wanted to `left_fps` in all; no cap is raised. Return whether something else is left out."""
         wanted_fps = {stream: one.wanted / window_s for stream, one in loads.items() if one.wanted}

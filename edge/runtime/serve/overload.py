@@ -10,20 +10,19 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from edge.errors import ConfigError
 from edge.media.shedding import Orders
 from edge.protocols import Engine
 from edge.runtime.pipeline.counters import RunReport, StreamReport
-from edge.runtime.pipeline.ladder import FEW, TOO_MUCH, Ladder, StreamLoad, fair_caps
+from edge.runtime.pipeline.ladder import FEW, TOO_MUCH, FrameCounts, Ladder, fair_caps
 from edge.runtime.pipeline.shares import Terms
-from edge.types import Counted, DropReason, StreamId, StreamState
+from edge.types import DropReason, StreamId, StreamState
 
 __all__ = [
     "Admission",
     "EngineSpeed",
-    "FrameCounts",
     "Overload",
     "Relief",
     "Windows",
@@ -39,29 +38,6 @@ _LOST = (DropReason.LATE, DropReason.SUPERSEDED, DropReason.YIELDED, DropReason.
 _STEP_WINDOW_S = 5.0
 _NEVER_BUSY_S = 0.01  # an engine that had less to do could do anything
 _BESIDE_A_BUILD = 0.5  # of the engine's time: kernels that a build times beside a busy GPU are judged wrongly
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameCounts(Counted):
-    """Frames of a stream: inferred, lost, and shed (capped or skipped); without those that its own `max_fps` drops."""
-
-    inferred: int = 0
-    lost: int = 0
-    shed: int = 0
-
-    def since(self, before: FrameCounts) -> FrameCounts:
-        return FrameCounts(
-            inferred=self.inferred - before.inferred, lost=self.lost - before.lost, shed=self.shed - before.shed
-        )
-
-    def up_to(self, most: float) -> FrameCounts:
-        """Return them without what is above `most` in all: the stream's own limit would have let that go."""
-        lost = min(self.lost, max(0, round(most) - self.inferred))
-        return replace(self, lost=lost, shed=min(self.shed, max(0, round(most) - self.inferred - lost)))
-
-    @property
-    def wanted(self) -> int:
-        return self.inferred + self.lost + self.shed
 
 
 class Windows:
@@ -204,11 +180,7 @@ class Relief:
         new, window_s, busy_s = window
         inferred = sum(one.inferred for one in new.values())
         live = self._live()
-        loads = {
-            stream: StreamLoad(wanted=one.wanted, inferred=one.inferred, lost=one.lost)
-            for stream, one in new.items()
-            if stream in live
-        }
+        loads = {stream: one for stream, one in new.items() if stream in live}
         was_beside, self._is_beside = self._is_beside, self._build_runs()
         share = _BESIDE_A_BUILD if self._is_beside else 1.0
         capacity_fps = share * inferred / max(busy_s, _NEVER_BUSY_S)

@@ -70,12 +70,7 @@ def _tell_of(pipeline: Pipeline, spec: ModelSpec) -> None:
 def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
     computed, chosen = precision_of(pipeline, spec), choose_engine(pipeline)
     _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
-    request = EngineRequest(
-        precision=computed.precision,
-        max_batch=max_batch_of(pipeline),
-        options=chosen.options,
-        score_threshold=pipeline.config.model.score_threshold,
-    )
+    request = _request(pipeline, computed.precision, chosen)
     return Running(
         engine=build_and_load(load_kind(chosen.kind), Forms(spec, computed.table), request),
         kind=chosen.kind,
@@ -89,12 +84,7 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
     record = deployed.record
     chosen, note = _chosen_before(pipeline, record)
     require_same_inputs(record.inputs, pipeline, spec, chosen)
-    request = EngineRequest(
-        precision=deployed.precision,
-        max_batch=max_batch_of(pipeline),
-        options=chosen.options,
-        score_threshold=pipeline.config.model.score_threshold,
-    )
+    request = _request(pipeline, deployed.precision, chosen)
     try:
         engine = load_kind(record.inputs.kind).load(deployed.plan, spec, request)
     except (EngineError, MissingDependencyError) as error:
@@ -106,6 +96,15 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
         asked=Precision(record.inputs.precision),
         why="; ".join(part for part in (record.why, note) if part),
         calibration=deployed.calibration,
+    )
+
+
+def _request(pipeline: Pipeline, precision: Precision, chosen: ChosenEngine) -> EngineRequest:
+    return EngineRequest(
+        precision=precision,
+        max_batch=max_batch_of(pipeline),
+        options=chosen.options,
+        score_threshold=pipeline.config.model.score_threshold,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edge.config.pipeline import Pipeline
@@ -14,6 +14,7 @@ from edge.publish.events import EventPublisher
 from edge.publish.messages import InfoMessage
 from edge.runtime.pipeline.counting import Counting
 from edge.runtime.pipeline.following import Following
+from edge.runtime.serve.streams import class_ids_at
 from edge.track.bytetrack import ByteTracker
 from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
@@ -59,7 +60,7 @@ def make_followers(pipeline: Pipeline, labels: Sequence[str]) -> dict[StreamId, 
     followers = {}
     for index, stream in enumerate(pipeline.config.streams):
         if stream.tracking is not None:
-            rules = _Reader(pipeline, index, labels).rules(stream.tracking)
+            rules = _rules(pipeline, index, stream.tracking, labels)
             tracker = ByteTracker(lost_s=rules.lost_s, sure_score=stream.tracking.start_score)
             follower = followers[StreamId(stream.id)] = Follower(tracker, rules)
             lack = None if stream.max_fps is None else follower.lack_at(stream.max_fps)
@@ -84,42 +85,31 @@ def make_counting(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -
     return Counting(publisher, device=info.device, epoch=info.epoch, labels=info.labels, wanted=wanted)
 
 
-class _Reader:
-    """The section of one stream."""
-
-    def __init__(self, pipeline: Pipeline, stream: int, labels: Sequence[str]) -> None:
-        self._pipeline = pipeline
-        self._stream = stream
-        self._labels = labels
-
-    def rules(self, tracking: TrackingConfig) -> WatchRules:
-        return WatchRules(
-            zones=list(self._zones(tracking)),
-            lines=list(self._lines(tracking)),
-            anchor=tracking.anchor,
-            settle_s=tracking.settle_s,
-            lost_s=tracking.lost_s,
-            classes=len(self._labels),
+def _rules(pipeline: Pipeline, stream: int, tracking: TrackingConfig, labels: Sequence[str]) -> WatchRules:
+    where = ("streams", stream, "tracking")
+    zones = [
+        Zone(
+            id=zone.id,
+            polygon=tuple((x, y) for x, y in zone.polygon),
+            class_ids=class_ids_at(pipeline, (*where, "zones", number, "classes"), zone.classes, labels),
+            dwell_s=zone.dwell_s,
         )
-
-    def _zones(self, tracking: TrackingConfig) -> Iterator[Zone]:
-        for number, zone in enumerate(tracking.zones):
-            yield Zone(
-                id=zone.id,
-                polygon=tuple((x, y) for x, y in zone.polygon),
-                class_ids=self._class_ids("zones", number, zone.classes),
-                dwell_s=zone.dwell_s,
-            )
-
-    def _lines(self, tracking: TrackingConfig) -> Iterator[Line]:
-        for number, line in enumerate(tracking.lines):
-            yield Line(
-                id=line.id,
-                start=(line.start[0], line.start[1]),
-                end=(line.end[0], line.end[1]),
-                class_ids=self._class_ids("lines", number, line.classes),
-            )
-
-    def _class_ids(self, kind: str, number: int, labels: Sequence[str] | None) -> frozenset[int] | None:
-        where = ("streams", self._stream, "tracking", kind, number, "classes")
-        return None if labels is None else frozenset(self._pipeline.class_ids(where, labels, self._labels))
+        for number, zone in enumerate(tracking.zones)
+    ]
+    lines = [
+        Line(
+            id=line.id,
+            start=(line.start[0], line.start[1]),
+            end=(line.end[0], line.end[1]),
+            class_ids=class_ids_at(pipeline, (*where, "lines", number, "classes"), line.classes, labels),
+        )
+        for number, line in enumerate(tracking.lines)
+    ]
+    return WatchRules(
+        zones=zones,
+        lines=lines,
+        anchor=tracking.anchor,
+        settle_s=tracking.settle_s,
+        lost_s=tracking.lost_s,
+        classes=len(labels),
+    )

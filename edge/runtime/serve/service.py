@@ -225,23 +225,33 @@ class Service:
             stack.callback(self._drain)
             self._loop.start()
             self._streams.start()
-            self._watch(stop, duration_s, _Ticker(on_tick, tick_s), reload or threading.Event())
+            self._watch(stop, duration_s, on_tick, tick_s, reload or threading.Event())
         report = self._report(self._times_at_end, is_final=True)
         on_end(report)
         if self._loop.error is not None:
             raise self._loop.error
         return report
 
-    def _watch(self, stop: threading.Event, duration_s: float | None, ticker: _Ticker, reload: threading.Event) -> None:
+    def _watch(
+        self,
+        stop: threading.Event,
+        duration_s: float | None,
+        on_tick: Callable[[RunReport], None] | None,
+        tick_s: float,
+        reload: threading.Event,
+    ) -> None:
+        due_s = 0.0  # of the next tick: an account is costly to make
         deadline_ns = None if duration_s is None else self._started_at_ns + round(duration_s * 1e9)
-        while self._loop.is_alive and not stop.wait(min(_TICK_S, ticker.every_s)):
+        while self._loop.is_alive and not stop.wait(min(_TICK_S, tick_s)):
             if reload.is_set():
                 reload.clear()
                 self._reload()
             self._streams.settle()
             self._announce_failures()
             self._announce_ends()
-            ticker.tick(lambda: self._report(self._times(), is_final=False))
+            if on_tick is not None and time.monotonic() >= due_s:
+                due_s = time.monotonic() + tick_s
+                on_tick(self._report(self._times(), is_final=False))
             if not self._streams.are_alive:
                 _log.info("all streams have ended")
                 return
@@ -340,20 +350,6 @@ class Service:
         counted = self._parts.counters.by_stream()
         sources = self._streams.counts()
         return tuple(report_stream(name, one, counted.get(name, StreamCounts())) for name, one in sources.items())
-
-
-class _Ticker:
-    """Calls at most every `every_s` seconds, since an account is costly to make."""
-
-    def __init__(self, on_tick: Callable[[RunReport], None] | None, every_s: float) -> None:
-        self.every_s = every_s
-        self._on_tick = on_tick
-        self._due_s = 0.0
-
-    def tick(self, report: Callable[[], RunReport]) -> None:
-        if self._on_tick is not None and time.monotonic() >= self._due_s:
-            self._due_s = time.monotonic() + self.every_s
-            self._on_tick(report())
 
 
 def _peak_memory_bytes() -> int:

@@ -19,6 +19,14 @@ __all__ = ["metrics_of"]
 _OCTAVES = range(17, 34)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _STREAM = ("stream",)
+_OF_STREAMS = {
+    "edge_frames_decoded_total": ("Frames decoded.", "decoded"),
+    "edge_frames_in_flight": ("Frames decoded that nothing has become of yet.", "unaccounted"),
+    "edge_pictures_skipped_total": ("Coded pictures that were not decoded: the decoder fell behind.", "skipped"),
+    "edge_decode_errors_total": ("Errors of the decoder.", "errors"),
+    "edge_detections_total": ("Detections found.", "detections"),
+}
+"""Text, and the count of `StreamReport`."""
 _LOOK = ("ring", "result", "code")
 _counter, _gauge = partial(metric, "counter"), partial(metric, "gauge")
 
@@ -42,46 +50,26 @@ def _frames(report: RunReport) -> Iterator[Any]:
     outcomes = {(one.stream, "inferred"): float(one.inferred) for one in streams}
     for one in streams:
         outcomes |= {(one.stream, f"dropped_{reason.value}"): float(n) for reason, n in one.dropped.items()}
-    yield _counter(
-        "edge_frames_decoded_total",
-        "Frames decoded.",
-        _STREAM,
-        {(one.stream,): one.decoded for one in streams},
-    )
+    for name, (text, count) in _OF_STREAMS.items():
+        kind = _counter if name.endswith("_total") else _gauge
+        yield kind(name, text, _STREAM, {(one.stream,): float(getattr(one, count)) for one in streams})
     yield _counter(
         "edge_frames_total",
         "Frames by what became of them; with edge_frames_in_flight they add up to edge_frames_decoded_total.",
         ("stream", "outcome"),
         outcomes,
     )
-    yield _gauge(
-        "edge_frames_in_flight",
-        "Frames decoded that nothing has become of yet.",
-        _STREAM,
-        {(one.stream,): one.unaccounted for one in streams},
-    )
 
 
 def _streams(moment: Snapshot) -> Iterator[Any]:
-    streams, statuses = moment.report.streams, moment.report.statuses
+    statuses = moment.report.statuses
     up = {(name,): float(status.state is StreamState.UP) for name, status in statuses.items()}
     again = {(name,): float(status.reconnects) for name, status in statuses.items()}
     yield _gauge("edge_stream_up", "1 while frames come.", _STREAM, up)
     yield _counter("edge_stream_reconnects_total", "How often a stream was opened again.", _STREAM, again)
-    errors = {(one.stream,): float(one.errors) for one in streams}
-    found = {(one.stream,): float(one.detections) for one in streams}
-    skipped = {(one.stream,): float(one.skipped) for one in streams}
     caps = {(name,): one.max_fps for name, one in moment.report.shedding.items() if one.max_fps is not None}
-    yield _counter(
-        "edge_pictures_skipped_total",
-        "Coded pictures that were not decoded: the decoder fell behind.",
-        _STREAM,
-        skipped,
-    )
     yield _gauge("edge_stream_cap_fps", "Frame rate above which frames are let go, by overload.", _STREAM, caps)
     yield _gauge("edge_overload_level", "0: all frames, 1: rates capped.", (), {(): float(bool(caps))})
-    yield _counter("edge_decode_errors_total", "Errors of the decoder.", _STREAM, errors)
-    yield _counter("edge_detections_total", "Detections found.", _STREAM, found)
 
 
 def _stages(counters: FrameCounters) -> Iterator[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,12 +33,11 @@ from edge.runtime.look.metrics import metrics_of
 from edge.runtime.look.pictures import Pictures
 from edge.runtime.look.status import Rates, Snapshot, status_json
 from edge.runtime.pipeline.counters import FrameCounters, RunReport
-from edge.runtime.serve.following import Stages
 from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
 from edge.runtime.serve.streams import StreamStates
 from edge.types import StreamId
 
-__all__ = ["Shown", "StatusServer", "make_shown"]
+__all__ = ["Shown", "StatusServer", "places_of"]
 
 _STUCK_S = 60.0  # twice the watchdog of the unit
 _FIGURES_S = 1.0  # asked more often, it gives the same again
@@ -49,7 +47,7 @@ _FIGURES_S = 1.0  # asked more often, it gives the same again
 class Shown:
     """Sources of the status page; `last_switch` and `last_look` only where a release runs.
 
-    `places` gives what is drawn on the picture of each stream, as plain values under the keys of the pipeline file.
+    `places` gives what `places_of` does, of a pipeline of which a reload may make another one.
     """
 
     info: InfoMessage
@@ -62,31 +60,9 @@ class Shown:
     last_look: LastLook | None = None
 
 
-def make_shown(
-    what_runs: Callable[[], Pipeline],
-    info: InfoMessage,
-    *,
-    counters: FrameCounters,
-    states: StreamStates,
-    stages: Stages,
-    last_switch: LastSwitchPublisher | None,
-    last_look: LastLook | None = None,
-) -> Shown:
-    """Return what is shown of a pipeline, of which a reload may make another one."""
-
-    def places() -> dict[str, dict[str, Any]]:
-        return {one.id: _places(one) for one in what_runs().config.streams}
-
-    return Shown(
-        info=info,
-        counters=counters,
-        states=states,
-        pictures=Pictures(labels=info.labels),
-        places=places,
-        recent_events=lambda: stages.following.recent_events,
-        last_switch=last_switch,
-        last_look=last_look,
-    )
+def places_of(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
+    """Return what a pipeline file draws on the picture of each stream, as plain values under its keys."""
+    return {one.id: _places(one) for one in pipeline.config.streams}
 
 
 def _places(stream: StreamConfig) -> dict[str, Any]:
@@ -116,7 +92,6 @@ class StatusServer:
         *,
         socket_path: Path | None = None,
         heat: HeatWatch | None = None,
-        on_bound: Callable[[Listener, socket.socket], None] | None = None,
     ) -> None:
         self._shown = shown
         self._config = config
@@ -128,7 +103,7 @@ class StatusServer:
         self._exposition: Exposition | None = None
         self._figures = (float("-inf"), b"")
         listeners = list(self._listeners(socket_path))
-        self._server = HttpServer(listeners, on_bound=on_bound) if listeners else None
+        self._server = HttpServer(listeners) if listeners else None
 
     def start(self) -> None:
         self._heat.start()

@@ -9,9 +9,8 @@ from edge.config.pipeline import Pipeline
 from edge.engine.kind import RacingKind, load_kind
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.protocols import Engine, Publisher
-from edge.publish.messages import InfoMessage
 from edge.runtime.look.pictures import PicturePublisher, Pictures
-from edge.runtime.look.server import StatusServer, make_shown
+from edge.runtime.look.server import Shown, StatusServer, places_of
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
@@ -54,12 +53,22 @@ def build_parts(
     stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
     states = StreamStates(_ids(pipeline), publisher, device=info.device, on_change=stages.change)
     batcher = _batcher(pipeline, running.engine, counters := FrameCounters())
-    last_switch, last_look = _told_of_release(deployed, publisher, info)
+    last_switch = last_look = None
+    if deployed is not None:
+        last_switch = LastSwitchPublisher(publisher, deployed.layout, device=info.device)
+        last_look = LastLook(publisher, deployed.layout, device=info.device)
     maker = StreamMaker(spec, states)
     reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
-    what_runs = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
-    shown = make_shown(
-        what_runs, info, counters=counters, states=states, stages=stages, last_switch=last_switch, last_look=last_look
+    what_runs: Callable[[], Pipeline] = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
+    shown = Shown(
+        info=info,
+        counters=counters,
+        states=states,
+        pictures=Pictures(labels=info.labels),
+        places=lambda: places_of(what_runs()),
+        recent_events=lambda: stages.following.recent_events,
+        last_switch=last_switch,
+        last_look=last_look,
     )
     return PipelineParts(
         name=pipeline.path.stem,
@@ -108,15 +117,6 @@ def _build_runs(running: Running, deployed: Deployed | None) -> Callable[[], boo
 
 def _ids(pipeline: Pipeline) -> list[StreamId]:
     return [StreamId(stream.id) for stream in pipeline.config.streams]
-
-
-def _told_of_release(
-    deployed: Deployed | None, publisher: Publisher, info: InfoMessage
-) -> tuple[LastSwitchPublisher | None, LastLook | None]:
-    if deployed is None:
-        return None, None
-    layout, device = deployed.layout, info.device
-    return LastSwitchPublisher(publisher, layout, device=device), LastLook(publisher, layout, device=device)
 
 
 def _annotators(spec: ModelSpec, boxed: Path | None, plain: Path | None, *, every_s: float) -> list[Annotator]:

@@ -37,6 +37,13 @@ from edge.types import DropReason, Precision, SourceCounts, StreamId
 
 __all__ = ["PipelineParts", "RunningStreams", "Service"]
 
+_log = logging.getLogger(__name__)
+_TICK_S = 0.1
+_PULLER_STOP_S = 10.0
+_DRAIN_S = 30.0
+_FLUSH_S = 5.0
+# A camera's teardown may take 5 s, the first look at a plugin several; the unit's watchdog bites at 30 s.
+_HANGING_S = 20.0
 _AT_ONCE = 2  # are begun at one look, ten times a second: a start takes up to 40 ms of a core from those that run
 
 
@@ -127,31 +134,6 @@ class RunningStreams:
             self._on_end(stream)
 
 
-# A camera's teardown may take 5 s, the first look at a plugin several; the unit's watchdog bites at 30 s.
-HANGING_S = 20.0
-
-
-def hanging_threads(pullers: Sequence[Puller], loop: InferenceLoop, *, now_ns: int, limit_s: float) -> tuple[str, ...]:
-    """Return the names of threads that hang: in a source for more than `limit_s`, in the engine, in a teardown.
-
-    A camera whose teardown hangs is left out in the end, and costs the others nothing; a restart would take them all
-    down. It helps only where all are such.
-    """
-    since = {one.name: one.in_source_since_ns for one in pullers}
-    since[loop.name] = loop.turned_at_ns if loop.is_alive else None
-    late = [name for name, at_ns in since.items() if at_ns is not None and now_ns - at_ns > limit_s * 1e9]
-    stuck = set(stuck_streams())
-    are_all_stuck = bool(pullers) and all(one.source.stream in stuck for one in pullers)
-    return (*late, *(f"teardown {stream}" for stream in sorted(stuck) if are_all_stuck))
-
-
-_log = logging.getLogger(__name__)
-_TICK_S = 0.1
-_PULLER_STOP_S = 10.0
-_DRAIN_S = 30.0
-_FLUSH_S = 5.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineParts:
     """Everything that a pipeline consists of, made and not yet started.
@@ -186,7 +168,7 @@ class Service:
     """Runs a pipeline once. `hanging_s`: a thread that is in one call for longer is said to hang."""
 
     def __init__(
-        self, parts: PipelineParts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = HANGING_S
+        self, parts: PipelineParts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = _HANGING_S
     ) -> None:
         self._parts = parts
         self._hanging_s = hanging_s
@@ -314,9 +296,18 @@ class Service:
                 self._parts.states.finish(one.stream)
 
     def _hanging(self) -> tuple[str, ...]:
-        return hanging_threads(
-            self._streams.all_pullers, self._loop, now_ns=time.monotonic_ns(), limit_s=self._hanging_s
-        )
+        """Return the names of threads that hang: in a source for too long, in the engine, in a teardown.
+
+        A camera whose teardown hangs is left out in the end, and costs the others nothing; a restart would take them
+        all down. It helps only where all are such.
+        """
+        pullers, now_ns = self._streams.all_pullers, time.monotonic_ns()
+        since = {one.name: one.in_source_since_ns for one in pullers}
+        since[self._loop.name] = self._loop.turned_at_ns if self._loop.is_alive else None
+        late = [name for name, at in since.items() if at is not None and now_ns - at > self._hanging_s * 1e9]
+        stuck = set(stuck_streams())
+        are_all_stuck = bool(pullers) and all(one.source.stream in stuck for one in pullers)
+        return (*late, *(f"teardown {stream}" for stream in sorted(stuck) if are_all_stuck))
 
     def _times(self) -> RunTimes:
         return RunTimes(

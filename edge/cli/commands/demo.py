@@ -196,7 +196,7 @@ def _folder_of_commands() -> str:
 
 
 def _precision_line(result: DemoReport) -> str:
-    from edge.demo.calibrated import MAX_DROP
+    from edge.demo.show import MAX_DROP
 
     name, done = result.run.precision.value.upper(), result.calibration
     if done is None:

@@ -29,9 +29,8 @@ from edge.http.server import (
 )
 from edge.publish.messages import EventMessage, InfoMessage
 from edge.runtime.look.heat import HeatWatch
-from edge.runtime.look.metrics import metrics_of
 from edge.runtime.look.pictures import Pictures
-from edge.runtime.look.status import Rates, Snapshot, status_json
+from edge.runtime.look.status import Rates, Snapshot, metrics_of, status_json
 from edge.runtime.pipeline.counters import FrameCounters, RunReport
 from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
 from edge.runtime.serve.streams import StreamStates

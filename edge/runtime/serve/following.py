@@ -12,8 +12,7 @@ from edge.media.camera import StreamStatus
 from edge.protocols import Publisher
 from edge.publish.events import EventPublisher
 from edge.publish.messages import InfoMessage
-from edge.runtime.pipeline.counting import Counting
-from edge.runtime.pipeline.following import Following
+from edge.runtime.pipeline.following import Counting, Following
 from edge.runtime.serve.streams import class_ids_at
 from edge.track.bytetrack import ByteTracker
 from edge.track.follow import Follower, WatchRules

@@ -16,8 +16,7 @@ from edge.errors import ConfigError
 from edge.media.shedding import Orders
 from edge.protocols import Engine
 from edge.runtime.pipeline.counters import RunReport, StreamReport
-from edge.runtime.pipeline.ladder import FEW, TOO_MUCH, FrameCounts, Ladder, fair_caps
-from edge.runtime.pipeline.shares import Terms
+from edge.runtime.pipeline.shares import FEW, TOO_MUCH, FrameCounts, Ladder, Terms, fair_caps
 from edge.types import DropReason, StreamId, StreamState
 
 __all__ = [
@@ -151,7 +150,7 @@ class Overload:
 
 
 class Relief:
-    """Drives the ladder (`edge.runtime.pipeline.ladder`) on windows of five seconds, and orders what streams leave out.
+    """Drives the ladder (`edge.runtime.pipeline.shares`) on windows of five seconds, and orders what streams leave out.
 
     Args:
         live: gives the streams that are live; the others lose nothing, and wait.

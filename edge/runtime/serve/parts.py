@@ -1,28 +1,38 @@
-"""Makes the parts of a pipeline from its file: model, engine, sources, publishers."""
+"""Makes the parts of a pipeline from its file: model, engine, sources, publishers.
+
+Takes over the streams of the file while the service runs; everything else in it needs a restart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
+from edge.config.schema import StreamConfig
 from edge.engine.kind import RacingKind, load_kind
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.protocols import Engine, Publisher
+from edge.publish.message import RetainedBytes
+from edge.publish.messages import InfoMessage
 from edge.runtime.look.pictures import PicturePublisher, Pictures
 from edge.runtime.look.server import Shown, StatusServer, places_of
 from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
-from edge.runtime.pipeline.loop import Inference
+from edge.runtime.pipeline.loop import Inference, StreamFilter
 from edge.runtime.serve.engine import Running, start_engine
 from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
 from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
-from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
+from edge.runtime.serve.publishing import announce, birth_message, make_frame_publisher, make_publisher
 from edge.runtime.serve.release import Deployed
-from edge.runtime.serve.reload import Reloader
-from edge.runtime.serve.service import PipelineParts
+from edge.runtime.serve.service import Changes, PipelineParts
 from edge.runtime.serve.streams import StreamMaker, StreamStates, stated_rates, stream_filters, terms_of
+from edge.track.follow import Follower
 from edge.types import ModelSpec, StreamId
 
 __all__ = ["build_parts"]
@@ -132,3 +142,60 @@ def _batcher(pipeline: Pipeline, engine: Engine, counters: FrameCounters) -> Bat
         on_drop=counters.dropped,
         terms={StreamId(stream.id): terms_of(stream) for stream in pipeline.config.streams},
     )
+
+
+@dataclass(slots=True)
+class Reloader:
+    """Reads the file again. Called by one thread; what it changes is read by others, entry by entry."""
+
+    pipeline: Pipeline
+    info: InfoMessage
+    publisher: Publisher
+    stages: Stages
+    filters: dict[StreamId, StreamFilter]
+    batcher: Batcher
+    maker: StreamMaker
+
+    def __call__(self) -> Changes:
+        """Raises `EdgeError`, with nothing changed, if the file is unusable or more than its streams has changed."""
+        new = load_pipeline(self.pipeline.path)
+        self._require_only_streams(new)
+        before = {stream.id: stream for stream in self.pipeline.config.streams}
+        changed = [stream for stream in new.config.streams if before.get(stream.id) != stream]
+        filters, followers = stream_filters(new, self.maker.spec), make_followers(new, self.info.labels)
+        sources = tuple(self.maker.source(new, stream) for stream in changed)
+        # From here on nothing fails.
+        for stream, source in zip(changed, sources, strict=True):
+            self.batcher.set_terms(source.stream, terms_of(stream))
+            self._take_over(stream, filters, followers)
+        gone = tuple(StreamId(name) for name in before if name not in {stream.id for stream in new.config.streams})
+        for name in gone:
+            self.stages.following.replace(name, None)
+        if gone or sources:
+            self.info = announce(new, self.info, self.publisher)
+        for stream in changed:
+            before_it = before.get(stream.id)
+            if before_it is not None and before_it.tracking is not None and stream.tracking is None:
+                self.publisher.publish(RetainedBytes(f"streams/{stream.id}/occupancy"))
+        self.pipeline = new
+        return Changes(removed=gone, sources=sources)
+
+    def _require_only_streams(self, new: Pipeline) -> None:
+        running = self.pipeline.config
+        for field in msgspec.structs.fields(running):
+            if field.name != "streams" and getattr(running, field.name) != getattr(new.config, field.name):
+                raise new.error(
+                    (field.encode_name,),
+                    "has changed; a reload takes over streams only, restart the service for the rest",
+                )
+
+    def _take_over(
+        self, config: StreamConfig, filters: Mapping[StreamId, StreamFilter], followers: Mapping[StreamId, Follower]
+    ) -> None:
+        stream = StreamId(config.id)
+        if stream in filters:
+            self.filters[stream] = filters[stream]
+        else:
+            self.filters.pop(stream, None)
+        self.stages.begin(stream, followers.get(stream), config.classes or ())
+        self.maker.states.add(stream)

@@ -31,11 +31,10 @@ from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.puller import Puller
 from edge.runtime.serve.following import Stages
 from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
-from edge.runtime.serve.reload import Changes
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, Precision, SourceCounts, StreamId
 
-__all__ = ["PipelineParts", "RunningStreams", "Service"]
+__all__ = ["Changes", "PipelineParts", "RunningStreams", "Service"]
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.1
@@ -45,6 +44,14 @@ _FLUSH_S = 5.0
 # A camera's teardown may take 5 s, the first look at a plugin several; the unit's watchdog bites at 30 s.
 _HANGING_S = 20.0
 _AT_ONCE = 2  # are begun at one look, ten times a second: a start takes up to 40 ms of a core from those that run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes of a reload: the service stops reading `removed`, and reads `sources`, new or changed ones."""
+
+    removed: tuple[StreamId, ...]
+    sources: tuple[FrameSource, ...]
 
 
 class RunningStreams:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge.runtime.pipeline.counters import FrameCounters, LatencyHistogram, StreamCounts, StreamReport, report_stream
-from edge.runtime.pipeline.ladder import FrameCounts
+from edge.runtime.pipeline.shares import FrameCounts
 from edge.types import (
     DropReason,
     SourceCounts,

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from edge.runtime.pipeline.ladder import FrameCounts, Ladder, fair_caps
-from edge.runtime.pipeline.shares import Terms
+from edge.runtime.pipeline.shares import FrameCounts, Ladder, Terms, fair_caps
 from edge.types import DropReason, StreamId
 from tests.support.simulation import NS, Camera, Simulation
 from tests.unit.runtime.pipeline.test_batcher_traces import fair_shares

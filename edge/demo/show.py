@@ -22,7 +22,7 @@ from edge.calibrate.table import Evidence, write_table
 from edge.calibrate.thresholds import Method
 from edge.config.load import load_pipeline
 from edge.config.schema import MqttConfig
-from edge.demo.broker import EmbeddedBroker
+from edge.demo.broker import embedded_broker
 from edge.demo.cameras import SyntheticCamera, lay_out_cameras
 from edge.demo.subscriber import DemoSubscriber, Score
 from edge.engine.kind import quick_kind, usable_kind
@@ -155,7 +155,7 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
         calibration = calibrate_demo(folder, hooks) if options.precision is Precision.INT8 else None
         if options.broker is None:
             hooks.on_stage("starting the embedded MQTT broker")
-            mqtt = stack.enter_context(EmbeddedBroker()).config()
+            mqtt = stack.enter_context(embedded_broker())
         else:
             mqtt = options.broker
         hooks.on_stage("starting an independent subscriber (edge-deploy listen)")

@@ -82,7 +82,6 @@ def build_parts(
     )
     return PipelineParts(
         name=pipeline.path.stem,
-        device=info.device,
         precision=running.precision,
         sources=[maker.source(pipeline, stream) for stream in config.streams],
         inference=Inference(

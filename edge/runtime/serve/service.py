@@ -151,7 +151,6 @@ class PipelineParts:
     """
 
     name: str
-    device: str
     precision: Precision
     sources: Sequence[FrameSource]
     inference: Inference

@@ -91,7 +91,6 @@ class Running:
         detector = Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=10)
         self.parts = parts = PipelineParts(
             name="test",
-            device="test",
             precision=Precision.FP32,
             sources=[self.source, *others],
             inference=Inference(engine=self.engine, detector=detector, filters={}, on_results=lambda found: None),

@@ -62,7 +62,6 @@ def make(spec, tmp_path):
         head = head_of(spec)
         parts = PipelineParts(
             name="test",
-            device="test",
             precision=Precision.FP32,
             sources=sources,
             inference=Inference(

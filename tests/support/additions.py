@@ -204,7 +204,7 @@ _FAMILY = Addition(
 import numpy as np
 from edge.engine.pipeline_model import read_model
 from edge.engine.tensorrt.tensors import Tensor, _cells
-from edge.vision.detect import Detector
+from edge.vision.heads import Detector
 from edge.vision.heads import Head
 from edge.vision.letterbox import fit
 from tests.support.models import yolov5

@@ -30,8 +30,7 @@ from edge.types import (
     StageTimes,
     StreamId,
 )
-from edge.vision.detect import Detector
-from edge.vision.heads import Head, has_scores
+from edge.vision.heads import Detector, Head, has_scores
 
 __all__ = ["IgnoredArea", "Inference", "InferenceLoop", "Onlooker", "StreamFilter"]
 

@@ -34,8 +34,7 @@ from edge.roofline.proof import Row, Verdict
 from edge.runtime.prove.kit import forms_of, golden_canvases, model_spec
 from edge.runtime.prove.rows import NotHereError, Rows, held
 from edge.types import Detections, Precision
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 
 __all__ = ["cuda", "dla", "forms", "forms_of_kind"]
 

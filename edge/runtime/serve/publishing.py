@@ -28,8 +28,7 @@ from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
 from edge.publish.selection import Selection
 from edge.reading import read_file
-from edge.runtime.serve.engine import Running
-from edge.runtime.serve.release import Deployed
+from edge.runtime.serve.engine import Deployed, Running
 from edge.types import ModelSpec
 from edge.version import __version__
 

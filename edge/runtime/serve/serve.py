@@ -22,10 +22,9 @@ from edge.device.layout import Layout
 from edge.device.units import Notifier, unit_folder
 from edge.runtime.look.status import Rates
 from edge.runtime.pipeline.counters import RunReport
-from edge.runtime.serve.engine import warm_up
+from edge.runtime.serve.engine import Deployed, open_release, warm_up
 from edge.runtime.serve.overload import Admission, Overload, Relief, measure_engine
 from edge.runtime.serve.parts import build_parts
-from edge.runtime.serve.release import Deployed, open_release
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.types import StreamState
 

@@ -25,8 +25,7 @@ from edge.runtime.serve.serve import Heartbeat, serve_pipeline
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, Precision, StreamId, StreamState
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 from tests.support.qdq import with_joint_scale
 from tests.support.recorded import Breakage, RecordedSource
 from tests.support.wait import wait_until

@@ -19,16 +19,21 @@ from edge.engine.pipeline_model import detector_of, read_model
 from edge.protocols import Engine, Publisher
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage
-from edge.runtime.look.pictures import PicturePublisher, Pictures
+from edge.runtime.look.pictures import Annotator, PicturePublisher, Pictures
 from edge.runtime.look.server import Shown, StatusServer, places_of
-from edge.runtime.pipeline.annotate import Annotator
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference, StreamFilter
 from edge.runtime.serve.engine import Deployed, Running, start_engine
 from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
-from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
-from edge.runtime.serve.publishing import announce, birth_message, make_frame_publisher, make_publisher
+from edge.runtime.serve.publishing import (
+    LastLook,
+    LastSwitchPublisher,
+    announce,
+    birth_message,
+    make_frame_publisher,
+    make_publisher,
+)
 from edge.runtime.serve.service import Changes, PipelineParts
 from edge.runtime.serve.streams import StreamMaker, StreamStates, stated_rates, stream_filters, terms_of
 from edge.track.follow import Follower

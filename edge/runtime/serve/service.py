@@ -30,7 +30,7 @@ from edge.runtime.pipeline.counters import FrameCounters, RunReport, RunTimes, S
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.puller import Puller
 from edge.runtime.serve.following import Stages
-from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
+from edge.runtime.serve.publishing import LastLook, LastSwitchPublisher
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, Precision, SourceCounts, StreamId
 

@@ -137,22 +137,12 @@ def _event(event: EventMessage) -> dict[str, Any]:
 
 
 def _stream(moment: Snapshot, stream: StreamReport, places: Mapping[str, Any]) -> dict[str, Any]:
-    status = moment.report.statuses[stream.stream]
     order = moment.report.shedding.get(stream.stream)
     return {
-        "id": stream.stream,
-        "state": status.state.value,
-        "reason": status.reason,
-        "reconnects": status.reconnects,
+        **stream.as_json(moment.report.statuses[stream.stream]),
         "fps": round(moment.fps.get(stream.stream, 0.0), 1),
-        "decoded": stream.decoded,
-        "inferred": stream.inferred,
-        "dropped": {reason.value: count for reason, count in stream.dropped.items()},
-        "skipped": stream.skipped,
         "cap_fps": None if order is None else _rounded(order.max_fps),
         "in_flight": stream.unaccounted,
-        "decode_errors": stream.errors,
-        "detections": stream.detections,
         **places,
     }
 

@@ -185,6 +185,20 @@ class StreamReport(Counted):
         """Frames that are neither inferred nor counted as dropped (in flight while a run goes on)."""
         return self.decoded - self.inferred - sum(self.dropped.values())
 
+    def as_json(self, status: StreamStatus) -> dict[str, Any]:
+        return {
+            "id": self.stream,
+            "state": status.state.value,
+            "reason": status.reason,
+            "reconnects": status.reconnects,
+            "decoded": self.decoded,
+            "inferred": self.inferred,
+            "dropped": {reason.value: count for reason, count in self.dropped.items()},
+            "skipped": self.skipped,
+            "decode_errors": self.errors,
+            "detections": self.detections,
+        }
+
 
 def report_stream(stream: StreamId, source: SourceCounts, counted: StreamCounts) -> StreamReport:
     """Return the account of one stream from what its source and the pipeline counted.
@@ -291,18 +305,5 @@ class RunReport:
         }
 
     def _stream_json(self, stream: StreamReport) -> dict[str, Any]:
-        status = self.statuses[stream.stream]
-        return {
-            "id": stream.stream,
-            "state": status.state.value,
-            "reason": status.reason,
-            "reconnects": status.reconnects,
-            "decoded": stream.decoded,
-            "inferred": stream.inferred,
-            "dropped": {reason.value: count for reason, count in stream.dropped.items()},
-            "unaccounted": stream.unaccounted,
-            "skipped": stream.skipped,
-            "decode_errors": stream.errors,
-            "detections": stream.detections,
-            "fps": round(stream.fps, 2),
-        }
+        shared = stream.as_json(self.statuses[stream.stream])
+        return {**shared, "unaccounted": stream.unaccounted, "fps": round(stream.fps, 2)}

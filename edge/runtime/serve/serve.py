@@ -237,14 +237,15 @@ def serve_pipeline(
         parts.publisher.close()
         raise
     heartbeat.ready()
-    alarm, terms = functools.partial(parts.states.alarm, about="overload"), lambda: parts.batcher.terms
-    overload, relief = Overload(alarm, parts.states.overload, terms=terms), _relief(parts)
+    alarm, batcher = parts.states.alarm, parts.batcher
+    overload = Overload(functools.partial(alarm, about="overload"), parts.states.overload, batcher)
+    relief = Relief(parts.orders, batcher, tell=functools.partial(alarm, about="relief"), build_runs=parts.build_runs)
 
     def tick(report: RunReport) -> None:
         heartbeat.tick(report)
         overload.tick(report)
-        parts.states.alarm(parts.publisher.alarm, about="publisher", is_wording_news=True)
-        if relief is not None:
+        alarm(parts.publisher.alarm, about="publisher", is_wording_news=True)
+        if parts.overload.adapt:
             relief.tick(report)
         if admission is not None:
             admission.tick(report)
@@ -264,27 +265,14 @@ def serve_pipeline(
         )
 
 
-def _relief(parts: PipelineParts) -> Relief | None:
-    if not parts.overload.adapt:
-        return None
-    return Relief(
-        parts.orders,
-        live=lambda: parts.batcher.live,
-        terms=lambda: parts.batcher.terms,
-        tell=lambda what: parts.states.alarm(what, about="relief"),
-        build_runs=parts.build_runs,
-    )
-
-
 def _admission(parts: PipelineParts) -> Admission | None:
     at_start = parts.overload.at_start
     if at_start == "ignore" or not parts.stated_fps:
         return None
     admission = Admission(
         measure_engine(parts.inference.engine),
-        tell=lambda what: parts.states.alarm(what, about="admission"),
-        live=lambda: parts.batcher.live,
-        terms=lambda: parts.batcher.terms,
+        parts.batcher,
+        tell=functools.partial(parts.states.alarm, about="admission"),
     )
     admission.at_start(parts.stated_fps, refuses=at_start == "refuse")
     return admission

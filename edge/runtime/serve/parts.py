@@ -67,23 +67,10 @@ def build_parts(
     stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
     states = StreamStates(_ids(pipeline), publisher, device=info.device, on_change=stages.change)
     batcher = _batcher(pipeline, running.engine, counters := FrameCounters())
-    last_switch = last_look = None
-    if deployed is not None:
-        last_switch = LastSwitchPublisher(publisher, deployed.layout, device=info.device)
-        last_look = LastLook(publisher, deployed.layout, device=info.device)
     maker = StreamMaker(spec, states)
     reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
     what_runs: Callable[[], Pipeline] = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
-    shown = Shown(
-        info=info,
-        counters=counters,
-        states=states,
-        pictures=Pictures(labels=info.labels),
-        places=lambda: places_of(what_runs()),
-        recent_events=lambda: stages.following.recent_events,
-        last_switch=last_switch,
-        last_look=last_look,
-    )
+    shown = _shown(deployed, publisher, info, what_runs, counters=counters, states=states, stages=stages)
     return PipelineParts(
         name=pipeline.path.stem,
         precision=running.precision,
@@ -104,11 +91,37 @@ def build_parts(
         stated_fps=stated_rates(pipeline),
         build_runs=_build_runs(running, deployed),
         stages=stages,
-        last_switch=last_switch,
-        last_look=last_look,
+        last_switch=shown.last_switch,
+        last_look=shown.last_look,
         reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),
         pictures=_picture_publisher(shown.pictures, publisher, what_runs),
+    )
+
+
+def _shown(
+    deployed: Deployed | None,
+    publisher: Publisher,
+    info: InfoMessage,
+    what_runs: Callable[[], Pipeline],
+    *,
+    counters: FrameCounters,
+    states: StreamStates,
+    stages: Stages,
+) -> Shown:
+    last_switch = last_look = None
+    if deployed is not None:
+        last_switch = LastSwitchPublisher(publisher, deployed.layout, device=info.device)
+        last_look = LastLook(publisher, deployed.layout, device=info.device)
+    return Shown(
+        info=info,
+        counters=counters,
+        states=states,
+        pictures=Pictures(labels=info.labels),
+        places=lambda: places_of(what_runs()),
+        recent_events=lambda: stages.following.recent_events,
+        last_switch=last_switch,
+        last_look=last_look,
     )
 
 

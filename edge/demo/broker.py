@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import socket
 import threading
 import warnings
-from types import TracebackType
+from collections.abc import Iterator
 from typing import Any
 
 from edge.config.schema import MqttConfig
 from edge.errors import MissingDependencyError, PublishError
 
-__all__ = ["EmbeddedBroker"]
+__all__ = ["embedded_broker"]
 
 _START_TIMEOUT_S = 10.0
 _GOODBYE_S = 1.0
@@ -24,72 +25,56 @@ _log = logging.getLogger(__name__)
 _LOGGERS = ("amqtt", "transitions")
 
 
-class EmbeddedBroker:
-    """A broker in a background thread, from `with` to the end of its block.
+@contextlib.contextmanager
+def embedded_broker() -> Iterator[MqttConfig]:
+    """Run a broker in a background thread within the block, and give how to reach it.
     Raises `MissingDependencyError` when amqtt is not installed; `PublishError` when no broker could be started.
     """
+    module, port = _import_amqtt(), _free_port()
+    is_up, stop = threading.Event(), threading.Event()
+    problems: list[Exception] = []
 
-    def __init__(self) -> None:
-        self.host = _HOST
-        self.port = 0
-        self._module = _import_amqtt()
-        self._is_up = threading.Event()
-        self._problem: BaseException | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._levels: dict[str, int] = {}
-        self._thread = threading.Thread(target=self._run, name="demo-broker", daemon=True)
+    def run() -> None:
+        try:
+            asyncio.run(_serve(module, port, is_up, stop))
+        except Exception as error:  # the border of the thread: the block tells it
+            problems.append(error)
+        finally:
+            is_up.set()
 
-    def __enter__(self) -> EmbeddedBroker:
-        for name in _LOGGERS:
-            self._levels[name] = logging.getLogger(name).level
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._thread.start()
-        if not self._is_up.wait(_START_TIMEOUT_S) or self._problem is not None:
-            self._quiet_end()
-            raise PublishError(
-                f"the demo's broker did not start: {self._problem or 'no answer in time'}",
-                hint="use another broker: mqtt.host",
-            )
-        return self
-
-    def config(self) -> MqttConfig:
-        """Return how to reach it; amqtt is silent when it is asked for MQTT v5, so that is not tried."""
-        return MqttConfig(host=self.host, port=self.port, site="demo", tls=False, protocol="v3.1.1")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._quiet_end()
-
-    def _quiet_end(self) -> None:
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None and self._thread.is_alive():
-            loop.call_soon_threadsafe(stop.set)
-        self._thread.join(_START_TIMEOUT_S)
+    thread = threading.Thread(target=run, name="demo-broker", daemon=True)
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    thread.start()
+    try:
+        if not is_up.wait(_START_TIMEOUT_S) or problems:
+            problem = problems[0] if problems else "no answer in time"
+            raise PublishError(f"the demo's broker did not start: {problem}", hint="use another broker: mqtt.host")
+        # amqtt is silent when it is asked for MQTT v5, so that is not tried.
+        yield MqttConfig(host=_HOST, port=port, site="demo", tls=False, protocol="v3.1.1")
+    finally:
+        stop.set()
+        thread.join(_START_TIMEOUT_S)
         _close_what_was_left()
-        for name, level in self._levels.items():
+        for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except Exception as error:  # the border of the thread: __enter__ tells it
-            self._problem = error
-        finally:
-            self._is_up.set()
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(lambda loop, context: _log.debug("broker: %s", context["message"]))
-        self._stop = asyncio.Event()
-        self.port = _free_port()
-        broker = self._module.Broker(_config(self.port))
-        await broker.start()
-        self._is_up.set()
-        await self._stop.wait()
-        await broker.shutdown()
-        await _finish_others()
+async def _serve(module: Any, port: int, is_up: threading.Event, stop: threading.Event) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: _log.debug("broker: %s", context["message"]))
+    broker = module.Broker(
+        {
+            "listeners": {"default": {"type": "tcp", "bind": f"{_HOST}:{port}"}},
+            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+        }
+    )
+    await broker.start()
+    is_up.set()
+    await asyncio.to_thread(stop.wait)
+    await broker.shutdown()
+    await _finish_others()
 
 
 async def _finish_others() -> None:
@@ -106,13 +91,6 @@ def _close_what_was_left() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-
-
-def _config(port: int) -> dict[str, Any]:
-    return {
-        "listeners": {"default": {"type": "tcp", "bind": f"{_HOST}:{port}"}},
-        "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
-    }
 
 
 def _free_port() -> int:

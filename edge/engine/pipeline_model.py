@@ -8,8 +8,7 @@ from edge.engine.section import read_section
 from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import ModelOverrides, inspect_file
 from edge.types import HeadFamily, ImageSize, ModelSpec
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 
 __all__ = ["detector_of", "max_batch_of", "open_model", "read_model"]
 

@@ -21,7 +21,7 @@ from edge.evaluate.coco_map import iou_of_xyxy
 from edge.protocols import Engine
 from edge.reading import json_object
 from edge.types import Detections, Letterbox
-from edge.vision.detect import Detector
+from edge.vision.heads import Detector
 
 __all__ = [
     "ClassScore",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,26 +27,15 @@ class Exposition:
     def __init__(self, metrics: Callable[[], Iterable[Any]]) -> None:
         from prometheus_client import CollectorRegistry, ProcessCollector
 
+        self.collect = metrics  # called by the registry, which is told nothing beforehand: it depends on the moment
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Collector(metrics))
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
         from prometheus_client import generate_latest
 
         return bytes(generate_latest(self._registry))
-
-
-class _Collector:
-    def __init__(self, metrics: Callable[[], Iterable[Any]]) -> None:
-        self._metrics = metrics
-
-    def describe(self) -> Iterable[Any]:
-        """Say nothing beforehand: what there is depends on the moment."""
-        return ()
-
-    def collect(self) -> Iterator[Any]:
-        return iter(self._metrics())
 
 
 def metric(

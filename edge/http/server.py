@@ -1,7 +1,7 @@
 """A small HTTP server in one thread: bounded in connections, in time, in bytes and in answers per second.
 
 That bounds its cost for the process, whatever the load: one short request per connection, at most
-`HttpLimits.per_s` of them a second for each listener, and a connection that is too slow or one too many is closed. It
+`Listener.per_s` of them a second for each listener, and a connection that is too slow or one too many is closed. It
 listens where only this machine, or one group of it, can reach it, and answers its own programs and pages only.
 """
 
@@ -30,7 +30,6 @@ from typing import Any
 __all__ = [
     "LOOPBACK",
     "BadRequestError",
-    "HttpLimits",
     "HttpRequest",
     "HttpResponse",
     "HttpServer",
@@ -104,9 +103,9 @@ def text_response(status: int, text: str) -> HttpResponse:
     return HttpResponse(status=status, kind="text/plain; charset=utf-8", body=f"{text}\n".encode())
 
 
-def json_response(content: Any, *, status: int = 200) -> HttpResponse:
+def json_response(content: Any) -> HttpResponse:
     body = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    return HttpResponse(status=status, kind="application/json", body=body)
+    return HttpResponse(status=200, kind="application/json", body=body)
 
 
 def read_http_request(head: bytes) -> HttpRequest:
@@ -214,10 +213,18 @@ def short_name(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpLimits:
-    """Limits of one listener. `read_s` is for a whole request, `write_s` for a whole answer."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Listener:
+    """Where requests come in: `bind` gives a listening socket or raises OSError, and is tried again until it succeeds.
 
+    `is_tcp`: every user of the machine reaches it, browsers too, so the origin of requests is checked.
+    `read_s` is for a whole request, `write_s` for a whole answer.
+    """
+
+    name: str
+    bind: Callable[[], socket.socket]
+    respond: Responder
+    is_tcp: bool
     connections: int = 16
     per_s: float = 100.0
     head_bytes: int = 8192
@@ -225,28 +232,11 @@ class HttpLimits:
     write_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Listener:
-    """Where requests come in: `bind` gives a listening socket or raises OSError, and is tried again until it succeeds.
-
-    `is_tcp`: every user of the machine reaches it, browsers too, so the origin of requests is checked.
-    """
-
-    name: str
-    bind: Callable[[], socket.socket]
-    respond: Responder
-    is_tcp: bool
-    limits: HttpLimits = field(default_factory=HttpLimits)
-
-
 class HttpServer:
     """Serves its listeners in threads of its own from `start` to `close`; nothing else waits for it."""
 
-    def __init__(
-        self, listeners: Sequence[Listener], *, on_bound: Callable[[Listener, socket.socket], None] | None = None
-    ) -> None:
+    def __init__(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
-        self._on_bound = on_bound
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         # One at a time: an answer may encode a picture, and two of them would take two cores from the frames.
@@ -285,13 +275,13 @@ class HttpServer:
             try:
                 while True:
                     connection, _ = await self._accept(accepting)
-                    while len(conversations) >= listener.limits.connections:
+                    while len(conversations) >= listener.connections:
                         next(iter(conversations)).cancel()  # the one that has had the longest time makes room
                         await asyncio.sleep(0)  # until it has: the next one may be accepted already
                     task = asyncio.ensure_future(self._converse(listener, connection))
                     conversations[task] = None
                     task.add_done_callback(lambda done: conversations.pop(done, None))
-                    await asyncio.sleep(1 / listener.limits.per_s)
+                    await asyncio.sleep(1 / listener.per_s)
             finally:
                 for task in list(conversations):
                     task.cancel()
@@ -309,8 +299,6 @@ class HttpServer:
                 await asyncio.sleep(_BIND_EVERY_S)
                 continue
             bound.setblocking(False)
-            if self._on_bound is not None:
-                self._on_bound(listener, bound)
             return bound
 
     async def _accept(self, accepting: socket.socket) -> tuple[socket.socket, object]:
@@ -334,18 +322,17 @@ class HttpServer:
                     raise
 
     async def _answer_one(self, listener: Listener, connection: socket.socket) -> None:
-        limits = listener.limits
         has_body = True
         try:
-            head = await asyncio.wait_for(self._read_head(connection, limits.head_bytes), limits.read_s)
+            head = await asyncio.wait_for(self._read_head(connection, listener.head_bytes), listener.read_s)
             request = read_http_request(head)
             has_body = request.method != "HEAD"
             answer = await self._respond(listener, request)
         except BadRequestError as bad:
             answer = text_response(bad.status, str(bad))
         except asyncio.TimeoutError:
-            answer = text_response(408, f"expected a whole request within {limits.read_s:g} s")
-        await self._send(connection, wire_bytes(answer, has_body=has_body), limits.write_s)
+            answer = text_response(408, f"expected a whole request within {listener.read_s:g} s")
+        await self._send(connection, wire_bytes(answer, has_body=has_body), listener.write_s)
 
     async def _respond(self, listener: Listener, request: HttpRequest) -> HttpResponse:
         if request.method not in ("GET", "HEAD"):

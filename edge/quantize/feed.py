@@ -25,8 +25,7 @@ from edge.quantize.crew import ReadImage
 from edge.quantize.forms import Forms
 from edge.quantize.stills import StillImage
 from edge.types import Detections, Frame, FrameHeader, ImageSize, Letterbox, ModelSpec, Precision, Preprocess, StreamId
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 from edge.vision.letterbox import fill_border, paste
 
 __all__ = [

@@ -1,4 +1,6 @@
-"""Raw output of a YOLO head -> candidate boxes. Scores are filtered before anything else is computed.
+"""Raw output of a YOLO head -> candidate boxes -> the detections of each frame: decode, suppress, undo the letterbox.
+
+Scores are filtered before anything else is computed.
 
 Layouts, for a batch of B, A cells or anchors and K classes (see `edge.types.HeadFamily`):
 
@@ -16,16 +18,21 @@ An engine may have picked the cells out already (`edge.types.CandidateRows`); th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import TensorMismatchError
-from edge.types import OBB, CandidateRows, EngineOutput, HeadFamily, ImageSize, ModelSpec
+from edge.types import OBB, CandidateRows, Detections, EngineOutput, HeadFamily, ImageSize, Letterbox, ModelSpec
+from edge.vision.letterbox import source_from_canvas_xyxy
+from edge.vision.nms import kept_by_nms
 
-__all__ = ["Candidates", "Head", "cells_of", "decode_output", "has_scores", "head_of", "xyxy_from_cxcywh"]
+__all__ = ["Candidates", "Detector", "Head", "cells_of", "decode_output", "has_scores", "head_of", "xyxy_from_cxcywh"]
+
+_MAX_CLASSES = 1 << 16
 
 FloatArray = NDArray[np.float32]
 _Scored = tuple[NDArray[np.int64], FloatArray, NDArray[np.int32]]
@@ -73,6 +80,59 @@ class Candidates:
             score=self.score[index],
             class_id=self.class_id[index],
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """Reads detections out of a head's output; pure, so that evaluation and service share it."""
+
+    head: Head
+    score_threshold: float
+    iou_threshold: float
+    max_detections: int
+
+    def detect(
+        self,
+        output: EngineOutput,
+        letterboxes: Sequence[Letterbox],
+        *,
+        class_ids: Sequence[NDArray[np.int32] | None] | None = None,
+    ) -> list[Detections]:
+        """Return the detections of each frame, in pixels of its source, highest score first.
+
+        `output`: of the engine, of B frames. `letterboxes`: of the B frames. `class_ids`: of the B frames, the classes
+        that are wanted, None for all; None: all classes of all frames. What is not wanted does not count towards
+        `max_detections`.
+        """
+        candidates = decode_output(output, self.head, score_threshold=self.score_threshold)
+        found = candidates if class_ids is None else _of_classes(candidates, class_ids)
+        kept = self._kept(found)
+        kept = kept.take(found.row.take(kept).argsort(kind="stable"))
+        row, score, class_id = found.row.take(kept), found.score.take(kept), found.class_id.take(kept)
+        xyxy = source_from_canvas_xyxy(found.xyxy.take(kept, axis=0), letterboxes, row)
+        ends = np.searchsorted(row, np.arange(len(letterboxes) + 1)).tolist()
+        spans = [slice(first, min(end, first + self.max_detections)) for first, end in itertools.pairwise(ends)]
+        # Copies: a result is kept for longer than the batch.
+        return [
+            Detections(xyxy=xyxy[one].copy(), score=score[one].copy(), class_id=class_id[one].copy()) for one in spans
+        ]
+
+    def _kept(self, found: Candidates) -> NDArray[np.int64]:
+        """Return the indices of what is not suppressed, highest score first."""
+        if self.head.family is HeadFamily.YOLOV10:  # trained to give one box per object: suppression would only harm
+            return np.argsort(-found.score, kind="stable")
+        group = found.row * _MAX_CLASSES + found.class_id
+        return kept_by_nms(found.xyxy, found.score, group, iou_threshold=self.iou_threshold)
+
+
+def _of_classes(found: Candidates, class_ids: Sequence[NDArray[np.int32] | None]) -> Candidates:
+    if all(wanted is None for wanted in class_ids):
+        return found
+    kept: NDArray[np.bool_] = np.ones(len(found.row), np.bool_)
+    for row, wanted in enumerate(class_ids):
+        if wanted is not None:
+            kept &= (found.row != row) | np.isin(found.class_id, wanted)
+    return found.take(np.flatnonzero(kept))
 
 
 def head_of(spec: ModelSpec, *, is_multi_label: bool = False) -> Head:

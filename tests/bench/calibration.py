@@ -17,7 +17,7 @@ import numpy as np
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.table import read_table
 from edge.engine.kind import QdqForm, load_kind
-from edge.engine.openvino.engine import OpenVinoEngine
+from edge.engine.openvino.engine import OpenVinoActivations, OpenVinoEngine
 from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model

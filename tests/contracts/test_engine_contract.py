@@ -10,8 +10,7 @@ from edge.errors import EngineError, TensorMismatchError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import CandidateRows, Letterbox, Precision
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 from tests.support import models
 from tests.support.engines import kinds_that_run
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine

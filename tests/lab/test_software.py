@@ -107,7 +107,7 @@ def test_root_runs_what_provision_installed_whatever_was_brought(site):
     assert "device.software.missing" in told
 
 
-@pytest.mark.parametrize(("what", "code"), [("edge/runtime/serve/release.py", 8), ("edge/runtime/serve/parts.py", 7)])
+@pytest.mark.parametrize(("what", "code"), [("edge/runtime/serve/engine.py", 8), ("edge/runtime/serve/parts.py", 7)])
 def test_software_that_is_broken_is_left(site, shop, brought, what, code):
     bundle, key = brought
     assert what in BREAKS

@@ -135,7 +135,7 @@ _MESSAGE = Addition(
 from typing import get_args
 from paho.mqtt import publish
 from edge.client import Client, Item, MoodMessage
-from edge.demo.broker import EmbeddedBroker
+from edge.demo.broker import embedded_broker
 from edge.deploy.listen import line_from_message
 from tools.message_schemas import documents
 
@@ -144,7 +144,7 @@ texts = documents()
 assert "schema/edge.mood-1.json" in texts and "edge/v1/{site}/{device}/mood" in texts["asyncapi.yaml"]
 assert line_from_message(said) == "gate-01 is well"
 assert MoodMessage in get_args(Item)
-with EmbeddedBroker() as broker:
+with embedded_broker() as broker:
     with Client(broker.host, port=broker.port, site="demo", tls=False, protocol="v3.1.1") as client:
         publish.single(f"edge/v1/demo/gate-01/{said.topic}", said.encode(), hostname=broker.host, port=broker.port)
         items = (item for _, item in zip(range(50), client.receive()))
@@ -204,7 +204,7 @@ _FAMILY = Addition(
 import numpy as np
 from edge.engine.pipeline_model import read_model
 from edge.engine.tensorrt.tensors import Tensor, _cells
-from edge.vision.detect import Detector
+from edge.vision.heads import Detector
 from edge.vision.heads import Head
 from edge.vision.letterbox import fit
 from tests.support.models import yolov5

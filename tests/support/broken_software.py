@@ -6,7 +6,7 @@ REPOSITORY = Path(__file__).parents[2]
 NEXT = {"edge/version.py": (REPOSITORY / "edge/version.py").read_bytes().replace(b'"0.1.0"', b'"0.2.0"')}
 # Each breaks where it is used; what cannot even be imported is found out before anything is built.
 BREAKS = {
-    "edge/runtime/serve/release.py": (
+    "edge/runtime/serve/engine.py": (
         b"    device, release = device_of_release(folder)\n",
         b"    raise SystemExit(1)\n",
     ),

@@ -16,8 +16,7 @@ from edge.calibrate.table import TensorRange, write_table
 from edge.device.device import Device
 from edge.evaluate.golden import GoldenImage, GoldenSet, detect_golden, encode_golden, floor_of
 from edge.model.inspect import inspect_model
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.device_releases import stage

@@ -1,6 +1,8 @@
 """Raw HTTP for the tests: what is sent is exactly what the test says; and servers of the standard library."""
 
 import contextlib
+import dataclasses
+import functools
 import socket
 import threading
 from collections.abc import Iterator
@@ -57,12 +59,14 @@ def serving(*listeners: Listener) -> Iterator[list[int | Path]]:
     """Serve the listeners within the block; give the port or the path of each once all are bound."""
     places: dict[str, int | Path] = {}
 
-    def bound(listener: Listener, at: socket.socket) -> None:
+    def bound(listener: Listener) -> socket.socket:
+        at = listener.bind()
         places[listener.name] = at.getsockname()[1] if listener.is_tcp else Path(listener.name)
+        return at
 
     from tests.support.wait import wait_until
 
-    server = HttpServer(listeners, on_bound=bound)
+    server = HttpServer([dataclasses.replace(one, bind=functools.partial(bound, one)) for one in listeners])
     server.start()
     try:
         wait_until(lambda: len(places) == len(listeners), what="all listeners are bound")

@@ -12,8 +12,8 @@ from edge.device.device import Device
 from edge.runtime.build.engine import Builder, build_for_release
 from edge.runtime.build.request import BuildResult
 from edge.runtime.pipeline.counters import RunReport
+from edge.runtime.serve.engine import open_release
 from edge.runtime.serve.parts import build_parts
-from edge.runtime.serve.release import open_release
 from edge.runtime.serve.service import Service
 
 _DEADLINE_S = 120.0

@@ -317,7 +317,7 @@ class Simulation:
             self.after(took_s, lambda: self._finish(batch.index))
             self.idle_since_ns = None
             return
-        ready_at_ns = self.batcher.ready_at_ns
+        ready_at_ns = self.batcher._ready_at_ns()
         if ready_at_ns is not None and ready_at_ns > self.now_ns:
             self.at(ready_at_ns, lambda: None)
 

@@ -62,7 +62,7 @@ def _build(
         build_for_release,
         make_in_workshop,
     )
-    from edge.runtime.serve.release import device_of_release
+    from edge.runtime.serve.engine import device_of_release
 
     if release is not None:
         device, name = device_of_release(release)

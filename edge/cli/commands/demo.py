@@ -20,8 +20,7 @@ from edge.cli.output import aligned, echo_json, echo_lines, shown_width, stderr_
 from edge.cli.paths import FOLDER, command
 from edge.cli.run_command import INTERRUPTED
 from edge.config.schema import MqttConfig
-from edge.demo.calibrated import MAX_DROP
-from edge.demo.show import DemoHooks, DemoOptions, DemoReport, run_demo
+from edge.demo.show import MAX_DROP, DemoHooks, DemoOptions, DemoReport, run_demo
 from edge.runtime.pipeline.counters import RunReport
 from edge.types import Precision
 

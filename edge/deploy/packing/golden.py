@@ -30,7 +30,7 @@ from edge.quantize.forms import Forms
 from edge.quantize.make_table.subject import FoundImages, find_images, split_images
 from edge.quantize.stills import StillImage, looking_like
 from edge.types import Detections, ModelSpec, Precision, Preprocess
-from edge.vision.detect import Detector
+from edge.vision.heads import Detector
 
 __all__ = ["GoldenCandidates", "PackedGolden", "find_golden_candidates", "make_golden"]
 

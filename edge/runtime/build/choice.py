@@ -26,7 +26,7 @@ from edge.media.images import read_image
 from edge.protocols import Engine
 from edge.reading import read_file
 from edge.types import ModelSpec, Precision
-from edge.vision.detect import Detector
+from edge.vision.heads import Detector
 
 __all__ = ["INT8_FORMS", "Candidate", "Gate", "Race", "choose_precision", "race", "read_gate"]
 

@@ -1,8 +1,12 @@
-"""The HTTP of a running service: figures and health for every program of the machine, all for those whom it lets in."""
+"""The HTTP of a running service: figures and health for every program of the machine, all for those whom it lets in.
+
+Whether the machine is held back by heat or power: looked at now and then, said once, taken back when it is over.
+"""
 
 from __future__ import annotations
 
-import socket
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +17,7 @@ import msgspec
 
 from edge.config.pipeline import Pipeline
 from edge.config.schema import HttpConfig, StreamConfig
+from edge.device.sensors import Sensors, read_sensors
 from edge.http.prometheus import CONTENT_TYPE, Exposition
 from edge.http.server import (
     LOOPBACK,
@@ -29,18 +34,18 @@ from edge.http.server import (
     text_response,
 )
 from edge.publish.messages import EventMessage, InfoMessage
-from edge.runtime.look.heat import HeatWatch
-from edge.runtime.look.metrics import metrics_of
 from edge.runtime.look.pictures import Pictures
-from edge.runtime.look.status import Rates, Snapshot, status_json
+from edge.runtime.look.status import Rates, Snapshot, metrics_of, status_json
 from edge.runtime.pipeline.counters import FrameCounters, RunReport
-from edge.runtime.serve.following import Stages
-from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
+from edge.runtime.serve.publishing import LastLook, LastSwitchPublisher
 from edge.runtime.serve.streams import StreamStates
 from edge.types import StreamId
 
-__all__ = ["Shown", "StatusServer", "make_shown"]
+__all__ = ["HeatWatch", "Shown", "StatusServer", "places_of"]
 
+_log = logging.getLogger(__name__)
+_HEAT_EVERY_S = 5.0
+_CALM_S = 60.0
 _STUCK_S = 60.0  # twice the watchdog of the unit
 _FIGURES_S = 1.0  # asked more often, it gives the same again
 
@@ -49,7 +54,7 @@ _FIGURES_S = 1.0  # asked more often, it gives the same again
 class Shown:
     """Sources of the status page; `last_switch` and `last_look` only where a release runs.
 
-    `places` gives what is drawn on the picture of each stream, as plain values under the keys of the pipeline file.
+    `places` gives what `places_of` does, of a pipeline of which a reload may make another one.
     """
 
     info: InfoMessage
@@ -62,31 +67,9 @@ class Shown:
     last_look: LastLook | None = None
 
 
-def make_shown(
-    what_runs: Callable[[], Pipeline],
-    info: InfoMessage,
-    *,
-    counters: FrameCounters,
-    states: StreamStates,
-    stages: Stages,
-    last_switch: LastSwitchPublisher | None,
-    last_look: LastLook | None = None,
-) -> Shown:
-    """Return what is shown of a pipeline, of which a reload may make another one."""
-
-    def places() -> dict[str, dict[str, Any]]:
-        return {one.id: _places(one) for one in what_runs().config.streams}
-
-    return Shown(
-        info=info,
-        counters=counters,
-        states=states,
-        pictures=Pictures(labels=info.labels),
-        places=places,
-        recent_events=lambda: stages.following.recent_events,
-        last_switch=last_switch,
-        last_look=last_look,
-    )
+def places_of(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
+    """Return what a pipeline file draws on the picture of each stream, as plain values under its keys."""
+    return {one.id: _places(one) for one in pipeline.config.streams}
 
 
 def _places(stream: StreamConfig) -> dict[str, Any]:
@@ -104,6 +87,75 @@ def _stated(value: Any) -> Any:
     return {name: _stated(held) for name, held, default in stated if held != default and held != []}
 
 
+class HeatWatch:
+    """Looks every few seconds in a thread of its own: a sensor that hangs holds up nothing else.
+
+    A pause between two throttlings is no end of the alarm. `on_alarm`: told, in that thread, what is wrong, for people,
+    and None when it is over.
+    """
+
+    def __init__(
+        self,
+        on_alarm: Callable[[str | None], None],
+        *,
+        read: Callable[[], Sensors] = read_sensors,
+        every_s: float = _HEAT_EVERY_S,
+    ) -> None:
+        self._on_alarm = on_alarm
+        self._read = read
+        self._every_s = every_s
+        self._events: Mapping[str, int] | None = None
+        self._throttled_at_s = float("-inf")
+        self._text: str | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heat", daemon=True)
+        self.sensors = Sensors()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """A sensor that hangs is not waited for."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.look(now_s=time.monotonic())
+            self._stop.wait(self._every_s)
+
+    def look(self, *, now_s: float) -> None:
+        before = self._text
+        self.sensors = self._read()
+        self._text = now = self._judged(self.sensors, now_s)
+        if now is not None and before is None:
+            _log.warning("device throttled reason=%s", now)
+        elif now is None and before is not None:
+            _log.info("device no longer throttled was=%s", before)
+        if now != before:
+            self._on_alarm(now)
+
+    def _judged(self, sensors: Sensors, now_s: float) -> str | None:
+        before = sensors.events if self._events is None else self._events
+        grown = [kind for kind, count in sensors.events.items() if count > before.get(kind, 0)]
+        self._events = sensors.events
+        reasons = [*sensors.throttled_by, *grown]
+        if reasons:
+            self._throttled_at_s = now_s
+            return self._text or _sentence(reasons, sensors)
+        return None if now_s - self._throttled_at_s >= _CALM_S else self._text
+
+
+def _sentence(reasons: list[str], sensors: Sensors) -> str:
+    measured = {name: zone.celsius for name, zone in sensors.zones.items() if zone.celsius is not None}
+    hottest = max(measured, key=lambda name: measured[name] or 0, default=None)
+    parts = [f"throttled by {', '.join(reasons)}"]
+    if hottest is not None:
+        parts.append(f"{hottest} at {measured[hottest]:.1f} °C")
+    if sensors.mode is not None:
+        parts.append(f"power mode {sensors.mode}")
+    return "; ".join(parts)
+
+
 class StatusServer:
     """Answers on a port of the loopback address, on a socket file, or on neither; watches the heat in any case.
     `socket_path`: for those whom its folder lets in; None: there is no such folder.
@@ -116,7 +168,6 @@ class StatusServer:
         *,
         socket_path: Path | None = None,
         heat: HeatWatch | None = None,
-        on_bound: Callable[[Listener, socket.socket], None] | None = None,
     ) -> None:
         self._shown = shown
         self._config = config
@@ -128,7 +179,7 @@ class StatusServer:
         self._exposition: Exposition | None = None
         self._figures = (float("-inf"), b"")
         listeners = list(self._listeners(socket_path))
-        self._server = HttpServer(listeners, on_bound=on_bound) if listeners else None
+        self._server = HttpServer(listeners) if listeners else None
 
     def start(self) -> None:
         self._heat.start()

@@ -184,12 +184,6 @@ class Batcher:
             return self._is_drained()
 
     @property
-    def ready_at_ns(self) -> int | None:
-        """When the next batch can be taken, as far as that is known by now; what is past means now."""
-        with self._lock:
-            return self._closed_early.closed_at_ns if self._closed_early is not None else self._ready_at_ns()
-
-    @property
     def has_due(self) -> bool:
         """Whether frames are here that nothing but the engine has to be waited for."""
         with self._lock:

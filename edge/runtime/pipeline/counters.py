@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edge.media.camera import StreamStatus
@@ -67,32 +67,24 @@ class LatencyHistogram:
         return {name: round(value, 3) for name, value in values.items()}
 
 
-@dataclass(slots=True)
-class _Stream:
+@dataclass(slots=True, kw_only=True)
+class StreamCounts(Counted):
+    """Counts of one stream's frames; `read_at_ns` are of its first and its last inferred frame."""
+
     inferred: int = 0
     detections: int = 0
     dropped: Counter[DropReason] = field(default_factory=Counter)
     first_read_at_ns: int = 0
     last_read_at_ns: int = 0
 
-    def counts(self) -> StreamCounts:
+    @property
+    def fps(self) -> float:
+        """Return the rate between the first and the last inferred frame."""
         span_s = (self.last_read_at_ns - self.first_read_at_ns) / 1e9
-        return StreamCounts(
-            inferred=self.inferred,
-            detections=self.detections,
-            dropped=Counter(self.dropped),
-            fps=(self.inferred - 1) / span_s if span_s > 0 else 0.0,
-        )
+        return (self.inferred - 1) / span_s if span_s > 0 else 0.0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCounts(Counted):
-    """Counts of one stream's frames; `fps` is between its first and its last inferred frame."""
-
-    inferred: int = 0
-    detections: int = 0
-    dropped: Mapping[DropReason, int] = field(default_factory=dict)
-    fps: float = 0.0
+    def copy(self) -> StreamCounts:
+        return replace(self, dropped=Counter(self.dropped))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +100,7 @@ class FrameCounters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._streams: dict[StreamId, _Stream] = {}
+        self._streams: defaultdict[StreamId, StreamCounts] = defaultdict(StreamCounts)
         self._stages = {name: LatencyHistogram() for name in ("decode", "batch_wait", "infer", "post", "total")}
         self._batch_sizes: Counter[int] = Counter()
         self._recent_infer_ns: deque[int] = deque(maxlen=_RECENT_FRAMES)
@@ -116,7 +108,7 @@ class FrameCounters:
 
     def dropped(self, stream: StreamId, reason: DropReason) -> None:
         with self._lock:
-            self._streams.setdefault(stream, _Stream()).dropped[reason] += 1
+            self._streams[stream].dropped[reason] += 1
 
     def inferred(self, results: list[FrameResult]) -> None:
         """Count the frames of one batch."""
@@ -147,15 +139,15 @@ class FrameCounters:
 
     def of_stream(self, stream: StreamId) -> StreamCounts:
         with self._lock:
-            return self._streams.get(stream, _Stream()).counts()
+            return self._streams.get(stream, StreamCounts()).copy()
 
     def by_stream(self) -> Mapping[StreamId, StreamCounts]:
         """Return the counts of all streams that had frames."""
         with self._lock:
-            return {name: one.counts() for name, one in self._streams.items()}
+            return {name: one.copy() for name, one in self._streams.items()}
 
     def _inferred_one(self, result: FrameResult) -> None:
-        counted = self._streams.setdefault(result.header.stream, _Stream())
+        counted = self._streams[result.header.stream]
         counted.first_read_at_ns = counted.first_read_at_ns or result.header.read_at_ns
         counted.last_read_at_ns = result.header.read_at_ns
         counted.inferred += 1
@@ -191,6 +183,20 @@ class StreamReport(Counted):
     def unaccounted(self) -> int:
         """Frames that are neither inferred nor counted as dropped (in flight while a run goes on)."""
         return self.decoded - self.inferred - sum(self.dropped.values())
+
+    def as_json(self, status: StreamStatus) -> dict[str, Any]:
+        return {
+            "id": self.stream,
+            "state": status.state.value,
+            "reason": status.reason,
+            "reconnects": status.reconnects,
+            "decoded": self.decoded,
+            "inferred": self.inferred,
+            "dropped": {reason.value: count for reason, count in self.dropped.items()},
+            "skipped": self.skipped,
+            "decode_errors": self.errors,
+            "detections": self.detections,
+        }
 
 
 def report_stream(stream: StreamId, source: SourceCounts, counted: StreamCounts) -> StreamReport:
@@ -298,18 +304,5 @@ class RunReport:
         }
 
     def _stream_json(self, stream: StreamReport) -> dict[str, Any]:
-        status = self.statuses[stream.stream]
-        return {
-            "id": stream.stream,
-            "state": status.state.value,
-            "reason": status.reason,
-            "reconnects": status.reconnects,
-            "decoded": stream.decoded,
-            "inferred": stream.inferred,
-            "dropped": {reason.value: count for reason, count in stream.dropped.items()},
-            "unaccounted": stream.unaccounted,
-            "skipped": stream.skipped,
-            "decode_errors": stream.errors,
-            "detections": stream.detections,
-            "fps": round(stream.fps, 2),
-        }
+        shared = stream.as_json(self.statuses[stream.stream])
+        return {**shared, "unaccounted": stream.unaccounted, "fps": round(stream.fps, 2)}

@@ -33,8 +33,7 @@ from edge.reading import available_bytes
 from edge.roofline.proof import Row, Verdict
 from edge.runtime.prove.kit import MODEL, NotHereError, Rows, forms_of, golden_canvases, held, watched
 from edge.types import Detections, Precision
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 
 __all__ = ["cuda", "dla", "forms", "forms_of_kind"]
 

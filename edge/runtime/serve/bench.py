@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from edge.engine.kinds import choose_kind
 from edge.errors import EngineError, SourceError
 from edge.protocols import Engine, FrameSource
 from edge.runtime.pipeline.counters import RunReport
+from edge.runtime.serve.engine import warm_up
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import Service
 
@@ -44,6 +45,18 @@ class Cost:
             frames=self.frames + other.frames,
             elapsed_s=self.elapsed_s + other.elapsed_s,
             cpu_s=self.cpu_s + other.cpu_s,
+        )
+
+    @classmethod
+    def until_now(cls, frames: int) -> Cost:
+        """Return a mark: what comes later costs what is `since` it."""
+        return cls(frames=frames, elapsed_s=time.monotonic(), cpu_s=time.process_time())
+
+    def since(self, mark: Cost) -> Cost:
+        return Cost(
+            frames=self.frames - mark.frames,
+            elapsed_s=self.elapsed_s - mark.elapsed_s,
+            cpu_s=self.cpu_s - mark.cpu_s,
         )
 
     @property
@@ -108,8 +121,7 @@ def _whole(pipeline: Pipeline, duration_s: float) -> tuple[Cost, RunReport]:
     at: list[Cost] = []
 
     def note() -> None:
-        frames = sum(parts.counters.of_stream(source.stream).inferred for source in parts.sources)
-        at.append(Cost(frames=frames, elapsed_s=time.monotonic(), cpu_s=time.process_time()))
+        at.append(Cost.until_now(sum(parts.counters.of_stream(source.stream).inferred for source in parts.sources)))
 
     stop = threading.Event()
 
@@ -128,10 +140,7 @@ def _whole(pipeline: Pipeline, duration_s: float) -> tuple[Cost, RunReport]:
     if len(at) < len(timers):
         raise SourceError(f"the streams ended before {_WARM_UP_S + duration_s:g} s", hint="set loop: true")
     first, last = at
-    spent = Cost(
-        frames=last.frames - first.frames, elapsed_s=last.elapsed_s - first.elapsed_s, cpu_s=last.cpu_s - first.cpu_s
-    )
-    return spent, report
+    return last.since(first), report
 
 
 def _parts_alone(pipeline: Pipeline, duration_s: float) -> tuple[Cost, Cost]:
@@ -143,25 +152,17 @@ def _parts_alone(pipeline: Pipeline, duration_s: float) -> tuple[Cost, Cost]:
         parts.publisher.close()
 
 
-def _measure(step: Callable[[], int], duration_s: float) -> Cost:
-    cpu_at_start_s, started = time.process_time(), time.monotonic()
-    frames = 0
-    while time.monotonic() - started < duration_s:
-        frames += step()
-    return Cost(frames=frames, elapsed_s=time.monotonic() - started, cpu_s=time.process_time() - cpu_at_start_s)
-
-
 def _engine_alone(engine: Engine, duration_s: float) -> Cost:
     for canvas in engine.canvases:
         canvas[:] = np.random.default_rng(0).integers(0, 256, canvas.shape, np.uint8)
 
-    def infer_one_batch() -> int:
+    warm_up(engine)
+    frames, start = 0, Cost.until_now(0)
+    while time.monotonic() - start.elapsed_s < duration_s:
         engine.start(0, engine.max_batch)
         engine.wait(0)
-        return engine.max_batch
-
-    infer_one_batch()
-    return _measure(infer_one_batch, duration_s)
+        frames += engine.max_batch
+    return Cost.until_now(frames).since(start)
 
 
 def _decode_alone(sources: Sequence[FrameSource], duration_s: float) -> Cost:
@@ -182,13 +183,9 @@ def _decode_alone(sources: Sequence[FrameSource], duration_s: float) -> Cost:
     for thread in threads:
         thread.start()
     stop.wait(_WARM_UP_S)
-    cpu_at_start_s, started, frames_at_start = time.process_time(), time.monotonic(), sum(counts)
+    start = Cost.until_now(sum(counts))
     stop.wait(duration_s)
-    cost = Cost(
-        frames=sum(counts) - frames_at_start,
-        elapsed_s=time.monotonic() - started,
-        cpu_s=time.process_time() - cpu_at_start_s,
-    )
+    cost = Cost.until_now(sum(counts)).since(start)
     stop.set()
     for thread in threads:
         thread.join()

@@ -1,33 +1,125 @@
-"""The engine of a pipeline that runs: of a release the plan that was built and proven here, else one built now.
+"""What a pipeline runs on: a release on this device, each part verified a moment before, and the engine.
 
-The first batch of an engine, before anybody waits for it.
+The engine of a release is the plan that was built and proven here; that of a pipeline file is built now.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
+from edge.bundle.manifest import Manifest, Role
+from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
+from edge.device.device import Device
 from edge.device.engines import EngineRecord
+from edge.device.facts import read_settings
+from edge.device.layout import Layout
+from edge.device.releases import locate_release
 from edge.engine.kind import EngineRequest, build_and_load, load_kind
 from edge.engine.pipeline_model import max_batch_of
 from edge.engine.section import ChosenEngine, choose_engine
-from edge.errors import ConfigError, EngineError, MissingDependencyError
+from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.model.suppression import thresholds_in_vain
 from edge.model.tasks import boxes_only
 from edge.protocols import Engine
 from edge.quantize.forms import Forms
-from edge.quantize.precision import precision_of
+from edge.quantize.precision import CALIBRATION_DIGITS, precision_of
 from edge.runtime.build.inputs import require_same_inputs
-from edge.runtime.serve.release import Deployed
-from edge.runtime.trial.soundness import told_of_better
+from edge.runtime.software.binding import require_software
+from edge.runtime.trial.soundness import require_engine, require_files, told_of_better
+from edge.runtime.trial.trust import require_known
 from edge.types import ModelSpec, Precision
 
-__all__ = ["Running", "start_engine", "warm_up"]
+__all__ = ["Deployed", "Running", "device_of_release", "open_release", "start_engine", "warm_up"]
 
 _log = logging.getLogger(__name__)
 _KEY_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """A verified release.
+
+    Attributes:
+        model_name: what the messages call the model: the name of the pipeline that was bundled.
+        device: the name of this device in its device.toml, for pipelines that state none; None: it has none.
+        record, plan: of the engine.
+    """
+
+    release: str
+    model_name: str
+    layout: Layout
+    device: str | None
+    record: EngineRecord
+    plan: bytes
+
+    @property
+    def precision(self) -> Precision:
+        """The precision that runs, which a fallback may have decided."""
+        return Precision(self.record.precision)
+
+    @property
+    def calibration(self) -> str | None:
+        """First digits of the SHA-256 of the calibration table's file, where it has a part in what runs."""
+        sha256 = self.record.inputs.calibration_sha256
+        return sha256[:CALIBRATION_DIGITS] if sha256 is not None and self.precision is Precision.INT8 else None
+
+
+def device_of_release(folder: Path) -> tuple[Device, str]:
+    """`folder` may be `current`. Raises `ConfigError` if no release of a device is there."""
+    # `current` is read once: if the switch moves while this runs, all files are still of one release.
+    found = locate_release(folder)
+    if found is None or not found[0].release(found[1]).is_dir():
+        raise ConfigError(
+            f"--release {folder}: expected a release of this device, /var/lib/edge-deploy/current or releases/NAME",
+            hint="push one: edge-deploy push",
+        )
+    return Device(found[0]), found[1]
+
+
+def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
+    """Return the pipeline of a release, and what is run of it. Raises `ConfigError` if there is no release, it was
+    changed, no trusted key has signed it, or its engine is damaged or was built by other software.
+    """
+    device, release = device_of_release(folder)
+    try:
+        require_software(device, release)
+        manifest = _verified(device, release)
+        record, plan = require_engine(device, release)
+    except DeployError as error:
+        raise ConfigError(f"{error.problem} ({error.code})", hint=error.hint) from error
+    pipeline = load_pipeline(device.layout.release(release) / manifest.files_of(Role.PIPELINE)[0].path)
+    return pipeline, Deployed(
+        release=release,
+        model_name=manifest.pipeline_name,
+        layout=device.layout,
+        device=_name_of(device),
+        record=record,
+        plan=plan,
+    )
+
+
+def _verified(device: Device, release: str) -> Manifest:
+    try:
+        signed = require_known(device, release)
+    except DeployError as problem:
+        if problem.code.startswith("verify."):
+            raise
+        # No ssh-keygen, no list of signers: what was verified when it came goes on (docs/adr/0016).
+        _log.error("release is served though its signature cannot be verified release=%s reason=%s", release, problem)
+        return require_files(device, release, has_clips=True)
+    if signed.withdrawn is not None:
+        _log.warning("release is served though its signer is not trusted any more release=%s", release)
+    return require_files(device, release, signed.manifest, has_clips=True)
+
+
+def _name_of(device: Device) -> str | None:
+    try:
+        return read_settings(device.layout.device_toml).name
+    except DeployError:  # then by the host's name, as for every pipeline
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +162,7 @@ def _tell_of(pipeline: Pipeline, spec: ModelSpec) -> None:
 def _build(pipeline: Pipeline, spec: ModelSpec) -> Running:
     computed, chosen = precision_of(pipeline, spec), choose_engine(pipeline)
     _log.info("engine kind=%s reason=%s", chosen.kind, chosen.reason)
-    request = EngineRequest(
-        precision=computed.precision,
-        max_batch=max_batch_of(pipeline),
-        options=chosen.options,
-        score_threshold=pipeline.config.model.score_threshold,
-    )
+    request = _request(pipeline, computed.precision, chosen)
     return Running(
         engine=build_and_load(load_kind(chosen.kind), Forms(spec, computed.table), request),
         kind=chosen.kind,
@@ -89,12 +176,7 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
     record = deployed.record
     chosen, note = _chosen_before(pipeline, record)
     require_same_inputs(record.inputs, pipeline, spec, chosen)
-    request = EngineRequest(
-        precision=deployed.precision,
-        max_batch=max_batch_of(pipeline),
-        options=chosen.options,
-        score_threshold=pipeline.config.model.score_threshold,
-    )
+    request = _request(pipeline, deployed.precision, chosen)
     try:
         engine = load_kind(record.inputs.kind).load(deployed.plan, spec, request)
     except (EngineError, MissingDependencyError) as error:
@@ -106,6 +188,15 @@ def _load(pipeline: Pipeline, spec: ModelSpec, deployed: Deployed) -> Running:
         asked=Precision(record.inputs.precision),
         why="; ".join(part for part in (record.why, note) if part),
         calibration=deployed.calibration,
+    )
+
+
+def _request(pipeline: Pipeline, precision: Precision, chosen: ChosenEngine) -> EngineRequest:
+    return EngineRequest(
+        precision=precision,
+        max_batch=max_batch_of(pipeline),
+        options=chosen.options,
+        score_threshold=pipeline.config.model.score_threshold,
     )
 
 

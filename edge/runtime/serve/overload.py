@@ -10,20 +10,19 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from edge.errors import ConfigError
 from edge.media.rate import Caps
 from edge.protocols import Engine
+from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import RunReport, StreamReport
-from edge.runtime.pipeline.ladder import FEW, TOO_MUCH, Ladder, StreamLoad, fair_caps
-from edge.runtime.pipeline.shares import Terms
-from edge.types import Counted, DropReason, StreamId, StreamState
+from edge.runtime.pipeline.shares import FEW, TOO_MUCH, FrameCounts, Ladder, Terms, fair_caps
+from edge.types import DropReason, StreamId, StreamState
 
 __all__ = [
     "Admission",
     "EngineSpeed",
-    "FrameCounts",
     "Overload",
     "Relief",
     "Windows",
@@ -41,37 +40,14 @@ _NEVER_BUSY_S = 0.01  # an engine that had less to do could do anything
 _BESIDE_A_BUILD = 0.5  # of the engine's time: kernels that a build times beside a busy GPU are judged wrongly
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameCounts(Counted):
-    """Frames of a stream: inferred, lost, and shed (capped or skipped); without those that its own `max_fps` drops."""
-
-    inferred: int = 0
-    lost: int = 0
-    shed: int = 0
-
-    def since(self, before: FrameCounts) -> FrameCounts:
-        return FrameCounts(
-            inferred=self.inferred - before.inferred, lost=self.lost - before.lost, shed=self.shed - before.shed
-        )
-
-    def up_to(self, most: float) -> FrameCounts:
-        """Return them without what is above `most` in all: the stream's own limit would have let that go."""
-        lost = min(self.lost, max(0, round(most) - self.inferred))
-        return replace(self, lost=lost, shed=min(self.shed, max(0, round(most) - self.inferred - lost)))
-
-    @property
-    def wanted(self) -> int:
-        return self.inferred + self.lost + self.shed
-
-
 class Windows:
     """Cuts the accounts of a run into windows of some seconds; one ends with the first account after its time.
 
-    Frames go on the way in front of a stream's own limit, too: `terms` says how many of them it could have wanted.
+    Frames go on the way in front of a stream's own limit, too: its terms say how many of them it could have wanted.
     """
 
-    def __init__(self, window_s: float, terms: Callable[[], Mapping[StreamId, Terms]]) -> None:
-        self._window_s, self._terms = window_s, terms
+    def __init__(self, window_s: float, batcher: Batcher) -> None:
+        self._window_s, self._batcher = window_s, batcher
         self._begun_s: float | None = None
         self._busy_s = 0.0
         self._before: Mapping[StreamId, FrameCounts] = {}
@@ -86,7 +62,7 @@ class Windows:
         self._begun_s, self._before, self._busy_s = now_s, counts, report.engine_busy_s
         if begun_s is None:
             return None
-        window_s, terms = now_s - begun_s, self._terms()
+        window_s, terms = now_s - begun_s, self._batcher.terms
         new = {}
         for stream, one in counts.items():
             most_fps = terms.get(stream, Terms()).max_fps
@@ -122,11 +98,10 @@ class Overload:
         self,
         tell: Callable[[str | None], None],
         tell_stream: Callable[[StreamId, str | None], None],
-        *,
-        terms: Callable[[], Mapping[StreamId, Terms]],
+        batcher: Batcher,
     ) -> None:
         self._tell, self._tell_stream = tell, tell_stream
-        self._windows = Windows(_WINDOW_S, terms)
+        self._windows = Windows(_WINDOW_S, batcher)
         self._verdict = _Verdict()
         self._verdicts: defaultdict[StreamId, _Verdict] = defaultdict(_Verdict)
 
@@ -175,10 +150,10 @@ class Overload:
 
 
 class Relief:
-    """Drives the ladder (`edge.runtime.pipeline.ladder`) on windows of five seconds, and orders what streams leave out.
+    """Drives the ladder (`edge.runtime.pipeline.shares`) on windows of five seconds, and orders what streams leave out.
 
     Args:
-        live: gives the streams that are live; the others lose nothing, and wait.
+        batcher: knows the streams that are live; the others lose nothing, and wait.
         tell: as that of `Overload`, about what is left out.
         build_runs: whether a build times kernels on the device that serves; the engine leaves it half of the time.
     """
@@ -186,15 +161,14 @@ class Relief:
     def __init__(
         self,
         orders: Caps,
+        batcher: Batcher,
         *,
-        live: Callable[[], frozenset[StreamId]],
-        terms: Callable[[], Mapping[StreamId, Terms]],
         tell: Callable[[str | None], None],
         build_runs: Callable[[], bool],
     ) -> None:
-        self._orders, self._live, self._terms, self._tell = orders, live, terms, tell
+        self._orders, self._batcher, self._tell = orders, batcher, tell
         self._build_runs, self._is_beside = build_runs, False
-        self._windows = Windows(_STEP_WINDOW_S, terms)
+        self._windows = Windows(_STEP_WINDOW_S, batcher)
         self._ladder = Ladder()
 
     def tick(self, report: RunReport) -> None:
@@ -203,19 +177,15 @@ class Relief:
             return
         new, window_s, busy_s = window
         inferred = sum(one.inferred for one in new.values())
-        live = self._live()
-        loads = {
-            stream: StreamLoad(wanted=one.wanted, inferred=one.inferred, lost=one.lost)
-            for stream, one in new.items()
-            if stream in live
-        }
+        live, terms = self._batcher.live, self._batcher.terms
+        loads = {stream: one for stream, one in new.items() if stream in live}
         was_beside, self._is_beside = self._is_beside, self._build_runs()
         share = _BESIDE_A_BUILD if self._is_beside else 1.0
         capacity_fps = share * inferred / max(busy_s, _NEVER_BUSY_S)
         if self._is_beside and not was_beside:
-            is_new = self._ladder.make_room(loads, self._terms(), window_s=window_s, left_fps=capacity_fps)
+            is_new = self._ladder.make_room(loads, terms, window_s=window_s, left_fps=capacity_fps)
         else:
-            is_new = self._ladder.judge(loads, self._terms(), window_s=window_s, capacity_fps=capacity_fps)
+            is_new = self._ladder.judge(loads, terms, window_s=window_s, capacity_fps=capacity_fps)
         if is_new:
             for stream in (*loads, *self._orders.in_force()):
                 self._orders.of(stream).max_fps = self._ladder.caps.get(StreamId(stream))
@@ -317,13 +287,12 @@ class Admission:
     def __init__(
         self,
         speed: EngineSpeed,
+        batcher: Batcher,
         *,
         tell: Callable[[str | None], None],
-        live: Callable[[], frozenset[StreamId]],
-        terms: Callable[[], Mapping[StreamId, Terms]],
     ) -> None:
-        self._speed, self._tell, self._live = speed, tell, live
-        self._windows = Windows(_WINDOW_S, terms)
+        self._speed, self._tell, self._batcher = speed, tell, batcher
+        self._windows = Windows(_WINDOW_S, batcher)
         self._judged: frozenset[StreamId] = frozenset()
         _log.info("engine measured batch_ms=%.1f rows=%d fps=%.1f", speed.batch_s * 1e3, speed.rows, speed.fps)
 
@@ -343,7 +312,7 @@ class Admission:
         if window is None:
             return
         new, window_s, _ = window
-        live = self._live() & new.keys()
+        live = self._batcher.live & new.keys()
         are_up = all(one.state is StreamState.UP for one in report.statuses.values())
         if live == self._judged or not live or not are_up or not all(new[stream].wanted for stream in live):
             return

@@ -1,29 +1,42 @@
-"""Makes the parts of a pipeline from its file: model, engine, sources, publishers."""
+"""Makes the parts of a pipeline from its file: model, engine, sources, publishers.
+
+Takes over the streams of the file while the service runs; everything else in it needs a restart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
+from edge.config.schema import StreamConfig
 from edge.engine.kind import RacingKind, load_kind
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.protocols import Engine, Publisher
+from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage
-from edge.runtime.look.pictures import PicturePublisher, Pictures
-from edge.runtime.look.server import StatusServer, make_shown
-from edge.runtime.pipeline.annotate import Annotator
+from edge.runtime.look.pictures import Annotator, PicturePublisher, Pictures
+from edge.runtime.look.server import Shown, StatusServer, places_of
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
-from edge.runtime.pipeline.loop import Inference
-from edge.runtime.serve.engine import Running, start_engine
+from edge.runtime.pipeline.loop import Inference, StreamFilter
+from edge.runtime.serve.engine import Deployed, Running, start_engine
 from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
-from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
-from edge.runtime.serve.publishing import birth_message, make_frame_publisher, make_publisher
-from edge.runtime.serve.release import Deployed
-from edge.runtime.serve.reload import Reloader
-from edge.runtime.serve.service import PipelineParts
+from edge.runtime.serve.publishing import (
+    LastLook,
+    LastSwitchPublisher,
+    announce,
+    birth_message,
+    make_frame_publisher,
+    make_publisher,
+)
+from edge.runtime.serve.service import Changes, PipelineParts
 from edge.runtime.serve.streams import StreamMaker, StreamStates, stated_rates, stream_filters, terms_of
+from edge.track.follow import Follower
 from edge.types import ModelSpec, StreamId
 
 __all__ = ["build_parts"]
@@ -54,16 +67,12 @@ def build_parts(
     stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
     states = StreamStates(_ids(pipeline), publisher, device=info.device, on_change=stages.change)
     batcher = _batcher(pipeline, running.engine, counters := FrameCounters())
-    last_switch, last_look = _told_of_release(deployed, publisher, info)
     maker = StreamMaker(spec, states)
     reload = None if deployed else Reloader(pipeline, info, publisher, stages, filters, batcher, maker)
-    what_runs = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
-    shown = make_shown(
-        what_runs, info, counters=counters, states=states, stages=stages, last_switch=last_switch, last_look=last_look
-    )
+    what_runs: Callable[[], Pipeline] = (lambda: pipeline) if reload is None else (lambda: reload.pipeline)
+    shown = _shown(deployed, publisher, info, what_runs, counters=counters, states=states, stages=stages)
     return PipelineParts(
         name=pipeline.path.stem,
-        device=info.device,
         precision=running.precision,
         sources=[maker.source(pipeline, stream) for stream in config.streams],
         inference=Inference(
@@ -82,11 +91,37 @@ def build_parts(
         stated_fps=stated_rates(pipeline),
         build_runs=_build_runs(running, deployed),
         stages=stages,
-        last_switch=last_switch,
-        last_look=last_look,
+        last_switch=shown.last_switch,
+        last_look=shown.last_look,
         reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),
         pictures=_picture_publisher(shown.pictures, publisher, what_runs),
+    )
+
+
+def _shown(
+    deployed: Deployed | None,
+    publisher: Publisher,
+    info: InfoMessage,
+    what_runs: Callable[[], Pipeline],
+    *,
+    counters: FrameCounters,
+    states: StreamStates,
+    stages: Stages,
+) -> Shown:
+    last_switch = last_look = None
+    if deployed is not None:
+        last_switch = LastSwitchPublisher(publisher, deployed.layout, device=info.device)
+        last_look = LastLook(publisher, deployed.layout, device=info.device)
+    return Shown(
+        info=info,
+        counters=counters,
+        states=states,
+        pictures=Pictures(labels=info.labels),
+        places=lambda: places_of(what_runs()),
+        recent_events=lambda: stages.following.recent_events,
+        last_switch=last_switch,
+        last_look=last_look,
     )
 
 
@@ -110,15 +145,6 @@ def _ids(pipeline: Pipeline) -> list[StreamId]:
     return [StreamId(stream.id) for stream in pipeline.config.streams]
 
 
-def _told_of_release(
-    deployed: Deployed | None, publisher: Publisher, info: InfoMessage
-) -> tuple[LastSwitchPublisher | None, LastLook | None]:
-    if deployed is None:
-        return None, None
-    layout, device = deployed.layout, info.device
-    return LastSwitchPublisher(publisher, layout, device=device), LastLook(publisher, layout, device=device)
-
-
 def _annotators(spec: ModelSpec, boxed: Path | None, plain: Path | None, *, every_s: float) -> list[Annotator]:
     wanted = ((boxed, spec.labels), (plain, None))
     return [Annotator(folder, labels=labels, every_s=every_s) for folder, labels in wanted if folder is not None]
@@ -132,3 +158,60 @@ def _batcher(pipeline: Pipeline, engine: Engine, counters: FrameCounters) -> Bat
         on_drop=counters.dropped,
         terms={StreamId(stream.id): terms_of(stream) for stream in pipeline.config.streams},
     )
+
+
+@dataclass(slots=True)
+class Reloader:
+    """Reads the file again. Called by one thread; what it changes is read by others, entry by entry."""
+
+    pipeline: Pipeline
+    info: InfoMessage
+    publisher: Publisher
+    stages: Stages
+    filters: dict[StreamId, StreamFilter]
+    batcher: Batcher
+    maker: StreamMaker
+
+    def __call__(self) -> Changes:
+        """Raises `EdgeError`, with nothing changed, if the file is unusable or more than its streams has changed."""
+        new = load_pipeline(self.pipeline.path)
+        self._require_only_streams(new)
+        before = {stream.id: stream for stream in self.pipeline.config.streams}
+        changed = [stream for stream in new.config.streams if before.get(stream.id) != stream]
+        filters, followers = stream_filters(new, self.maker.spec), make_followers(new, self.info.labels)
+        sources = tuple(self.maker.source(new, stream) for stream in changed)
+        # From here on nothing fails.
+        for stream, source in zip(changed, sources, strict=True):
+            self.batcher.set_terms(source.stream, terms_of(stream))
+            self._take_over(stream, filters, followers)
+        gone = tuple(StreamId(name) for name in before if name not in {stream.id for stream in new.config.streams})
+        for name in gone:
+            self.stages.following.replace(name, None)
+        if gone or sources:
+            self.info = announce(new, self.info, self.publisher)
+        for stream in changed:
+            before_it = before.get(stream.id)
+            if before_it is not None and before_it.tracking is not None and stream.tracking is None:
+                self.publisher.publish(RetainedBytes(f"streams/{stream.id}/occupancy"))
+        self.pipeline = new
+        return Changes(removed=gone, sources=sources)
+
+    def _require_only_streams(self, new: Pipeline) -> None:
+        running = self.pipeline.config
+        for field in msgspec.structs.fields(running):
+            if field.name != "streams" and getattr(running, field.name) != getattr(new.config, field.name):
+                raise new.error(
+                    (field.encode_name,),
+                    "has changed; a reload takes over streams only, restart the service for the rest",
+                )
+
+    def _take_over(
+        self, config: StreamConfig, filters: Mapping[StreamId, StreamFilter], followers: Mapping[StreamId, Follower]
+    ) -> None:
+        stream = StreamId(config.id)
+        if stream in filters:
+            self.filters[stream] = filters[stream]
+        else:
+            self.filters.pop(stream, None)
+        self.stages.begin(stream, followers.get(stream), config.classes or ())
+        self.maker.states.add(stream)

@@ -22,10 +22,9 @@ from edge.device.layout import Layout
 from edge.device.units import Notifier, unit_folder
 from edge.runtime.look.status import Rates
 from edge.runtime.pipeline.counters import RunReport
-from edge.runtime.serve.engine import warm_up
+from edge.runtime.serve.engine import Deployed, open_release, warm_up
 from edge.runtime.serve.overload import Admission, Overload, Relief, measure_engine
 from edge.runtime.serve.parts import build_parts
-from edge.runtime.serve.release import Deployed, open_release
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.types import StreamState
 
@@ -61,8 +60,10 @@ class Heartbeat:
         self._notifier = notifier
         self._path = path
         self._release = release
-        self._watchdog = _Watchdog(notifier.watchdog_s, clock_s)
         self._rates, self._clock_s = Rates(), clock_s
+        self._beat_s = None if notifier.watchdog_s is None else notifier.watchdog_s / _BEATS_PER_WATCHDOG
+        self._beat_due_s = clock_s()
+        self._turns = self._batches = 0  # at the last beat
         self._is_broken = False
         self._hanging: tuple[str, ...] = ()
         self._were_hanging: tuple[str, ...] = ()
@@ -70,8 +71,7 @@ class Heartbeat:
     @property
     def every_s(self) -> float:
         """How often `tick` wants to be called."""
-        watchdog_s = self._notifier.watchdog_s
-        return _HEALTH_EVERY_S if watchdog_s is None else min(_HEALTH_EVERY_S, watchdog_s / _BEATS_PER_WATCHDOG)
+        return _HEALTH_EVERY_S if self._beat_s is None else min(_HEALTH_EVERY_S, self._beat_s)
 
     def loading(self, what: str) -> None:
         """A step of the start begins; it may take its time."""
@@ -84,7 +84,9 @@ class Heartbeat:
     def tick(self, report: RunReport) -> None:
         """Say how it stands, and that it is alive if it has got on and nothing hangs."""
         self._name_hanging(report.hanging)
-        if self._watchdog.has_got_on(report):
+        if self._beat_s is not None and self._clock_s() >= self._beat_due_s and self._has_got_on(report):
+            self._beat_due_s = self._clock_s() + self._beat_s
+            self._turns, self._batches = report.turns, report.batches
             self._notifier.tell("WATCHDOG=1")
         fps = sum(self._rates.of(report, now_s=self._clock_s()).values())
         self._notifier.tell(f"STATUS={_status(report, fps)}")
@@ -94,6 +96,15 @@ class Heartbeat:
     def stopping(self) -> None:
         """The run ends; what is in flight is still delivered."""
         self._notifier.tell("STOPPING=1", "STATUS=stopping")
+
+    def _has_got_on(self, report: RunReport) -> bool:
+        """Return whether nothing hangs, and the loop has turned, and inferred if there was something to.
+
+        A thread that always sends `WATCHDOG=1` would hide the hang that it is for. Cameras that give no frame, for
+        however long, are no reason: a thread that hangs while it reads one is named.
+        """
+        has_inferred = report.batches != self._batches or not report.has_work
+        return not report.hanging and report.turns != self._turns and has_inferred
 
     def _name_hanging(self, names: tuple[str, ...]) -> None:
         # Twice: behind a suspended machine all seem to hang at the first look.
@@ -131,30 +142,6 @@ def health_from_report(report: RunReport, *, release: str) -> Health:
             for one in report.streams
         },
     )
-
-
-class _Watchdog:
-    """Decides when `WATCHDOG=1` may be sent: a thread that always sends it would hide the hang that it is for."""
-
-    def __init__(self, watchdog_s: float | None, clock_s: Callable[[], float]) -> None:
-        self._every_s = None if watchdog_s is None else watchdog_s / _BEATS_PER_WATCHDOG
-        self._clock_s = clock_s
-        self._due_s = clock_s()
-        self._turns = self._batches = 0
-
-    def has_got_on(self, report: RunReport) -> bool:
-        """Return whether it is time, nothing hangs, and the loop has turned, and inferred if there was something to.
-
-        Cameras that give no frame, for however long, are no reason: a thread that hangs while it reads one is named.
-        """
-        now_s = self._clock_s()
-        if self._every_s is None or now_s < self._due_s or report.hanging or report.turns == self._turns:
-            return False
-        if report.batches == self._batches and report.has_work:
-            return False
-        self._due_s = now_s + self._every_s
-        self._turns, self._batches = report.turns, report.batches
-        return True
 
 
 def _status(report: RunReport, fps: float) -> str:
@@ -250,14 +237,15 @@ def serve_pipeline(
         parts.publisher.close()
         raise
     heartbeat.ready()
-    alarm, terms = functools.partial(parts.states.alarm, about="overload"), lambda: parts.batcher.terms
-    overload, relief = Overload(alarm, parts.states.overload, terms=terms), _relief(parts)
+    alarm, batcher = parts.states.alarm, parts.batcher
+    overload = Overload(functools.partial(alarm, about="overload"), parts.states.overload, batcher)
+    relief = Relief(parts.orders, batcher, tell=functools.partial(alarm, about="relief"), build_runs=parts.build_runs)
 
     def tick(report: RunReport) -> None:
         heartbeat.tick(report)
         overload.tick(report)
-        parts.states.alarm(parts.publisher.alarm, about="publisher", is_wording_news=True)
-        if relief is not None:
+        alarm(parts.publisher.alarm, about="publisher", is_wording_news=True)
+        if parts.overload.adapt:
             relief.tick(report)
         if admission is not None:
             admission.tick(report)
@@ -277,27 +265,14 @@ def serve_pipeline(
         )
 
 
-def _relief(parts: PipelineParts) -> Relief | None:
-    if not parts.overload.adapt:
-        return None
-    return Relief(
-        parts.orders,
-        live=lambda: parts.batcher.live,
-        terms=lambda: parts.batcher.terms,
-        tell=lambda what: parts.states.alarm(what, about="relief"),
-        build_runs=parts.build_runs,
-    )
-
-
 def _admission(parts: PipelineParts) -> Admission | None:
     at_start = parts.overload.at_start
     if at_start == "ignore" or not parts.stated_fps:
         return None
     admission = Admission(
         measure_engine(parts.inference.engine),
-        tell=lambda what: parts.states.alarm(what, about="admission"),
-        live=lambda: parts.batcher.live,
-        terms=lambda: parts.batcher.terms,
+        parts.batcher,
+        tell=functools.partial(parts.states.alarm, about="admission"),
     )
     admission.at_start(parts.stated_fps, refuses=at_start == "refuse")
     return admission

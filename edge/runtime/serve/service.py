@@ -30,14 +30,28 @@ from edge.runtime.pipeline.counters import FrameCounters, RunReport, RunTimes, S
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.puller import Puller
 from edge.runtime.serve.following import Stages
-from edge.runtime.serve.last_look import LastLook, LastSwitchPublisher
-from edge.runtime.serve.reload import Changes
+from edge.runtime.serve.publishing import LastLook, LastSwitchPublisher
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, Precision, SourceCounts, StreamId
 
-__all__ = ["PipelineParts", "RunningStreams", "Service"]
+__all__ = ["Changes", "PipelineParts", "RunningStreams", "Service"]
 
+_log = logging.getLogger(__name__)
+_TICK_S = 0.1
+_PULLER_STOP_S = 10.0
+_DRAIN_S = 30.0
+_FLUSH_S = 5.0
+# A camera's teardown may take 5 s, the first look at a plugin several; the unit's watchdog bites at 30 s.
+_HANGING_S = 20.0
 _AT_ONCE = 2  # are begun at one look, ten times a second: a start takes up to 40 ms of a core from those that run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes of a reload: the service stops reading `removed`, and reads `sources`, new or changed ones."""
+
+    removed: tuple[StreamId, ...]
+    sources: tuple[FrameSource, ...]
 
 
 class RunningStreams:
@@ -127,31 +141,6 @@ class RunningStreams:
             self._on_end(stream)
 
 
-# A camera's teardown may take 5 s, the first look at a plugin several; the unit's watchdog bites at 30 s.
-HANGING_S = 20.0
-
-
-def hanging_threads(pullers: Sequence[Puller], loop: InferenceLoop, *, now_ns: int, limit_s: float) -> tuple[str, ...]:
-    """Return the names of threads that hang: in a source for more than `limit_s`, in the engine, in a teardown.
-
-    A camera whose teardown hangs is left out in the end, and costs the others nothing; a restart would take them all
-    down. It helps only where all are such.
-    """
-    since = {one.name: one.in_source_since_ns for one in pullers}
-    since[loop.name] = loop.turned_at_ns if loop.is_alive else None
-    late = [name for name, at_ns in since.items() if at_ns is not None and now_ns - at_ns > limit_s * 1e9]
-    stuck = set(stuck_streams())
-    are_all_stuck = bool(pullers) and all(one.source.stream in stuck for one in pullers)
-    return (*late, *(f"teardown {stream}" for stream in sorted(stuck) if are_all_stuck))
-
-
-_log = logging.getLogger(__name__)
-_TICK_S = 0.1
-_PULLER_STOP_S = 10.0
-_DRAIN_S = 30.0
-_FLUSH_S = 5.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineParts:
     """Everything that a pipeline consists of, made and not yet started.
@@ -162,7 +151,6 @@ class PipelineParts:
     """
 
     name: str
-    device: str
     precision: Precision
     sources: Sequence[FrameSource]
     inference: Inference
@@ -186,7 +174,7 @@ class Service:
     """Runs a pipeline once. `hanging_s`: a thread that is in one call for longer is said to hang."""
 
     def __init__(
-        self, parts: PipelineParts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = HANGING_S
+        self, parts: PipelineParts, *, on_stop: Callable[[], None] = lambda: None, hanging_s: float = _HANGING_S
     ) -> None:
         self._parts = parts
         self._hanging_s = hanging_s
@@ -225,23 +213,33 @@ class Service:
             stack.callback(self._drain)
             self._loop.start()
             self._streams.start()
-            self._watch(stop, duration_s, _Ticker(on_tick, tick_s), reload or threading.Event())
+            self._watch(stop, duration_s, on_tick, tick_s, reload or threading.Event())
         report = self._report(self._times_at_end, is_final=True)
         on_end(report)
         if self._loop.error is not None:
             raise self._loop.error
         return report
 
-    def _watch(self, stop: threading.Event, duration_s: float | None, ticker: _Ticker, reload: threading.Event) -> None:
+    def _watch(
+        self,
+        stop: threading.Event,
+        duration_s: float | None,
+        on_tick: Callable[[RunReport], None] | None,
+        tick_s: float,
+        reload: threading.Event,
+    ) -> None:
+        due_s = 0.0  # of the next tick: an account is costly to make
         deadline_ns = None if duration_s is None else self._started_at_ns + round(duration_s * 1e9)
-        while self._loop.is_alive and not stop.wait(min(_TICK_S, ticker.every_s)):
+        while self._loop.is_alive and not stop.wait(min(_TICK_S, tick_s)):
             if reload.is_set():
                 reload.clear()
                 self._reload()
             self._streams.settle()
             self._announce_failures()
             self._announce_ends()
-            ticker.tick(lambda: self._report(self._times(), is_final=False))
+            if on_tick is not None and time.monotonic() >= due_s:
+                due_s = time.monotonic() + tick_s
+                on_tick(self._report(self._times(), is_final=False))
             if not self._streams.are_alive:
                 _log.info("all streams have ended")
                 return
@@ -304,9 +302,18 @@ class Service:
                 self._parts.states.finish(one.stream)
 
     def _hanging(self) -> tuple[str, ...]:
-        return hanging_threads(
-            self._streams.all_pullers, self._loop, now_ns=time.monotonic_ns(), limit_s=self._hanging_s
-        )
+        """Return the names of threads that hang: in a source for too long, in the engine, in a teardown.
+
+        A camera whose teardown hangs is left out in the end, and costs the others nothing; a restart would take them
+        all down. It helps only where all are such.
+        """
+        pullers, now_ns = self._streams.all_pullers, time.monotonic_ns()
+        since = {one.name: one.in_source_since_ns for one in pullers}
+        since[self._loop.name] = self._loop.turned_at_ns if self._loop.is_alive else None
+        late = [name for name, at in since.items() if at is not None and now_ns - at > self._hanging_s * 1e9]
+        stuck = set(stuck_streams())
+        are_all_stuck = bool(pullers) and all(one.source.stream in stuck for one in pullers)
+        return (*late, *(f"teardown {stream}" for stream in sorted(stuck) if are_all_stuck))
 
     def _times(self) -> RunTimes:
         return RunTimes(
@@ -340,20 +347,6 @@ class Service:
         counted = self._parts.counters.by_stream()
         sources = self._streams.counts()
         return tuple(report_stream(name, one, counted.get(name, StreamCounts())) for name, one in sources.items())
-
-
-class _Ticker:
-    """Calls at most every `every_s` seconds, since an account is costly to make."""
-
-    def __init__(self, on_tick: Callable[[RunReport], None] | None, every_s: float) -> None:
-        self.every_s = every_s
-        self._on_tick = on_tick
-        self._due_s = 0.0
-
-    def tick(self, report: Callable[[], RunReport]) -> None:
-        if self._on_tick is not None and time.monotonic() >= self._due_s:
-            self._due_s = time.monotonic() + self.every_s
-            self._on_tick(report())
 
 
 def _peak_memory_bytes() -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
-from edge.config.schema import IgnoreConfig, StreamConfig
+from edge.config.schema import StreamConfig
 from edge.config.uris import local_path
 from edge.document import Location
 from edge.media.camera import StreamStatus
@@ -26,11 +26,11 @@ from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import DeviceState, StateMessage
 from edge.publish.discovery import nothing_of
 from edge.publish.messages import StreamStateMessage
-from edge.runtime.pipeline.filters import IgnoredArea, StreamFilter
+from edge.runtime.pipeline.loop import IgnoredArea, StreamFilter
 from edge.runtime.pipeline.shares import Terms
 from edge.types import ModelSpec, StreamId, StreamState
 
-__all__ = ["StreamMaker", "StreamStates", "stated_rates", "stream_filters", "terms_of"]
+__all__ = ["StreamMaker", "StreamStates", "class_ids_at", "stated_rates", "stream_filters", "terms_of"]
 
 
 class StreamStates:
@@ -181,7 +181,10 @@ def stream_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, Stream
         if stream.classes is not None:
             reported = np.array(pipeline.class_ids((*where, "classes"), stream.classes, spec.labels), np.int32)
         ignored = [
-            IgnoredArea(polygon=area.polygon, class_ids=_class_ids(pipeline, (*where, "ignore", number), area, spec))
+            IgnoredArea(
+                polygon=area.polygon,
+                class_ids=class_ids_at(pipeline, (*where, "ignore", number, "classes"), area.classes, spec.labels),
+            )
             for number, area in enumerate(stream.ignore)
         ]
         if reported is not None or ignored:
@@ -189,10 +192,11 @@ def stream_filters(pipeline: Pipeline, spec: ModelSpec) -> dict[StreamId, Stream
     return filters
 
 
-def _class_ids(pipeline: Pipeline, where: Location, area: IgnoreConfig, spec: ModelSpec) -> frozenset[int] | None:
-    if area.classes is None:
-        return None
-    return frozenset(pipeline.class_ids((*where, "classes"), area.classes, spec.labels))
+def class_ids_at(
+    pipeline: Pipeline, where: Location, wanted: Sequence[str] | None, labels: Sequence[str]
+) -> frozenset[int] | None:
+    """Return the ids of the classes that a key of the file names; None: it is left out. Errors as `class_ids`."""
+    return None if wanted is None else frozenset(pipeline.class_ids(where, wanted, labels))
 
 
 def terms_of(stream: StreamConfig) -> Terms:

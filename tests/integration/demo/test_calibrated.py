@@ -1,16 +1,12 @@
 """The demo's calibration on stills of its own cameras."""
 
-from pathlib import Path
-
 import pytest
 
-from edge.demo import calibrated
-from edge.demo.calibrated import calibrate_demo
+from edge.demo import show
 from edge.demo.cameras import lay_out_cameras
+from edge.demo.show import DemoHooks, calibrate_demo
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="runs the demo whole")]
-
-MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +18,19 @@ def stills(tmp_path_factory):
 
 def _calibrated(folder):
     steps = []
-    done = calibrate_demo(MODEL, folder, on_work=lambda name, count: None, on_step=lambda: steps.append(1))
+    hooks = DemoHooks(
+        on_stage=lambda text: None,
+        on_work=lambda name, count: None,
+        on_step=lambda: steps.append(1),
+        on_tick=lambda report: None,
+    )
+    done = calibrate_demo(folder, hooks)
     assert steps
     return done
 
 
 def test_a_promise_that_is_not_kept_leaves_no_table_and_says_why(stills, monkeypatch):
-    monkeypatch.setattr(calibrated, "MAX_DROP", -100.0)
+    monkeypatch.setattr(show, "MAX_DROP", -100.0)
 
     done = _calibrated(stills)
 

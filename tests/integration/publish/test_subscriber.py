@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from edge.config.schema import MqttConfig
-from edge.demo.broker import EmbeddedBroker
+from edge.demo.broker import embedded_broker
 from edge.deploy.listen import ListenOptions
 from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
@@ -126,8 +126,8 @@ def test_a_broker_without_v5_is_asked_in_v311(on_v5):
 
 
 def test_the_embedded_broker_serves_publisher_and_subscriber(make_publisher):
-    with EmbeddedBroker() as broker:
-        subscriber = Subscriber(msgspec.structs.replace(broker.config(), site="north"))
+    with embedded_broker() as broker:
+        subscriber = Subscriber(msgspec.structs.replace(broker, site="north"))
         subscriber.open()
         publisher = make_publisher(broker.port, protocol="v3.1.1")
         publish_frames(publisher, range(1, 201), count=20)

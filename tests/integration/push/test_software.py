@@ -104,7 +104,7 @@ def test_the_same_release_again_brings_its_software_back(shop, device):
 @pytest.mark.parametrize(
     ("what", "exit_code", "code", "told"),
     [
-        ("edge/runtime/serve/release.py", 8, "trial.refused", ""),
+        ("edge/runtime/serve/engine.py", 8, "trial.refused", ""),
         ("edge/runtime/build/worker.py", 7, "build.failed", "this worker is broken"),
         ("edge/runtime/serve/parts.py", 7, "build.software", "it cannot be imported (ImportError: this software"),
     ],

@@ -13,10 +13,9 @@ from edge.device.engines import read_record
 from edge.engine.pipeline_model import read_model
 from edge.errors import DeployError, EngineError
 from edge.runtime.agent.watch import _release as status_of
-from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.engine import open_release, start_engine
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.publishing import birth_message
-from edge.runtime.serve.release import open_release
 from edge.runtime.trial.soundness import problem_of_release
 from tests.support import serving
 from tests.support.deployable import deployable

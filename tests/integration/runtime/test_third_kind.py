@@ -14,9 +14,8 @@ from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
 from edge.runtime.doctor import examine
-from edge.runtime.serve.engine import start_engine
+from edge.runtime.serve.engine import open_release, start_engine
 from edge.runtime.serve.parts import build_parts
-from edge.runtime.serve.release import open_release
 from edge.runtime.trial.soundness import problem_of_release, require_files, why_better
 from tests.support import serving
 from tests.support.deployable import deployable

@@ -7,8 +7,7 @@ from edge.engine.kind import EngineRequest, build_and_load
 from edge.engine.openvino.kind import KIND
 from edge.quantize.forms import Forms
 from edge.types import ColourOrder, HeadFamily, Precision
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 from edge.vision.letterbox import fit
 
 THRESHOLD, OVERLAP, MOST = 0.25, 0.5, 10_000

@@ -6,13 +6,13 @@ import sys
 import paho.mqtt.client as mqtt
 import pytest
 
-from edge.demo.broker import EmbeddedBroker
+from edge.demo.broker import embedded_broker
 from edge.errors import MissingDependencyError
 from tests.support.wait import wait_until
 
 
 def test_a_broker_serves_on_loopback_until_the_end_of_its_block():
-    with EmbeddedBroker() as broker:
+    with embedded_broker() as broker:
         assert broker.host == "127.0.0.1"
         client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
         client.connect(broker.host, broker.port)
@@ -38,7 +38,7 @@ def test_clients_that_leave_at_the_last_moment_leave_no_socket_behind(monkeypatc
     found = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: found.append(str(unraisable.exc_value)))
     for _ in range(6):
-        with EmbeddedBroker() as broker:
+        with embedded_broker() as broker:
             clients = [connected_client(broker) for _ in range(3)]
             for client in clients:
                 client.publish("a/b", "x", qos=1)
@@ -52,7 +52,7 @@ def test_clients_that_leave_at_the_last_moment_leave_no_socket_behind(monkeypatc
 
 
 def test_two_brokers_get_along():
-    with EmbeddedBroker() as one, EmbeddedBroker() as other:
+    with embedded_broker() as one, embedded_broker() as other:
         assert one.port != other.port
 
 
@@ -67,4 +67,4 @@ def test_a_missing_library_names_its_extra(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_amqtt)
 
     with pytest.raises(MissingDependencyError, match=r"edge-deploy\[demo\]"):
-        EmbeddedBroker()
+        embedded_broker().__enter__()

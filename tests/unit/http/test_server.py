@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from edge.http.server import (
     BadRequestError,
-    HttpLimits,
     HttpResponse,
     HttpServer,
     Listener,
@@ -43,7 +42,7 @@ def on_port(**limits):
         bind=lambda: bind_port(0),
         respond=respond,
         is_tcp=True,
-        limits=HttpLimits(**{"per_s": 1000, **limits}),
+        **{"per_s": 1000, **limits},
     )
 
 

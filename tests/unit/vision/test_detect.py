@@ -1,8 +1,7 @@
 import numpy as np
 
 from edge.types import HeadFamily, ImageSize, Preprocess
-from edge.vision.detect import Detector
-from edge.vision.heads import Head
+from edge.vision.heads import Detector, Head
 from edge.vision.letterbox import fit
 
 SIZE = ImageSize(width=64, height=64)

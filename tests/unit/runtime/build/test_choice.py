@@ -198,7 +198,7 @@ def test_what_a_person_is_told_of_the_choice(known, told):
     made = choose(Maker(**known))
 
     assert re.fullmatch(".*".join(map(re.escape, told.split(" ... "))), line_of(made))
-    assert made.report["fallback"]["taken"] == (made.candidate.precision.value if "instead" in told else None)
+    assert made.plan.report["fallback"]["taken"] == (made.precision.value if "instead" in told else None)
 
 
 BEYOND = ModelError("m: weights of Conv_3 are beyond float16")

@@ -3,7 +3,7 @@
 import threading
 
 from edge.device.sensors import Sensors, read_sensors
-from edge.runtime.look.heat import HeatAlarm, HeatWatch
+from edge.runtime.look.server import HeatWatch
 from edge.runtime.serve.streams import StreamStates
 from edge.types import StreamId, StreamState
 from tests.support.logged import logged
@@ -13,11 +13,12 @@ from tests.support.wait import wait_until
 
 def replay(tmp_path, steps):
     """Return what the alarm says at each (second, changes)."""
-    alarm, said = HeatAlarm(calm_s=60), []
+    told, said = [None], []
+    watch = HeatWatch(told.append, read=lambda: read_sensors(tmp_path))
     for second, changes in steps:
         write_tree(tmp_path, orin(**changes))
-        alarm.look(read_sensors(tmp_path), now_s=second)
-        said.append(alarm.text)
+        watch.look(now_s=second)
+        said.append(told[-1])
     return said
 
 

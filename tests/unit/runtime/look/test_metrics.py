@@ -12,8 +12,7 @@ from edge.media.camera import StreamStatus
 from edge.publish.device_messages import PullMessage
 from edge.publish.message import ModelInfo
 from edge.publish.messages import InfoMessage
-from edge.runtime.look.metrics import metrics_of
-from edge.runtime.look.status import Rates, Snapshot, status_json
+from edge.runtime.look.status import Rates, Snapshot, metrics_of, status_json
 from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunReport, RunTimes, StreamReport
 from edge.types import DropReason, Precision, StreamId, StreamState
 

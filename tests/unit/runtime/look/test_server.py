@@ -8,9 +8,8 @@ from edge.media.camera import StreamStatus
 from edge.publish.message import ModelInfo
 from edge.publish.messages import InfoMessage
 from edge.runtime.look import server as looking
-from edge.runtime.look.heat import HeatWatch
 from edge.runtime.look.pictures import Pictures
-from edge.runtime.look.server import Shown, StatusServer
+from edge.runtime.look.server import HeatWatch, Shown, StatusServer
 from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunReport, RunTimes
 from edge.runtime.serve.streams import StreamStates
 from edge.types import Precision, StreamId, StreamState

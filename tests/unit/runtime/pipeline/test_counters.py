@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from edge.runtime.pipeline.counters import FrameCounters, LatencyHistogram, StreamCounts, StreamReport, report_stream
-from edge.runtime.pipeline.ladder import StreamLoad
-from edge.runtime.serve.overload import FrameCounts
+from edge.runtime.pipeline.shares import FrameCounts
 from edge.types import (
     DropReason,
     SourceCounts,
@@ -77,7 +76,7 @@ def test_the_rate_is_between_the_first_and_the_last_frame():
     assert counters.of_stream(EAST).fps == pytest.approx(11 / 5)
 
 
-@pytest.mark.parametrize("kind", [SourceCounts, StreamCounts, FrameCounts, StreamLoad, StreamReport])
+@pytest.mark.parametrize("kind", [SourceCounts, StreamCounts, FrameCounts, StreamReport])
 def test_no_count_is_below_zero_though_the_sum_comes_out(kind):
     whole = {name: 2 for name in kind.__slots__ if name not in ("stream", "dropped")}
     rest = {name: EAST if name == "stream" else {} for name in kind.__slots__ if name in ("stream", "dropped")}

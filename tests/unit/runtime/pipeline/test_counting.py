@@ -3,7 +3,7 @@
 import pytest
 
 from edge.media.camera import StreamStatus
-from edge.runtime.pipeline.counting import Counting
+from edge.runtime.serve.following import Counting
 from edge.types import StreamId, StreamState
 from tests.support import values
 from tests.support.watching import header

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.runtime.pipeline.filters import IgnoredArea, StreamFilter
+from edge.runtime.pipeline.loop import IgnoredArea, StreamFilter
 from edge.types import ImageSize
 from tests.support import values
 

@@ -12,8 +12,7 @@ from edge.media.camera import StreamStatus
 from edge.publish.events import EventPublisher
 from edge.publish.message import ModelInfo
 from edge.publish.messages import EventMessage, OccupancyMessage
-from edge.runtime.pipeline.following import Following
-from edge.runtime.serve.following import make_followers
+from edge.runtime.serve.following import Following, make_followers
 from edge.track.bytetrack import ByteTracker
 from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone

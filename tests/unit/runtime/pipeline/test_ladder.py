@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from edge.runtime.pipeline.ladder import Ladder, StreamLoad, fair_caps
-from edge.runtime.pipeline.shares import Terms
+from edge.runtime.pipeline.shares import FrameCounts, Ladder, Terms, fair_caps
 from edge.types import DropReason, StreamId
 from tests.support.simulation import NS, Camera, Simulation
 from tests.unit.runtime.pipeline.test_batcher_traces import fair_shares
@@ -43,10 +42,9 @@ class Climb:
         now, before = self._counts(), self._before
         self._before = now
         loads = {
-            StreamId(name): StreamLoad(
-                **dict(zip(("wanted", "inferred", "lost"), np.subtract(one, before[0][name]), strict=True))
-            )
+            StreamId(name): load_of(decoded, inferred=inferred, lost=lost)
             for name, one in now[0].items()
+            for decoded, inferred, lost in (np.subtract(one, before[0][name]),)
         }
         inferred, busy_s = sum(load.inferred for load in loads.values()), (now[1] - before[1]) / NS
         self._ladder.judge(loads, self._terms, window_s=WINDOW_S, capacity_fps=inferred / max(busy_s, 0.01))
@@ -190,7 +188,7 @@ def test_streams_that_go_leave_their_share_to_the_others():
 
 
 def load_of(fps, *, inferred, lost=0):
-    return StreamLoad(wanted=fps, inferred=inferred, lost=lost)
+    return FrameCounts(inferred=inferred, lost=lost, shed=max(0, fps - inferred - lost))
 
 
 def test_a_slower_engine_gets_lower_caps():

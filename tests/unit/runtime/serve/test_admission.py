@@ -84,8 +84,8 @@ def test_a_rate_that_nobody_states_is_not_guessed():
 
 class Run:
     def __init__(self):
-        self.told, self.live = [], frozenset((A, B))
-        self.admission = Admission(FORTY, tell=self.told.append, live=lambda: self.live, terms=dict)
+        self.told, self.live, self.terms = [], frozenset((A, B)), {}
+        self.admission = Admission(FORTY, self, tell=self.told.append)
         self.second, self.counts, self.state = 0, [0, 0], UP
         self.seconds(0, 0, 0)
 

@@ -20,8 +20,7 @@ from edge.runtime.serve.serve import Heartbeat, health_path
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.streams import StreamStates
 from edge.types import Precision, StreamId
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 from tests.support.logged import logged
 from tests.support.recorded import Breakage, RecordedSource, Stall
 from tests.support.systemd import NotifySocket
@@ -91,7 +90,6 @@ class Running:
         detector = Detector(head=head, score_threshold=0.5, iou_threshold=0.5, max_detections=10)
         self.parts = parts = PipelineParts(
             name="test",
-            device="test",
             precision=Precision.FP32,
             sources=[self.source, *others],
             inference=Inference(engine=self.engine, detector=detector, filters={}, on_results=lambda found: None),

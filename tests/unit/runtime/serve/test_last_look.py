@@ -4,7 +4,7 @@ import pytest
 
 from edge.device.layout import Layout
 from edge.runtime.pull.record import PullRecord, write_record
-from edge.runtime.serve.last_look import LastLook
+from edge.runtime.serve.publishing import LastLook
 
 SETTINGS = 'repository = "registry.example/farms/gates"\nchannel = "stable"\nring = "canary"\n'
 TAG = "registry.example/farms/gates:stable-canary"

@@ -4,7 +4,7 @@ import pytest
 
 from edge.device.facts import this_moment
 from edge.device.switch import commit, refuse, roll_back
-from edge.runtime.serve.last_look import LastSwitchPublisher
+from edge.runtime.serve.publishing import LastSwitchPublisher
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 
 

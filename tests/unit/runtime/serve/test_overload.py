@@ -20,9 +20,7 @@ class Run:
     def __init__(self):
         self.told, self.told_of_streams = [], []
         self.terms = {}
-        self._overload = Overload(
-            self.told.append, lambda *one: self.told_of_streams.append(one), terms=lambda: self.terms
-        )
+        self._overload = Overload(self.told.append, lambda *one: self.told_of_streams.append(one), self)
         self._second = 0
         self._streams = [[0, 0], [0, 0]]  # inferred, lost
         self.reason = DropReason.SUPERSEDED

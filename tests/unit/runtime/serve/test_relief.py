@@ -17,11 +17,10 @@ class Run:
 
     def __init__(self, terms=None):
         self.orders, self.told, self.live = Caps(), [], frozenset((A, B))
-        self.builds = False
+        self.builds, self.terms = False, terms or {}
         self.relief = Relief(
             self.orders,
-            live=lambda: self.live,
-            terms=lambda: terms or {},
+            self,
             tell=self.told.append,
             build_runs=lambda: self.builds,
         )

@@ -25,8 +25,7 @@ from edge.runtime.serve.serve import Heartbeat, serve_pipeline
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, Precision, StreamId, StreamState
-from edge.vision.detect import Detector
-from edge.vision.heads import head_of
+from edge.vision.heads import Detector, head_of
 from tests.support.qdq import with_joint_scale
 from tests.support.recorded import Breakage, RecordedSource
 from tests.support.wait import wait_until
@@ -62,7 +61,6 @@ def make(spec, tmp_path):
         head = head_of(spec)
         parts = PipelineParts(
             name="test",
-            device="test",
             precision=Precision.FP32,
             sources=sources,
             inference=Inference(

@@ -47,13 +47,11 @@ def nothing_of(stream: str) -> list[RetainedBytes]:
     return [RetainedBytes(f"streams/{stream}/{topic}") for topic in ("state", "occupancy", "counts", _PICTURE)]
 
 
-def removed_streams(state_dir: Path | None, streams: Sequence[str]) -> tuple[str, ...]:
+def removed_streams(state_dir: Path, streams: Sequence[str]) -> tuple[str, ...]:
     """Return the streams of earlier starts that are not among `streams`, and remember these as well.
 
-    Without a directory, or where nothing can be read or kept, there are none: that is logged and no error.
+    Where nothing can be read or kept, there are none: that is logged and no error.
     """
-    if state_dir is None:
-        return ()
     path = state_dir / ANNOUNCED_FILE
     try:
         before = _names(path, _STREAMS_FORMAT, "streams")

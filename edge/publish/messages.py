@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
-from edge.publish.message import Count, Instant, ModelInfo, Number, TopicLevel, WireMessage
+from edge.publish.message import Count, Instant, ModelInfo, Number, RunInfo, TopicLevel, WireMessage
 
 __all__ = [
     "LIVE_EXPIRY_S",
@@ -242,6 +242,10 @@ class InfoMessage(WireMessage, frozen=True, kw_only=True):
     engine: EngineInfo | None = None
     facts: dict[str, Any] | None = None
     schemas: list[str] = msgspec.field(default_factory=lambda: sorted(MESSAGE_TYPES))
+
+    @property
+    def run_info(self) -> RunInfo:
+        return RunInfo(self.epoch, self.streams, self.device, self.labels, self.model)
 
 
 class StreamStateMessage(WireMessage, frozen=True, kw_only=True):

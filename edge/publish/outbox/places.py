@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
+from edge.publish.message import RunInfo
 from edge.publish.messages import GapMessage, GapReason, NumberedKind
 from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, remove, set_aside
-from edge.publish.outbox.message import KINDS, Entry, Maker, SeqKey, entry_of
+from edge.publish.outbox.message import KINDS, Entry, SeqKey, entry_of
 from edge.publish.outbox.store import Place, Row, Store
 
 __all__ = ["Places", "RunningClock", "Said", "boot_id", "boot_s", "open_gaps", "said_in"]
@@ -47,7 +48,7 @@ class Said(msgspec.Struct, frozen=True):
     boot. `is_ended`: nothing of it is left to be declared.
     """
 
-    maker: Maker
+    maker: RunInfo
     reached: list[tuple[str, NumberedKind, int]] = []
     is_ended: bool = True
     at_s: float = 0.0
@@ -72,7 +73,7 @@ def said_in(place: Place) -> dict[int, Said]:
 
 
 def open_gaps(
-    maker: Maker, *, device: str, reason: GapReason, after: Iterable[tuple[str, NumberedKind, int]] = ()
+    maker: RunInfo, *, device: str, reason: GapReason, after: Iterable[tuple[str, NumberedKind, int]] = ()
 ) -> Iterator[GapMessage]:
     """Yield that any number of a start may be missing, `after` those of each account."""
     known = {(stream, of): seq for stream, of, seq in after}
@@ -104,7 +105,7 @@ class Places:
         run: Place,
         *,
         clock: RunningClock,
-        maker: Maker,
+        maker: RunInfo,
         run_path: Path | None,
         disk_path: Path | None,
     ) -> None:
@@ -126,7 +127,7 @@ class Places:
         """Whether the file in /run could not be used, and is to be."""
         return self.run.path is None and self.run_path is not None
 
-    def add_makers(self, makers: Mapping[int, Maker]) -> None:
+    def add_makers(self, makers: Mapping[int, RunInfo]) -> None:
         """Take note of earlier starts of which there are messages."""
         self._makers = {**makers, **self._makers}
 

@@ -14,7 +14,6 @@ import msgspec
 from edge.publish.messages import GapMessage, GapReason, InfoMessage
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, set_aside
-from edge.publish.outbox.message import Maker
 from edge.publish.outbox.places import Places, RunningClock, Said, open_gaps, said_in
 from edge.publish.outbox.queue import Outbox
 from edge.publish.outbox.store import Place, Store
@@ -82,7 +81,7 @@ def open_outbox(
         store,
         run.place or store.open(None, is_durable=False),
         clock=RunningClock(max(run.newest_s, disk.newest_s)),
-        maker=_maker(info, info.epoch),
+        maker=info.run_info,
         run_path=run_path,
         disk_path=disk_path,
     )
@@ -107,10 +106,6 @@ def open_outbox(
     if trouble is not None:
         writer.say_stumbled(trouble)
     return outbox, writer
-
-
-def _maker(info: InfoMessage, epoch: int) -> Maker:
-    return Maker(epoch, info.streams, info.device, info.labels, info.model)
 
 
 def _find_if_any(store: Store, path: Path | None, *, is_durable: bool) -> tuple[_Found, str | None]:
@@ -221,6 +216,6 @@ def _losses(run: _Found, disk: _Found, info: InfoMessage, *, is_late: bool = Fal
         lost = [said.maker for _, said in sorted(starts.items()) if disk.was_damaged]
         last = max(1, info.epoch - 1)
         if last not in starts:
-            lost.append(_maker(info, last))
+            lost.append(msgspec.structs.replace(info.run_info, epoch=last))
         for maker in lost:
             yield from open_gaps(maker, device=device, reason="spool-corrupt")

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +14,6 @@ import msgspec
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
-from edge.deadline import Deadline
 from edge.protocols import TopicMessage
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import StateMessage
@@ -23,8 +21,7 @@ from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, connect
 from edge.publish.mqtt.connection import Waker, Will
-from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
-from edge.publish.mqtt.probe import LOOK_S, Return
+from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root, waits_for_return
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import ADAPTABLE, BrokerBackoff, BrokerError, ProtocolChoice, Trouble
@@ -337,19 +334,11 @@ class MqttPublisher:
             self._closing.wait(delay_s)
         elif not self._is_over:
             self._nudge.clear()
+            is_away = trouble.kind is Trouble.UNREACHABLE
             if not self._closing.is_set():
-                self._await_broker(delay_s, is_away=trouble.kind is Trouble.UNREACHABLE, has_served=lived_s > 0)
-
-    def _await_broker(self, delay_s: float, *, is_away: bool, has_served: bool) -> None:
-        """Wait so long, or until a broker that was away is there again."""
-        if delay_s <= LOOK_S:
-            self._nudge.wait(delay_s)
-            return
-        until = Deadline.after(delay_s)
-        with closing(Return(self._endpoint, is_away=is_away, has_served=has_served)) as back:
-            while not until.is_over and not back.has_come():
-                if self._nudge.wait(min(LOOK_S, until.left_s)):
-                    return
+                for wait_s in waits_for_return(self._endpoint, delay_s, is_away=is_away, has_served=lived_s > 0):
+                    if self._nudge.wait(wait_s):
+                        break
 
     def _adapt(self, kind: Trouble) -> bool:
         """Ask for less, if there is less to ask for; return whether the next CONNECT is another one."""

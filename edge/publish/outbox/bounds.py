@@ -1,24 +1,31 @@
-"""The bounds of the store: bytes, age, free disk. The oldest frames are dropped first, events last."""
+"""The bounds of the store: bytes, age, free disk; and the alarm about a disk that does not take messages."""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from edge.publish.messages import GapReason
 from edge.publish.outbox.message import Entry
 from edge.publish.outbox.places import Places
 from edge.publish.outbox.queue import Outbox
 from edge.publish.outbox.store import Place, Row
-from edge.publish.outbox.trouble import DiskTrouble
 
-__all__ = ["BoundHolder", "Bounds"]
+__all__ = ["BoundHolder", "Bounds", "DiskTrouble"]
 
 _LOAD = 128
 # Shares of the bound: what frames leave to events, and what is dropped at a time when it is reached.
 _EVENTS_SHARE, _EVICTION_SHARE = 8, 32
 _USEFUL_BYTES = 4 << 20  # a file below this is no room to work in, and nothing to give back
 _ROW_BYTES = 64
+_CALM_S = 10.0
+_DAMAGE_S = 60.0  # for so long people are told that the file was damaged; the gap records stay
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +37,62 @@ class Bounds:
     free_bytes: int = 1 << 30
 
 
-class BoundHolder:
-    """Of the thread that writes. `is_short`: the disk has so little room that only events go there.
+class DiskTrouble:
+    """Thread-safe. `now` is what is wrong at this moment, `told` what log, metrics, state and status page say.
 
-    `file_bytes` is what the store takes on the disk, `oldest_s` the age of the oldest message there, 0 without one.
+    A disk that works and fails in turns is in trouble until it has worked for ten seconds, and another wording is told
+    no sooner than that after the one before.
+    """
+
+    def __init__(self, path: Path, *, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._now_s = now_s
+        self._lock = threading.RLock()
+        self._wrong_s = self._worded_s = self._damaged_s = -float("inf")
+        self.now: str | None = None
+        self.told: str | None = None
+
+    @property
+    def alarm(self) -> str | None:
+        """The problem and its effect in one sentence; None: there is none."""
+        said = []
+        if self.told is not None:
+            said.append(f"messages are in memory only, which a power cut takes: {self.told}")
+        if self._now_s() - self._damaged_s < _DAMAGE_S:
+            said.append("the file of messages was damaged and is set aside: what is missing is declared")
+        return "; ".join(said) or None
+
+    def say(self, trouble: str | None) -> None:
+        """`trouble` None: nothing is wrong."""
+        with self._lock:
+            self.now, now_s = trouble, self._now_s()
+            if trouble is not None:
+                self._wrong_s = now_s
+            since_s = self._wrong_s if trouble is None else self._worded_s
+            if trouble == self.told or (self.told is not None and now_s - since_s < _CALM_S):
+                return
+            self.told, self._worded_s = trouble, now_s
+            if trouble is None:
+                _log.info("messages are kept on the disk again path=%s", self._path)
+            else:
+                _log.warning("messages are in memory only path=%s error=%s", self._path, trouble)
+
+    def look(self) -> None:
+        """Let time pass: what has not come back for long enough is over."""
+        with self._lock:
+            if self.now != self.told:
+                self.say(self.now)
+
+    def was_damaged(self) -> None:
+        """Take note that the file was another than we wrote, and that there is a new one."""
+        self._damaged_s = self._now_s()
+
+
+class BoundHolder:
+    """Drops the oldest frames first, events last. Of the thread that writes.
+
+    `is_short`: the disk has so little room that only events go there. `file_bytes` is what the store takes on the disk,
+    `oldest_s` the age of the oldest message there, 0 without one.
     """
 
     def __init__(

@@ -11,9 +11,17 @@ import msgspec
 
 from edge.publish.message import RunInfo
 from edge.publish.messages import GapMessage, GapReason, NumberedKind
-from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, remove, set_aside
 from edge.publish.outbox.message import KINDS, Entry, SeqKey, entry_of
-from edge.publish.outbox.store import Place, Row, Store
+from edge.publish.outbox.store import (
+    Place,
+    PlaceDamagedError,
+    PlaceUnusableError,
+    Row,
+    Store,
+    StoreError,
+    remove,
+    set_aside,
+)
 
 __all__ = ["Places", "RunningClock", "Said", "boot_id", "boot_s", "open_gaps", "said_in"]
 

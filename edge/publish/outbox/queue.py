@@ -16,11 +16,10 @@ import msgspec
 from edge.deadline import Deadline
 from edge.protocols import TopicMessage
 from edge.publish.messages import GapMessage, GapReason
-from edge.publish.outbox.files import PlaceDamagedError
-from edge.publish.outbox.lanes import Backlog, Losses
+from edge.publish.outbox.lanes import Backlog, Losses, Retained
 from edge.publish.outbox.message import Entry, entry_from_message, late
 from edge.publish.outbox.places import Places
-from edge.publish.outbox.retained import Retained
+from edge.publish.outbox.store import PlaceDamagedError
 from edge.publish.outbox.stored import Stored
 
 __all__ = ["Outbox"]

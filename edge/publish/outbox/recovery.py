@@ -13,10 +13,9 @@ import msgspec
 
 from edge.publish.messages import GapMessage, GapReason, InfoMessage
 from edge.publish.outbox.bounds import Bounds
-from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, set_aside
 from edge.publish.outbox.places import Places, RunningClock, Said, open_gaps, said_in
 from edge.publish.outbox.queue import Outbox
-from edge.publish.outbox.store import Place, Store
+from edge.publish.outbox.store import Place, PlaceDamagedError, PlaceUnusableError, Store, StoreError, set_aside
 from edge.publish.outbox.writer import Writer
 
 __all__ = ["SpoolPlace", "open_outbox"]

@@ -8,14 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 
-from edge.publish.outbox.bounds import BoundHolder, Bounds
-from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, remove
+from edge.publish.outbox.bounds import BoundHolder, Bounds, DiskTrouble
 from edge.publish.outbox.message import SeqKey, lies_as
 from edge.publish.outbox.places import Places
 from edge.publish.outbox.queue import Outbox
-from edge.publish.outbox.store import Place, Row
+from edge.publish.outbox.store import Place, PlaceDamagedError, PlaceUnusableError, Row, StoreError, remove
 from edge.publish.outbox.stored import Batch
-from edge.publish.outbox.trouble import DiskTrouble
 
 __all__ = ["Writer"]
 

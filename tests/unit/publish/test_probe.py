@@ -5,8 +5,7 @@ import socket
 
 import pytest
 
-from edge.publish.mqtt.endpoint import Endpoint
-from edge.publish.mqtt.probe import Return, line_to
+from edge.publish.mqtt.endpoint import Endpoint, Return, line_to
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 

@@ -7,9 +7,8 @@ import sqlite3
 
 import pytest
 
-from edge.publish.outbox.files import PlaceUnusableError
 from edge.publish.outbox.places import Places
-from edge.publish.outbox.store import Store
+from edge.publish.outbox.store import PlaceUnusableError, Store
 from tests.support.logged import logged
 from tests.support.spool_life import FULL, Absent, Life, try_in_vain, works
 from tests.support.wait import wait_until

@@ -18,7 +18,7 @@ import numpy as np
 from edge.protocols import Publisher
 from edge.publish.convert import detections_message, is_clock_synced, rfc3339_from_ns
 from edge.publish.message import RunInfo
-from edge.publish.messages import LIVE_EXPIRY_S
+from edge.publish.messages import LIVE_EXPIRY_S, NumberedKind
 from edge.types import Detections, FrameHeader, FrameResult, StageTimes, StreamId
 from edge.vision.nms import iou_matrix
 
@@ -67,6 +67,7 @@ class FrameMessage:
     schema: ClassVar[str] = "edge.detections/1"
     is_retained: ClassVar[bool] = False
     expiry_s: ClassVar[int] = LIVE_EXPIRY_S
+    of: ClassVar[NumberedKind] = "detections"
     result: FrameResult | None
     _: KW_ONLY
     info: RunInfo
@@ -180,32 +181,25 @@ def is_noticeably_different(now: Detections, then: Detections) -> bool:
     return bool(overlap.max(axis=1).min() < SAME_BOX_IOU or overlap.max(axis=0).min() < SAME_BOX_IOU)
 
 
+@dataclass
 class FramePublisher:
     """Publishes those frame results that `selection` wants; only these are numbered, from 1. Used by one thread."""
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        info: RunInfo,
-        selection: Selection,
-        *,
-        is_synced: Callable[[], bool | None] = is_clock_synced,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._publisher = publisher
-        self._info = info
-        self._selection = selection
-        self._is_synced = is_synced
-        self._now_ns = now_ns
+    publisher: Publisher
+    info: RunInfo
+    selection: Selection
+    _: KW_ONLY
+    is_synced: Callable[[], bool | None] = is_clock_synced
+    now_ns: Callable[[], int] = time.monotonic_ns
+
+    def __post_init__(self) -> None:
         self._last: Counter[StreamId] = Counter()
 
     def publish(self, result: FrameResult) -> bool:
         """Return whether the result was wanted."""
         stream = result.header.stream
-        if not self._selection.wants(stream, result.detections, now_ns=self._now_ns()):
+        if not self.selection.wants(stream, result.detections, now_ns=self.now_ns()):
             return False
         self._last[stream] += 1
-        self._publisher.publish(
-            FrameMessage(result, info=self._info, seq=self._last[stream], is_synced=self._is_synced())
-        )
+        self.publisher.publish(FrameMessage(result, info=self.info, seq=self._last[stream], is_synced=self.is_synced()))
         return True

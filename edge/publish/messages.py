@@ -82,6 +82,7 @@ class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
     """
 
     where: ClassVar[str] = "streams/{stream}/detections"
+    of: ClassVar[NumberedKind] = "detections"
     is_retained: ClassVar[bool] = False
     expiry_s: ClassVar[int | None] = LIVE_EXPIRY_S
     schema: Literal["edge.detections/1"] = "edge.detections/1"
@@ -124,6 +125,7 @@ class EventMessage(WireMessage, frozen=True, kw_only=True):
     """
 
     where: ClassVar[str] = "streams/{stream}/events"
+    of: ClassVar[NumberedKind] = "events"
     is_retained: ClassVar[bool] = False
     schema: Literal["edge.event/1"] = "edge.event/1"
     stream: TopicLevel

@@ -31,6 +31,7 @@ __all__ = ["Connection", "connect"]
 
 # The broker keeps our session so long after a loss; without it, it would not delay the Will either.
 _SESSION_EXPIRY_S = 15
+_WILL_DELAY_S = 5
 _FAILURE = 0x80
 _KEEP_ALIVE = 0x8D
 _CHECK_S = 0.25
@@ -57,7 +58,7 @@ class Connection:
         self._paho = _import_paho()
         self._client = self._make_client()
         if will is not None:
-            about = {"WillDelayInterval": will.delay_s, "ContentType": "application/json", "PayloadFormatIndicator": 1}
+            about = {"WillDelayInterval": _WILL_DELAY_S, "ContentType": "application/json", "PayloadFormatIndicator": 1}
             properties = self._properties("WILLMESSAGE", **about)
             self._client.will_set(will.topic, will.payload, will.qos, will.is_retained, properties=properties)
 

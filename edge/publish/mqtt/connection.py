@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 __all__ = ["Acknowledged", "ConnectionEvent", "MqttLimits", "Received", "Subscribed", "Waker", "Will"]
 
-_FAILURE = 0x80
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Will:
@@ -17,7 +15,6 @@ class Will:
 
     topic: str
     payload: bytes
-    delay_s: int = 5
     qos: int = 1
     is_retained: bool = True
 
@@ -38,10 +35,6 @@ class Acknowledged:
 
     packet_id: int
     reason: int
-
-    @property
-    def is_refused(self) -> bool:
-        return self.reason >= _FAILURE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,15 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig, TlsConfig
-from edge.deadline import Deadline
 from edge.errors import ConfigError
 from edge.reading import open_file
 
-__all__ = ["Endpoint", "Return", "endpoint_from_config", "line_to", "no_dots", "topic_root", "waits_for_return"]
+__all__ = ["Endpoint", "endpoint_from_config", "line_to", "no_dots", "topic_root", "waits_for_return"]
 
 _TLS_PORT = 8883
 _PLAIN_PORT = 1883
@@ -142,68 +140,44 @@ def _has_ended(line: socket.socket) -> bool:
         return True
 
 
-class Return:
-    """Watches for a broker that is away, in the thread that waits for it, who closes it.
+def waits_for_return(
+    endpoint: Endpoint,
+    delay_s: float,
+    *,
+    is_away: bool,
+    has_served: bool = False,
+    line_to: Callable[[Endpoint], socket.socket | None] = line_to,
+    uniform: Callable[[float, float], float] = random.uniform,
+    now_s: Callable[[], float] = time.monotonic,
+) -> Iterator[float]:
+    """Yield how long to wait at a time, until `delay_s` is over, or a broker that was away is there again.
 
     A broker that listens all the time tells nothing by that; whether it is of use shows a connection only. One that has
     just served and is killed drops its connections a moment before it stops to listen, and may be back before it is
     asked again: where it `has_served`, it is held to account by a connection of its own. `is_away`: nothing listens
     is known. Looks and returns are spread by `uniform`: the devices of one broker do not all come back at once.
     """
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        is_away: bool,
-        has_served: bool = False,
-        line_to: Callable[[Endpoint], socket.socket | None] = line_to,
-        uniform: Callable[[float, float], float] = random.uniform,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._endpoint = endpoint
-        self._line_to = line_to
-        self._uniform = uniform
-        self._now_s = now_s
-        self._line = None if is_away else line_to(endpoint)
-        self._is_away = self._line is None
-        if not has_served:
-            self.close()
-        self._has_come = False
-        self._next_s = 0.0
-        self._plan_next()
-
-    def has_come(self) -> bool:
-        """Return whether it was away and is there again; to be called again and again, looks when it is time to."""
-        if self._line is not None and _has_ended(self._line):
-            self.close()
-            self._is_away = True
-        if self._now_s() < self._next_s or self._has_come:
-            return self._has_come and self._now_s() >= self._next_s
-        line = self._line_to(self._endpoint)
-        is_there = line is not None
+    until_s = now_s() + delay_s
+    line = None if is_away or delay_s <= _LOOK_S else line_to(endpoint)
+    is_away, has_come = line is None, False
+    if line is not None and not has_served:
+        line.close()
+        line = None
+    next_s = now_s() + uniform(_EVERY_S / 2, _EVERY_S)
+    try:
+        while (left_s := until_s - now_s()) > 0:
+            if line is not None and _has_ended(line):
+                line.close()
+                line, is_away = None, True
+            if now_s() >= next_s:
+                if has_come:
+                    return
+                look = line_to(endpoint)
+                if look is not None:
+                    look.close()
+                has_come, is_away = is_away and look is not None, look is None
+                next_s = now_s() + (uniform(0, _SPREAD_S) if has_come else uniform(_EVERY_S / 2, _EVERY_S))
+            yield min(_LOOK_S, left_s)
+    finally:
         if line is not None:
             line.close()
-        self._has_come, self._is_away = is_there and self._is_away, not is_there
-        self._plan_next()
-        return False
-
-    def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-
-    def _plan_next(self) -> None:
-        wait_s = self._uniform(0, _SPREAD_S) if self._has_come else self._uniform(_EVERY_S / 2, _EVERY_S)
-        self._next_s = self._now_s() + wait_s
-
-
-def waits_for_return(endpoint: Endpoint, delay_s: float, *, is_away: bool, has_served: bool) -> Iterator[float]:
-    """Yield how long to wait at a time, until `delay_s` is over, or a broker that was away is there again."""
-    if delay_s <= _LOOK_S:
-        yield delay_s
-        return
-    until = Deadline.after(delay_s)
-    with closing(Return(endpoint, is_away=is_away, has_served=has_served)) as back:
-        while not until.is_over and not back.has_come():
-            yield min(_LOOK_S, until.left_s)

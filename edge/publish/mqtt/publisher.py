@@ -56,8 +56,11 @@ class MqttPublisher:
 
     The birth (`info`), the device's state and the state of each stream are sent again after every reconnect. A
     published `StateMessage` gets the session number of the connection that carries it. Raises `ConfigError` when the
-    configuration cannot be used; an unreachable broker is no error.
+    configuration cannot be used; an unreachable broker is no error. `status` is one sentence for people, without
+    secrets.
     """
+
+    is_broken = False  # a broker may come back, and what is wrong may be mended there
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class MqttPublisher:
         self._endpoint = endpoint_from_config(
             config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
         )
-        self._is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
+        self.is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
         self._outbox, self._keeper = open_outbox(
             info,
             max_bytes=max_bytes,
@@ -102,7 +105,7 @@ class MqttPublisher:
         self._streams: dict[str, StreamStateMessage] = {}
         self._state_lock = threading.Lock()
         self._connections = self._largest_window = 0
-        self._status = self._said = f"connecting to {self._endpoint}"
+        self.status = self._said = f"connecting to {self._endpoint}"
         self._waker = Waker()
         self._closing, self._nudge = threading.Event(), threading.Event()
         self._deadline_s, self._lost_at_s = float("inf"), time.monotonic()
@@ -115,25 +118,11 @@ class MqttPublisher:
                 thread.start()
 
     @property
-    def status(self) -> str:
-        """One sentence for people; without secrets."""
-        return self._status
-
-    @property
-    def is_connected(self) -> bool:
-        return self._is_connected
-
-    @property
-    def is_broken(self) -> bool:
-        """Always false: a broker may come back, and what is wrong may be mended there."""
-        return False
-
-    @property
     def alarm(self) -> str | None:
         """The fault of the disk that keeps unsent messages over a power cut, and a broker that stays away."""
         disk = None if self._keeper is None else self._keeper.trouble.alarm
         # Without a figure that grows: the device's state is sent anew with each change of its words.
-        is_away = not self._is_connected and time.monotonic() - self._lost_at_s >= NO_BROKER_S
+        is_away = not self.is_connected and time.monotonic() - self._lost_at_s >= NO_BROKER_S
         return "; ".join(filter(None, (disk, f"no broker: {self._said}" if is_away else None))) or None
 
     def publish(self, message: TopicMessage) -> None:
@@ -161,7 +150,7 @@ class MqttPublisher:
         """Return the outbox's balance, `connections` made so far, and the largest window: so many may come twice."""
         return {
             **self._outbox.counts(),
-            "connected": int(self._is_connected),
+            "connected": int(self.is_connected),
             "connections": self._connections,
             "largest_window": self._largest_window,
             **({} if self._keeper is None else self._keeper.counts()),
@@ -227,7 +216,7 @@ class MqttPublisher:
         left = self._outbox.end()
         if left:
             what = "kept for the next start" if self._keeper is not None and self._keeper.is_kept else "lost"
-            _log.warning("messages not delivered at shutdown count=%d: %s status=%s", left, what, self._status)
+            _log.warning("messages not delivered at shutdown count=%d: %s status=%s", left, what, self.status)
         self._waker.close()
 
     def _connect(self) -> Connection:
@@ -254,7 +243,7 @@ class MqttPublisher:
             )
         self._protocol.accepted()
         self._connections += 1
-        self._is_connected = True
+        self.is_connected = True
         with self._state_lock:
             self._lag = Lag(self._outbox)
             for message in (self._state_now(), *map(self._stamped, self._streams.values())):
@@ -275,9 +264,9 @@ class MqttPublisher:
                 self._look_at_lag(self._lag, session)
             self._say_goodbye(session)
             connection.close()
-            self._is_connected = False
+            self.is_connected = False
             self._is_over = True
-            self._status = "closed"
+            self.status = "closed"
         except BaseException:
             connection.abandon()
             raise
@@ -314,9 +303,9 @@ class MqttPublisher:
     def _recover(self, trouble: BrokerError, connected_at_s: float) -> None:
         """Take everything unacknowledged back, adapt to what the broker cannot do, wait."""
         now_s = time.monotonic()
-        lived_s = now_s - connected_at_s if self._is_connected else 0.0
-        self._lost_at_s = now_s if self._is_connected else self._lost_at_s
-        self._is_connected = self._is_asleep = False
+        lived_s = now_s - connected_at_s if self.is_connected else 0.0
+        self._lost_at_s = now_s if self.is_connected else self._lost_at_s
+        self.is_connected = self._is_asleep = False
         session, self._serving = self._serving, None
         is_trial = session is not None and session.is_trial
         if session is not None:
@@ -351,11 +340,11 @@ class MqttPublisher:
 
     def _say(self, level: int, text: str, *, next_try_s: float | None = None) -> None:
         """Keep the status, and log it when it is another one than before."""
-        self._status = text if next_try_s is None else f"{text}; next try in {next_try_s:.1f} s"
+        self.status = text if next_try_s is None else f"{text}; next try in {next_try_s:.1f} s"
         if text == self._said:
             return
         self._said = text
-        _log.log(level, "broker status=%s", self._status)
+        _log.log(level, "broker status=%s", self.status)
 
 
 def _now() -> str:

@@ -40,12 +40,9 @@ _tag_decoder = msgspec.json.Decoder(_Tagged)
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """One received message; `message` is None where it is not one of ours or damaged."""
+class Arrival(Received):
+    """`message` is None where it is not one of ours or damaged."""
 
-    topic: str
-    payload: bytes
-    is_retained: bool
     message: WireMessage | None
 
 

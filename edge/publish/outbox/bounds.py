@@ -88,6 +88,7 @@ class DiskTrouble:
         self._damaged_s = self._now_s()
 
 
+@dataclass
 class BoundHolder:
     """Drops the oldest frames first, events last. Of the thread that writes.
 
@@ -95,44 +96,33 @@ class BoundHolder:
     `oldest_s` the age of the oldest message there, 0 without one.
     """
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        places: Places,
-        trouble: DiskTrouble,
-        *,
-        bounds: Bounds,
-        run_bytes: int,
-        commit: Callable[[Place], None],
-    ) -> None:
-        self._outbox = outbox
-        self._stored = outbox.stored
-        self._places = places
-        self._trouble = trouble
-        self._bounds = bounds
-        self._run_bytes = run_bytes
-        self._commit = commit
-        self.is_short = False
-        self.file_bytes = 0
-        self.oldest_s = 0.0
+    outbox: Outbox
+    places: Places
+    trouble: DiskTrouble
+    bounds: Bounds
+    run_bytes: int
+    commit: Callable[[Place], None]
+    is_short: bool = False
+    file_bytes: int = 0
+    oldest_s: float = 0.0
 
     @property
     def is_run_full(self) -> bool:
         """Whether the first place holds more than it may: then all of it goes to the disk."""
-        return self._stored.run_bytes > self._run_bytes
+        return self.outbox.stored.run_bytes > self.run_bytes
 
     def hold_run(self) -> None:
         """Drop what the first place may not hold, where the disk does not take it."""
-        over_bytes = self._stored.run_bytes - self._run_bytes
+        over_bytes = self.outbox.stored.run_bytes - self.run_bytes
         if over_bytes > 0:
-            most_bytes = over_bytes + self._run_bytes // _EVICTION_SHARE
+            most_bytes = over_bytes + self.run_bytes // _EVICTION_SHARE
             for is_event in (False, True):
-                if self._drop(self._places.run, "spool-bytes", is_event=is_event, most_bytes=most_bytes):
+                if self._drop(self.places.run, "spool-bytes", is_event=is_event, most_bytes=most_bytes):
                     return
 
     def hold_disk(self, disk: Place) -> None:
         """Drop what is too much or too old on the disk, and give room back that nothing needs."""
-        bounds = self._bounds
+        bounds = self.bounds
         self.file_bytes = disk.file_bytes
         free_bytes = disk.free_bytes()
         room = max(0, free_bytes - bounds.free_bytes)
@@ -154,13 +144,13 @@ class BoundHolder:
 
     def _oldest_s(self, disk: Place) -> float:
         at_s = disk.at_s()
-        return 0.0 if at_s is None else self._places.clock.age_s(at_s)
+        return 0.0 if at_s is None else self.places.clock.age_s(at_s)
 
     def _look_at_room(self, *, is_short: bool) -> None:
         if is_short != self.is_short:
             self.is_short = is_short
-            free_mib = self._bounds.free_bytes >> 20
-            self._trouble.say(f"less than {free_mib} MiB are free: frames wait in memory only" if is_short else None)
+            free_mib = self.bounds.free_bytes >> 20
+            self.trouble.say(f"less than {free_mib} MiB are free: frames wait in memory only" if is_short else None)
 
     def _drop(
         self,
@@ -175,11 +165,11 @@ class BoundHolder:
         first, freed_bytes, has_found = 0, 0, False
         while freed_bytes < most_bytes:
             rows = place.rows(first, _LOAD, is_event=is_event)
-            old = [row for row in rows if self._places.clock.age_s(row.at_s) > least_age_s]
-            self._outbox.drop_written({row.ticket: self._entry(row) for row in old}, reason)
+            old = [row for row in rows if self.places.clock.age_s(row.at_s) > least_age_s]
+            self.outbox.drop_written({row.ticket: self._entry(row) for row in old}, reason)
             if old:
                 has_found = True
-                self._commit(place)
+                self.commit(place)
             freed_bytes += sum(len(row.head) + len(row.body) + _ROW_BYTES for row in old)
             if len(old) < _LOAD:
                 return has_found
@@ -187,4 +177,4 @@ class BoundHolder:
         return has_found
 
     def _entry(self, row: Row) -> Entry:
-        return self._places.entry(row, was_sent=self._stored.was_sent(row.ticket))
+        return self.places.entry(row, was_sent=self.outbox.stored.was_sent(row.ticket))

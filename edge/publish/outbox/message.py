@@ -120,8 +120,7 @@ def entry_from_message(message: TopicMessage) -> Entry:
     payload = b"" if frame is not None else message.encode()
     number = None
     if isinstance(message, FrameMessage | DetectionsMessage | EventMessage):
-        of: NumberedKind = "events" if isinstance(message, EventMessage) else "detections"
-        number = Number(message.stream, message.epoch, message.seq, message.captured_at, of)
+        number = Number(message.stream, message.epoch, message.seq, message.captured_at, message.of)
     return Entry(
         topic=message.topic,
         encode=(lambda: payload) if frame is None else frame.encode,

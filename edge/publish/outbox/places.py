@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -100,6 +102,7 @@ def open_gaps(
             )
 
 
+@dataclass
 class Places:
     """Of the thread that writes; raises as `Place` does.
 
@@ -107,28 +110,20 @@ class Places:
     Rows that are named by `declared`, exact gap records of earlier starts, are not sent.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        run: Place,
-        *,
-        clock: RunningClock,
-        maker: RunInfo,
-        run_path: Path | None,
-        disk_path: Path | None,
-    ) -> None:
-        self.store = store
-        self.run = run
-        self.disk: Place | None = None
-        self.disk_path = disk_path
-        self.clock = clock
-        self.maker = maker
-        self.join: Callable[[], Place] = self.open_disk
-        self.declared: list[GapMessage] = []
-        self.has_had_disk = False
-        self.run_path = run_path
-        self._makers = {maker.epoch: maker}
-        self._boot_id = boot_id()
+    store: Store
+    run: Place
+    _: KW_ONLY
+    clock: RunningClock
+    maker: RunInfo
+    run_path: Path | None
+    disk_path: Path | None
+    disk: Place | None = None
+    join: Callable[[], Place] = field(init=False)
+    declared: list[GapMessage] = field(default_factory=list)
+    has_had_disk: bool = False
+
+    def __post_init__(self) -> None:
+        self._makers = {self.maker.epoch: self.maker}
 
     @property
     def is_run_in_memory(self) -> bool:
@@ -148,7 +143,7 @@ class Places:
 
     def start(self, reached: Mapping[SeqKey, int], *, is_ended: bool = False) -> dict[int, bytes]:
         accounts = [(stream, of, seq) for (stream, _, of), seq in reached.items()]
-        said = Said(self.maker, accounts, is_ended, self.clock.now_s(), self._boot_id, boot_s())
+        said = Said(self.maker, accounts, is_ended, self.clock.now_s(), boot_id(), boot_s())
         return {self.maker.epoch: msgspec.json.encode(said)}
 
     def earlier_starts(self) -> dict[int, bytes]:
@@ -227,6 +222,7 @@ class Places:
         return aside
 
 
+@functools.cache
 def boot_id() -> str:
     """Empty where the system has none."""
     return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""

@@ -151,11 +151,12 @@ def _begin(outbox: Outbox, writer: Writer, run: _Found, disk: _Found, info: Info
     both = [*disk.gaps.items(), *run.gaps.items()]  # one that grew may be in either as it was before
     gaps = dict(sorted(both, key=lambda one: (one[0], one[1].to or 0)))
     places.declared = [gap for gap in gaps.values() if gap.exact]
-    gaps |= {outbox.take_id(): gap for gap in _losses(run, disk, info)}
+    losses = list(_losses(run, disk, info))
     tickets = {**run.tickets, **disk.tickets}
-    if tickets or gaps:
-        _log.info("messages of the last run are sent now count=%d gaps=%d", len(tickets), len(gaps))
-    outbox.take_over(tickets, gaps)
+    if tickets or gaps or losses:
+        count = len(gaps) + len(losses)
+        _log.info("messages of the last run are sent now count=%d gaps=%d", len(tickets), count)
+    outbox.take_over(tickets, gaps, losses)
     places.disk, places.has_had_disk = disk.place, disk.place is not None
     if run.was_damaged or disk.was_damaged:
         writer.trouble.was_damaged()
@@ -171,7 +172,7 @@ def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: 
     except StoreError:
         run.disk_misses += 1
         if run.disk_misses == _DISK_MISSES:
-            outbox.take_over({}, {outbox.take_id(): gap for gap in _unread(run, info)})
+            outbox.take_over({}, {}, _unread(run, info))
         raise
     assert disk.place is not None
     if max([*disk.tickets, *disk.gaps], default=0) >= first_ticket:
@@ -182,8 +183,8 @@ def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: 
     gaps = {one: gap for one, gap in disk.gaps.items() if one not in run.gaps}
     if places.has_had_disk:
         disk.was_damaged = False  # then it was another file, in the place of ours
-    gaps |= {outbox.take_id(): gap for gap in _losses(run, disk, info, is_late=True)}
-    outbox.take_over({one: is_event for one, is_event in disk.tickets.items() if one not in run.tickets}, gaps)
+    tickets = {one: is_event for one, is_event in disk.tickets.items() if one not in run.tickets}
+    outbox.take_over(tickets, gaps, list(_losses(run, disk, info, is_late=True)))
     places.disk, places.has_had_disk = disk.place, True
     writer.begin_disk(run.tickets.keys() & disk.tickets.keys())
     return disk.place

@@ -148,7 +148,7 @@ def test_a_power_cut_after_the_disk_came_is_declared(life):
 def test_gap_records_on_a_disk_that_the_last_start_never_had_are_not_lost(life):
     """The ring knows all of them only where its start had the disk."""
     life.begin().frames(900)
-    life.keeper.bounds._bounds = type(life.bounds)(max_bytes=64 << 20, max_age_s=0.0, free_bytes=0)
+    life.keeper.bounds.bounds = type(life.bounds)(max_bytes=64 << 20, max_age_s=0.0, free_bytes=0)
     life.keeper._looked_s = -1e9
     wait_until(lambda: life.keeper.tick() or life.balances()["numbered_in_gaps"] > 500, what="the old ones are let go")
     life.stop()

@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "http": 458,
     "media": 5066,
     "model": 4962,
-    "publish": 6685,
+    "publish": 6674,
     "quantize": 3466,
     "registry": 1112,
     "roofline": 945,

@@ -19,8 +19,7 @@ from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import StateMessage
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StreamStateMessage
-from edge.publish.mqtt.client import Connection, connect
-from edge.publish.mqtt.connection import Waker, Will
+from edge.publish.mqtt.client import Connection, Waker, Will, connect
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root, waits_for_return
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes
 from edge.publish.mqtt.suspects import Suspects

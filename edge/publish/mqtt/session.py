@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from edge.publish.messages import GapMessage, GapReason
-from edge.publish.mqtt.client import Connection
-from edge.publish.mqtt.connection import Acknowledged, Waker
+from edge.publish.mqtt.client import Connection, Waker
 from edge.publish.mqtt.holds import Holds
+from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import BrokerError, Trouble
 from edge.publish.mqtt.window import Window

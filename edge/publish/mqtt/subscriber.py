@@ -19,8 +19,7 @@ from edge.deadline import Deadline
 from edge.errors import ConfigError, PublishError
 from edge.publish.message import WireMessage
 from edge.publish.messages import MESSAGE_TYPES
-from edge.publish.mqtt.client import Connection, connect
-from edge.publish.mqtt.connection import Received, Subscribed
+from edge.publish.mqtt.client import Connection, Received, Subscribed, connect
 from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root, waits_for_return
 from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, ProtocolChoice, Trouble
 

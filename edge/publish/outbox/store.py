@@ -184,8 +184,7 @@ class Place:
 
     def is_at_path(self) -> bool:
         """Return whether the next start would find at the path what is written here."""
-        if self.path is None:
-            return True
+        assert self.path is not None
         with _translated(self):
             try:
                 found = self.path.lstat()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.publish.message import ModelInfo
+from edge.publish.message import RunInfo
 from edge.publish.messages import AgesMs, Clock, DetectedObject, DetectionsMessage
 from edge.types import Detections, FrameResult
 
@@ -48,21 +48,14 @@ def _is_synced_at(_look: int) -> bool | None:
 
 
 def detections_message(
-    result: FrameResult,
-    *,
-    device: str,
-    epoch: int,
-    seq: int,
-    labels: Sequence[str],
-    model: ModelInfo,
-    is_synced: bool | None = None,
+    result: FrameResult, *, info: RunInfo, seq: int, is_synced: bool | None = None
 ) -> DetectionsMessage:
     """Return the message of one frame; it shares nothing with `result`."""
     header, times = result.header, result.times
     return DetectionsMessage(
-        device=device,
+        device=info.device,
         stream=header.stream,
-        epoch=epoch,
+        epoch=info.epoch,
         seq=seq,
         frame=header.frame,
         pts_us=header.pts_ns // 1000,
@@ -74,9 +67,9 @@ def detections_message(
             infer=times.infer_ns // 100_000 / 10,
             post=times.post_ns // 100_000 / 10,
         ),
-        model=model,
+        model=info.model,
         size=[header.source_size.width, header.source_size.height],
-        detections=_objects(result.detections, labels, result.track_id),
+        detections=_objects(result.detections, info.labels, result.track_id),
     )
 
 

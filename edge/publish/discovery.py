@@ -36,6 +36,7 @@ _PICTURE = "picture"
 _KINDS = ("enter", "appear", "leave", "vanish", "dwell", "cross")
 
 _IS_UP = "value_json.state in ['up', 'degraded']"
+_IS_RUNNING = "value_json.state in ['online', 'degraded']"
 
 _log = logging.getLogger(__name__)
 
@@ -47,13 +48,11 @@ def nothing_of(stream: str) -> list[RetainedBytes]:
     return [RetainedBytes(f"streams/{stream}/{topic}") for topic in ("state", "occupancy", "counts", _PICTURE)]
 
 
-def removed_streams(state_dir: Path | None, streams: Sequence[str]) -> tuple[str, ...]:
+def removed_streams(state_dir: Path, streams: Sequence[str]) -> tuple[str, ...]:
     """Return the streams of earlier starts that are not among `streams`, and remember these as well.
 
-    Without a directory, or where nothing can be read or kept, there are none: that is logged and no error.
+    Where nothing can be read or kept, there are none: that is logged and no error.
     """
-    if state_dir is None:
-        return ()
     path = state_dir / ANNOUNCED_FILE
     try:
         before = _names(path, _STREAMS_FORMAT, "streams")
@@ -122,15 +121,16 @@ class _Device:
         self._node = f"edge_{config.site}_{info.device}"
         self._info = info
         self._publish = publish
+        self._made = {"manufacturer": "edge-deploy", "model": info.model.name, "sw_version": info.software}
 
     def entities(self, streams: Sequence[StreamConfig]) -> Mapping[str, Entity]:
         """Return entities by topic."""
-        machine = {"identifiers": [self._node], "name": self._info.device, **self._made()}
+        machine = {"identifiers": [self._node], "name": self._info.device, **self._made}
         running = {
             "name": "Running",
             "device_class": "connectivity",
             "state_topic": f"{self._root}/state",
-            "value_template": _on_if("value_json.state in ['online', 'degraded']"),
+            "value_template": _on_if(_IS_RUNNING),
             "device": machine,
         }
         found = dict([self._entity("binary_sensor", "running", running)])
@@ -148,40 +148,28 @@ class _Device:
         }
         return f"{self._prefix}/{component}/{self._node}/{name}/config", entity | about
 
-    def _made(self) -> Entity:
-        return {"manufacturer": "edge-deploy", "model": self._info.model.name, "sw_version": self._info.software}
-
     def _camera(self, stream: StreamConfig) -> Entity:
         identity = {"identifiers": [f"{self._node}_{stream.id}"], "name": f"{self._info.device} {stream.id}"}
-        return {**identity, **self._made(), "via_device": self._node}
+        return {**identity, **self._made, "via_device": self._node}
 
     def _of_stream(self, stream: StreamConfig) -> Iterator[tuple[str, str, Entity]]:
         """Yield component, name and configuration of each entity of a stream."""
         state = f"{self._root}/streams/{stream.id}/state"
-        running = {
-            "topic": f"{self._root}/state",
-            "value_template": _available_if("value_json.state in ['online', 'degraded']"),
+        running = {"topic": f"{self._root}/state", "value_template": _available_if(_IS_RUNNING)}
+        camera = {
+            "name": "Camera",
+            "device_class": "connectivity",
+            "state_topic": state,
+            "value_template": _on_if(_IS_UP),
+            "json_attributes_topic": state,
+            "availability": [running],
         }
-        yield (
-            "binary_sensor",
-            "camera",
-            {
-                "name": "Camera",
-                "device_class": "connectivity",
-                "state_topic": state,
-                "value_template": _on_if(_IS_UP),
-                "json_attributes_topic": state,
-                "availability": [running],
-            },
-        )
+        yield "binary_sensor", "camera", camera
         is_up = {"topic": state, "value_template": _available_if(_IS_UP)}
         common = {"availability": [running, is_up], "availability_mode": "all"}
         if self._publish.pictures_s is not None:
-            yield (
-                "camera",
-                _PICTURE,
-                {"name": "Picture", "topic": f"{self._root}/streams/{stream.id}/{_PICTURE}"} | common,
-            )
+            picture = {"name": "Picture", "topic": f"{self._root}/streams/{stream.id}/{_PICTURE}"}
+            yield "camera", _PICTURE, picture | common
         for component, name, entity in self._of_objects(stream):
             yield component, name, entity | common
 
@@ -218,7 +206,7 @@ _EVENTS: Entity = {
 
 
 def _of_zone(zone: ZoneConfig) -> Iterator[tuple[str, str, Entity]]:
-    counts = f"value_json.zones.get({_quoted(zone.id)}, {{}})"
+    counts = f"value_json.zones.get({json.dumps(zone.id)}, {{}})"
     name = f"zone_{zone.id}"
     yield "sensor", name, _count(zone.id, counts)
     occupied = _on_if(f"{counts}.values() | sum > 0")
@@ -230,14 +218,14 @@ def _of_zone(zone: ZoneConfig) -> Iterator[tuple[str, str, Entity]]:
 
 def _of_line(line: LineConfig) -> Iterator[tuple[str, Entity]]:
     for way in ("forward", "backward"):
-        counts = f"value_json.lines.get({_quoted(line.id)}, {{}}).get('{way}', {{}})"
+        counts = f"value_json.lines.get({json.dumps(line.id)}, {{}}).get('{way}', {{}})"
         total = _count(f"{line.id} {way}", counts) | {"state_class": "total_increasing"}
         yield f"line_{line.id}_{way}", total
 
 
 def _count(name: str, counts: str, label: str | None = None) -> Entity:
     """`label` None: all labels."""
-    value = f"{counts}.values() | sum" if label is None else f"{counts}.get({_quoted(label)}, 0)"
+    value = f"{counts}.values() | sum" if label is None else f"{counts}.get({json.dumps(label)}, 0)"
     return {"name": name, "state_class": "measurement", "value_template": f"{{{{ {value} }}}}"}
 
 
@@ -247,11 +235,6 @@ def _on_if(condition: str) -> str:
 
 def _available_if(condition: str) -> str:
     return f"{{{{ 'online' if {condition} else 'offline' }}}}"
-
-
-def _quoted(text: str) -> str:
-    """Return a literal of Jinja's."""
-    return json.dumps(text)
 
 
 def _slugs(labels: Sequence[str]) -> Iterator[tuple[str, str]]:

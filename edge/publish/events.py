@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from edge.protocols import Publisher
 from edge.publish.convert import is_clock_synced, rfc3339_from_ns
-from edge.publish.message import ModelInfo
+from edge.publish.message import RunInfo
 from edge.publish.messages import Clock, EventMessage, LineCounts, OccupancyMessage
-from edge.publish.numbering import Numbering
 from edge.track.events import Occupancy, TrackEvent
 from edge.types import StreamId
 
@@ -22,24 +21,15 @@ _RECENT = 10
 
 
 class EventPublisher:
-    """Numbers the events of each stream by themselves. One thread at a time for each stream."""
+    """Numbers the events of each stream, from 1. One thread at a time for each stream."""
 
     def __init__(
-        self,
-        publisher: Publisher,
-        *,
-        device: str,
-        epoch: int,
-        labels: Sequence[str],
-        model: ModelInfo,
-        is_synced: Callable[[], bool | None] = is_clock_synced,
+        self, publisher: Publisher, info: RunInfo, *, is_synced: Callable[[], bool | None] = is_clock_synced
     ) -> None:
         self._publisher = publisher
-        self._device = device
-        self._numbering = Numbering(epoch)
-        self._labels = labels
-        self._model = model
+        self._info = info
         self._is_synced = is_synced
+        self._last: Counter[StreamId] = Counter()
         self._recent: deque[EventMessage] = deque(maxlen=_RECENT)
 
     @property
@@ -64,9 +54,9 @@ class EventPublisher:
         """`now_ns` is of the system's clock."""
         self._publisher.publish(
             OccupancyMessage(
-                device=self._device,
+                device=self._info.device,
                 stream=stream,
-                epoch=self._numbering.epoch,
+                epoch=self._info.epoch,
                 state=state,
                 since=rfc3339_from_ns(now_ns),
                 objects=self._by_label(occupancy.objects),
@@ -79,14 +69,15 @@ class EventPublisher:
         )
 
     def _message(self, stream: StreamId, event: TrackEvent) -> EventMessage:
-        sighting, header = event.sighting, event.sighting.header
+        info, sighting, header = self._info, event.sighting, event.sighting.header
         xywh = sighting.xyxy.astype(np.float64)
         xywh[2:] -= xywh[:2]
+        self._last[stream] += 1
         return EventMessage(
-            device=self._device,
+            device=info.device,
             stream=stream,
-            epoch=self._numbering.epoch,
-            seq=self._numbering.next(stream),
+            epoch=info.epoch,
+            seq=self._last[stream],
             kind=event.kind.value,
             zone=event.zone,
             line=event.line,
@@ -95,19 +86,19 @@ class EventPublisher:
             reason=None if event.reason is None else event.reason.value,
             track_id=event.track_id,
             class_id=event.class_id,
-            label=self._labels[event.class_id] if event.class_id < len(self._labels) else None,
+            label=info.labels[event.class_id] if event.class_id < len(info.labels) else None,
             score=round(sighting.score, 3),
             frame=header.frame,
             pts_us=header.pts_ns // 1000,
             captured_at=rfc3339_from_ns(header.captured_at_ns),
             clock=Clock(source=header.clock.value, synced=self._is_synced()),
-            model=self._model,
+            model=info.model,
             size=[header.source_size.width, header.source_size.height],
             bbox=np.round(xywh, 1).tolist(),
         )
 
     def _by_label(self, counts: Mapping[int, int]) -> dict[str, int]:
-        labels = self._labels
+        labels = self._info.labels
         return {
             labels[class_id] if class_id < len(labels) else f"class {class_id}": count
             for class_id, count in sorted(counts.items())

@@ -1,24 +1,37 @@
-"""From frame results to messages: selected and numbered in the pipeline, converted and encoded by what sends them."""
+"""From frame results to messages: selected and numbered in the pipeline, converted and encoded by what sends them.
+
+In every mode of selection a frame is also published when the last one is `heartbeat_s` old, so that silence means a
+fault. The comparison is with the last *published* frame of the stream: slow drift adds up.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
 
 from edge.protocols import Publisher
 from edge.publish.convert import detections_message, is_clock_synced, rfc3339_from_ns
-from edge.publish.message import ModelInfo
-from edge.publish.messages import LIVE_EXPIRY_S
-from edge.publish.numbering import Numbering
-from edge.publish.selection import Selection
+from edge.publish.message import RunInfo
+from edge.publish.messages import LIVE_EXPIRY_S, NumberedKind
 from edge.types import Detections, FrameHeader, FrameResult, StageTimes, StreamId
+from edge.vision.nms import iou_matrix
 
-__all__ = ["FrameMessage", "FramePublisher", "frame_from_packed"]
+__all__ = [
+    "SAME_BOX_IOU",
+    "FrameMessage",
+    "FramePublisher",
+    "Selection",
+    "frame_from_packed",
+    "is_noticeably_different",
+]
+
+SAME_BOX_IOU = 0.8
 
 # The payload without detections, and what each of them adds; measured with labels of usual length.
 _BASE_BYTES = 540
@@ -54,13 +67,11 @@ class FrameMessage:
     schema: ClassVar[str] = "edge.detections/1"
     is_retained: ClassVar[bool] = False
     expiry_s: ClassVar[int] = LIVE_EXPIRY_S
+    of: ClassVar[NumberedKind] = "detections"
     result: FrameResult | None
     _: KW_ONLY
-    device: str
-    epoch: int
+    info: RunInfo
     seq: int
-    labels: Sequence[str]
-    model: ModelInfo
     is_synced: bool | None = None
     stream: StreamId = field(init=False)
     _captured_at_ns: int = field(init=False)
@@ -70,11 +81,12 @@ class FrameMessage:
     def __post_init__(self) -> None:
         assert self.result is not None
         header = self.result.header
-        self.stream, self._captured_at_ns, self._count = (
-            header.stream,
-            header.captured_at_ns,
-            len(self.result.detections),
-        )
+        self.stream, self._captured_at_ns = header.stream, header.captured_at_ns
+        self._count = len(self.result.detections)
+
+    @property
+    def epoch(self) -> int:
+        return self.info.epoch
 
     @property
     def topic(self) -> str:
@@ -89,10 +101,6 @@ class FrameMessage:
     def size_bytes(self) -> int:
         """About how long the payload is, or will be."""
         return _BASE_BYTES + _OBJECT_BYTES * self._count
-
-    def is_of(self, *, device: str, labels: Sequence[str], model: ModelInfo) -> bool:
-        """Return whether these are what `frame_from_packed` needs to make the same message again."""
-        return self.device == device and self.model == model and (self.labels is labels or self.labels == labels)
 
     def pack(self) -> bytes | None:
         """Return all that is this frame's own, at a quarter of the cost of `encode`; None after that was called."""
@@ -119,23 +127,14 @@ class FrameMessage:
         result = self.result
         if result is None:
             return self._payload
-        message = detections_message(
-            result,
-            device=self.device,
-            epoch=self.epoch,
-            seq=self.seq,
-            labels=self.labels,
-            model=self.model,
-            is_synced=self.is_synced,
-        )
-        payload = message.encode()
+        payload = detections_message(result, info=self.info, seq=self.seq, is_synced=self.is_synced).encode()
         self._payload = payload  # before the result goes: a reader that finds none finds this
         self.result = None
         return payload
 
 
-def frame_from_packed(packed: bytes, *, device: str, labels: Sequence[str], model: ModelInfo) -> FrameMessage:
-    """Return the message whose `pack` gave these bytes; raises ValueError where none did."""
+def frame_from_packed(packed: bytes, info: RunInfo) -> FrameMessage:
+    """Return the message of the run `info` whose `pack` gave these bytes; raises ValueError where none did."""
     one = _unpacker.decode(packed)
     found = Detections(
         xyxy=np.frombuffer(one.xyxy, "<f4").reshape(-1, 4),
@@ -143,54 +142,64 @@ def frame_from_packed(packed: bytes, *, device: str, labels: Sequence[str], mode
         class_id=np.frombuffer(one.class_id, "<i4"),
     )
     track_id = None if one.track_id is None else np.frombuffer(one.track_id, "<i8")
-    return FrameMessage(
-        FrameResult(header=one.header, detections=found, times=one.times, track_id=track_id),
-        device=device,
-        epoch=one.epoch,
-        seq=one.seq,
-        labels=labels,
-        model=model,
-        is_synced=one.synced,
-    )
+    result = FrameResult(header=one.header, detections=found, times=one.times, track_id=track_id)
+    return FrameMessage(result, info=info, seq=one.seq, is_synced=one.synced)
 
 
+class Selection:
+    """Decides frame by frame; one instance for all streams. The clock is the caller's, monotonic nanoseconds."""
+
+    def __init__(self, mode: Literal["all", "nonempty", "change"], *, heartbeat_s: float) -> None:
+        self._mode = mode
+        self._heartbeat_ns = round(heartbeat_s * 1e9)
+        self._last: dict[StreamId, tuple[int, Detections]] = {}
+
+    def wants(self, stream: StreamId, found: Detections, *, now_ns: int) -> bool:
+        """Return whether this frame is to be published; if so, it is the one that later frames are compared with."""
+        last = self._last.get(stream)
+        is_wanted = (
+            self._mode == "all"
+            or last is None
+            or now_ns - last[0] >= self._heartbeat_ns
+            or (self._mode == "nonempty" and len(found) > 0)
+            or (self._mode == "change" and is_noticeably_different(found, last[1]))
+        )
+        if is_wanted:
+            self._last[stream] = (now_ns, found)
+        return is_wanted
+
+
+def is_noticeably_different(now: Detections, then: Detections) -> bool:
+    """Return whether a class has another count, or a box of either frame has no close counterpart in the other."""
+    if len(now) != len(then) or not np.array_equal(np.sort(now.class_id), np.sort(then.class_id)):
+        return True
+    if not len(now):
+        return False
+    is_equal = (now.xyxy[:, None] == then.xyxy[None]).all(axis=2)  # also of boxes without area, whose IoU is 0
+    iou = np.where(is_equal, 1.0, iou_matrix(now.xyxy, then.xyxy))
+    overlap = np.where(now.class_id[:, None] == then.class_id[None, :], iou, 0.0)
+    return bool(overlap.max(axis=1).min() < SAME_BOX_IOU or overlap.max(axis=0).min() < SAME_BOX_IOU)
+
+
+@dataclass
 class FramePublisher:
-    """Publishes those frame results that `selection` wants; only these are numbered. Used by one thread."""
+    """Publishes those frame results that `selection` wants; only these are numbered, from 1. Used by one thread."""
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        *,
-        device: str,
-        numbering: Numbering,
-        selection: Selection,
-        labels: Sequence[str],
-        model: ModelInfo,
-        is_synced: Callable[[], bool | None] = is_clock_synced,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._publisher = publisher
-        self._device = device
-        self._numbering = numbering
-        self._selection = selection
-        self._labels = labels
-        self._model = model
-        self._is_synced = is_synced
-        self._now_ns = now_ns
+    publisher: Publisher
+    info: RunInfo
+    selection: Selection
+    _: KW_ONLY
+    is_synced: Callable[[], bool | None] = is_clock_synced
+    now_ns: Callable[[], int] = time.monotonic_ns
+
+    def __post_init__(self) -> None:
+        self._last: Counter[StreamId] = Counter()
 
     def publish(self, result: FrameResult) -> bool:
         """Return whether the result was wanted."""
         stream = result.header.stream
-        if not self._selection.wants(stream, result.detections, now_ns=self._now_ns()):
+        if not self.selection.wants(stream, result.detections, now_ns=self.now_ns()):
             return False
-        message = FrameMessage(
-            result,
-            device=self._device,
-            epoch=self._numbering.epoch,
-            seq=self._numbering.next(stream),
-            labels=self._labels,
-            model=self._model,
-            is_synced=self._is_synced(),
-        )
-        self._publisher.publish(message)
+        self._last[stream] += 1
+        self.publisher.publish(FrameMessage(result, info=self.info, seq=self._last[stream], is_synced=self.is_synced()))
         return True

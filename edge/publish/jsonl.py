@@ -43,9 +43,11 @@ class JsonlPublisher:
     """A `Publisher` to a file that is appended to, or to standard output (`-`), with one thread of its own.
 
     A full disk is retried every second; lines over `max_bytes` are dropped, the oldest first. A closed pipe ends the
-    output. Both are logged once and counted, and neither is felt by the caller. Raises `ConfigError` when the file
-    cannot be opened.
+    output (`is_broken`). Both are logged once and counted, and neither is felt by the caller. Raises `ConfigError` when
+    the file cannot be opened.
     """
+
+    alarm: str | None = None  # what cannot be written is logged and counted
 
     def __init__(self, target: str, *, max_bytes: int = 8 << 20, retry_s: float = _RETRY_S) -> None:
         self._target = target
@@ -60,19 +62,9 @@ class JsonlPublisher:
         self._max_bytes, self._waiting_bytes = max_bytes, 0
         self._retry_s = retry_s
         self._closing = threading.Event()
-        self._is_broken = self._is_torn = False
+        self.is_broken = self._is_torn = False
         self._thread = threading.Thread(target=self._run, name="jsonl-publisher", daemon=True)
         self._thread.start()
-
-    @property
-    def is_broken(self) -> bool:
-        """The reader of the pipe is gone: nothing can be written any more."""
-        return self._is_broken
-
-    @property
-    def alarm(self) -> str | None:
-        """Always None: what cannot be written is logged and counted."""
-        return None
 
     def publish(self, message: TopicMessage) -> None:
         if self._closing.is_set() or not isinstance(message, WireMessage | FrameMessage):
@@ -135,15 +127,18 @@ class JsonlPublisher:
     def _write_next(self) -> None:
         """Write the oldest line, or drop it where nothing can be written any more."""
         try:
-            if not self._is_broken:
+            if not self.is_broken:
                 self._write(self._lines[0].encode() + b"\n")
         except OSError as error:
-            self._note(error)
-            if not self._is_broken:
+            self._counts["errors"] += 1
+            self.is_broken = error.errno in (errno.EPIPE, errno.EBADF)
+            if self._counts["errors"] == 1:
+                _log.error("messages cannot be written path=%s error=%s", self._target, error.strerror)
+            if not self.is_broken:
                 self._closing.wait(self._retry_s)
             return
         with self._changed:
-            self._settle(0, is_written=not self._is_broken)
+            self._settle(0, is_written=not self.is_broken)
             self._changed.notify_all()
 
     def _settle(self, index: int, *, is_written: bool) -> None:
@@ -152,7 +147,7 @@ class JsonlPublisher:
         self._waiting_bytes -= line.cost_bytes
         self._counts["delivered" if is_written else "dropped"] += 1
         self._counts["numbered_acknowledged" if is_written else "numbered_lost"] += line.number is not None
-        if not is_written and self._counts["dropped"] == 1 and not self._is_broken:
+        if not is_written and self._counts["dropped"] == 1 and not self.is_broken:
             _log.warning("lines are dropped path=%s: it takes less than is published", self._target)
 
     def _write(self, line: bytes) -> None:
@@ -174,12 +169,6 @@ class JsonlPublisher:
                 self._blocked_since_s = time.monotonic()
             if self._closing.is_set():
                 raise TimeoutError(errno.ETIMEDOUT, "its reader does not read")
-
-    def _note(self, error: OSError) -> None:
-        self._counts["errors"] += 1
-        self._is_broken = error.errno in (errno.EPIPE, errno.EBADF)
-        if self._counts["errors"] == 1:
-            _log.error("messages cannot be written path=%s error=%s", self._target, error.strerror)
 
 
 def _open(target: str) -> int:

@@ -128,11 +128,4 @@ class Ledger:
 
 
 def account_key(message: NumberedMessage) -> AccountKey:
-    match message:
-        case GapMessage():
-            of = message.of
-        case EventMessage():
-            of = "events"
-        case DetectionsMessage():
-            of = "detections"
-    return AccountKey(message.device, message.stream, message.epoch, of)
+    return AccountKey(message.device, message.stream, message.epoch, message.of)

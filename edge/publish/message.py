@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-__all__ = ["Count", "Instant", "ModelInfo", "Number", "RetainedBytes", "TopicLevel", "WireMessage"]
+__all__ = ["Count", "Instant", "ModelInfo", "Number", "RetainedBytes", "RunInfo", "TopicLevel", "WireMessage"]
 
 TopicLevel = Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -64,3 +64,13 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None = None
     calibration: str | None = None
     precision: Literal["int8", "fp16", "fp32"]
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """Common part of all numbered messages of one start of the service."""
+
+    epoch: int
+    streams: list[str]
+    device: str
+    labels: list[str]
+    model: ModelInfo

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
-from edge.publish.message import Count, Instant, ModelInfo, Number, TopicLevel, WireMessage
+from edge.publish.message import Count, Instant, ModelInfo, Number, RunInfo, TopicLevel, WireMessage
 
 __all__ = [
     "LIVE_EXPIRY_S",
@@ -82,6 +82,7 @@ class DetectionsMessage(WireMessage, frozen=True, kw_only=True):
     """
 
     where: ClassVar[str] = "streams/{stream}/detections"
+    of: ClassVar[NumberedKind] = "detections"
     is_retained: ClassVar[bool] = False
     expiry_s: ClassVar[int | None] = LIVE_EXPIRY_S
     schema: Literal["edge.detections/1"] = "edge.detections/1"
@@ -124,6 +125,7 @@ class EventMessage(WireMessage, frozen=True, kw_only=True):
     """
 
     where: ClassVar[str] = "streams/{stream}/events"
+    of: ClassVar[NumberedKind] = "events"
     is_retained: ClassVar[bool] = False
     schema: Literal["edge.event/1"] = "edge.event/1"
     stream: TopicLevel
@@ -242,6 +244,10 @@ class InfoMessage(WireMessage, frozen=True, kw_only=True):
     engine: EngineInfo | None = None
     facts: dict[str, Any] | None = None
     schemas: list[str] = msgspec.field(default_factory=lambda: sorted(MESSAGE_TYPES))
+
+    @property
+    def run_info(self) -> RunInfo:
+        return RunInfo(self.epoch, self.streams, self.device, self.labels, self.model)
 
 
 class StreamStateMessage(WireMessage, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The numbers that make a message unique: the epoch of this start, and a sequence without holes per stream."""
+"""The epoch of this start, which makes the numbers of its messages unique."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edge.reading import json_object, read_file
-from edge.types import StreamId
 from edge.writing import sync_folder, write_whole
 
-__all__ = ["EPOCH_FILE", "Numbering", "raise_epoch"]
+__all__ = ["EPOCH_FILE", "raise_epoch"]
 
 EPOCH_FILE = "epoch.json"
 _FORMAT = "edge.epoch/1"
@@ -21,16 +20,14 @@ _MAX_BYTES = 4096
 _log = logging.getLogger(__name__)
 
 
-def raise_epoch(state_dir: Path | None, *, now_s: Callable[[], float] = time.time) -> int:
+def raise_epoch(state_dir: Path, *, now_s: Callable[[], float] = time.time) -> int:
     """Return an epoch that no earlier start of this device has used, and keep it before it is used.
 
     It is at least the seconds since 1970, a number that counting cannot have reached, and above the kept one, whatever
-    the clock says. So it grows also over a start that could not keep its own (a disk that cannot be written, no
-    directory), or kept it elsewhere (another user), but not by ones.
+    the clock says. So it grows also over a start that could not keep its own (a disk that cannot be written), or kept
+    it elsewhere (another user), but not by ones.
     """
     clock = max(1, int(now_s()))
-    if state_dir is None:
-        return clock
     path = state_dir / EPOCH_FILE
     kept = _read_epoch(path)
     epoch = clock if kept is None else max(kept + 1, clock)
@@ -56,16 +53,3 @@ def _read_epoch(path: Path) -> int | None:
         _log.warning("epoch file cannot be read path=%s error=%s: taken from the clock", path, error)
         return None
     return epoch
-
-
-class Numbering:
-    """Gives each stream its numbers, from 1 by 1. Ask only for a message that is then published: no number is lost."""
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self._last: dict[StreamId, int] = {}
-
-    def next(self, stream: StreamId) -> int:
-        seq = self._last.get(stream, 0) + 1
-        self._last[stream] = seq
-        return seq

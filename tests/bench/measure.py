@@ -11,11 +11,9 @@ import numpy as np
 from edge.demo.cameras import lay_out_cameras
 from edge.engine.openvino.engine import OpenVinoEngine
 from edge.model.inspect import inspect_model
-from edge.publish.frames import FramePublisher
+from edge.publish.frames import FramePublisher, Selection
 from edge.publish.jsonl import JsonlPublisher
-from edge.publish.message import ModelInfo
-from edge.publish.numbering import Numbering
-from edge.publish.selection import Selection
+from edge.publish.message import ModelInfo, RunInfo
 from edge.types import ClockSource, StageTimes
 from tests.support import values
 
@@ -101,15 +99,10 @@ def _engine_ms(spec, *, rows_per_request, seconds):
 
 def publish_call(objects=20, calls=20_000):
     """Return the time of one publish call in the loop, in microseconds, percentiles over `calls`."""
-    publisher = JsonlPublisher("/dev/null", device="bench")
-    frames = FramePublisher(
-        publisher,
-        device="bench",
-        numbering=Numbering(1),
-        selection=Selection("all", heartbeat_s=1),
-        labels=[str(index) for index in range(80)],
-        model=ModelInfo(name="bench", precision="fp32"),
-    )
+    publisher = JsonlPublisher("/dev/null")
+    model = ModelInfo(name="bench", precision="fp32")
+    info = RunInfo(1, ["bench"], "bench", [str(index) for index in range(80)], model)
+    frames = FramePublisher(publisher, info, Selection("all", heartbeat_s=1))
     result = _frame_result(objects)
     times_us = np.empty(calls)
     for index in range(calls):

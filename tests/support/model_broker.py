@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from edge.publish.device_messages import StateMessage
-from edge.publish.mqtt.connection import Acknowledged, MqttLimits
+from edge.publish.mqtt.client import MqttLimits
 from edge.publish.mqtt.session import MqttSession
+from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, Trouble, trouble_from_reason
 from edge.publish.outbox.message import Entry, Number, entry_from_message

@@ -44,8 +44,7 @@ def _message(seq: int, epoch: int) -> TopicMessage:
     if seq % 3 == 0:
         return detections(seq, epoch=epoch, count=seq % 20)
     result = frame_result(found(*[(seq % 97 + n, 2.5, 300, 400.25) for n in range(seq % 20)]))
-    info = birth()
-    return FrameMessage(result, device=info.device, epoch=epoch, seq=seq, labels=info.labels, model=info.model)
+    return FrameMessage(result, info=msgspec.structs.replace(birth().run_info, epoch=epoch), seq=seq)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,9 @@ import time
 import msgspec
 
 from edge.publish.outbox.bounds import Bounds
-from edge.publish.outbox.files import PlaceUnusableError
 from edge.publish.outbox.message import entry_from_message
 from edge.publish.outbox.recovery import SpoolPlace, open_outbox
-from edge.publish.outbox.store import Place
+from edge.publish.outbox.store import Place, PlaceUnusableError
 from tests.support.event_messages import event
 from tests.support.promise import findings
 from tests.support.spooling_process import is_on_disk

@@ -8,17 +8,19 @@ only append to a list.
 
 from __future__ import annotations
 
+import contextlib
 import select
+import socket
 import ssl
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from edge.deadline import Deadline
 from edge.errors import MissingDependencyError
-from edge.publish.mqtt.connection import Acknowledged, ConnectionEvent, MqttLimits, Received, Subscribed, Waker, Will
 from edge.publish.mqtt.endpoint import Endpoint, no_dots
 from edge.publish.mqtt.stream import (
-    LARGEST_ID,
+    Acknowledged,
     PacketStream,
     Streams,
     acknowledged_from,
@@ -27,16 +29,82 @@ from edge.publish.mqtt.stream import (
 )
 from edge.publish.mqtt.trouble import V5, BrokerError, Trouble, trouble_from_error, trouble_from_reason
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection", "MqttLimits", "Received", "Subscribed", "Waker", "Will", "connect"]
 
 # The broker keeps our session so long after a loss; without it, it would not delay the Will either.
 _SESSION_EXPIRY_S = 15
+_WILL_DELAY_S = 5
 _FAILURE = 0x80
+_LARGEST_ID = 65_535
 _KEEP_ALIVE = 0x8D
 _CHECK_S = 0.25
 # Messages and acknowledgements come several at a time: the first one wakes a reader, which waits for the others.
 _GATHER_S = 0.002
 _LAST_READS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Will:
+    """The Will: published by the broker in our name when we are gone."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    is_retained: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqttLimits:
+    """Limits of this broker (CONNACK)."""
+
+    receive_maximum: int = 65_535
+    packet_bytes: int | None = None
+    maximum_qos: int = 1
+    can_retain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message of one of our subscriptions."""
+
+    topic: str
+    payload: bytes
+    is_retained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The broker has answered a subscription."""
+
+    is_refused: bool
+
+
+_Event = Acknowledged | Received | Subscribed
+
+
+class Waker:
+    """Ends a `Connection.poll` of another thread."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def wake(self) -> None:
+        """Make the current poll, or the next one, return at once."""
+        with contextlib.suppress(OSError):  # full of calls already, or closed
+            self._writer.send(b"\0")
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._reader.recv(65_536)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
 
 
 class Connection:
@@ -46,7 +114,7 @@ class Connection:
         self.version = version
         self.limits = MqttLimits()
         self._endpoint = endpoint
-        self._events: list[ConnectionEvent] = []
+        self._events: list[_Event] = []
         self._trouble: BrokerError | None = None
         self._is_accepted = False
         self._next_check_s = 0.0
@@ -57,11 +125,11 @@ class Connection:
         self._paho = _import_paho()
         self._client = self._make_client()
         if will is not None:
-            about = {"WillDelayInterval": will.delay_s, "ContentType": "application/json", "PayloadFormatIndicator": 1}
+            about = {"WillDelayInterval": _WILL_DELAY_S, "ContentType": "application/json", "PayloadFormatIndicator": 1}
             properties = self._properties("WILLMESSAGE", **about)
             self._client.will_set(will.topic, will.payload, will.qos, will.is_retained, properties=properties)
 
-    def poll(self, timeout_s: float, waker: Waker | None = None, *, is_hurried: bool = False) -> list[ConnectionEvent]:
+    def poll(self, timeout_s: float, waker: Waker | None = None, *, is_hurried: bool = False) -> list[_Event]:
         """Drive the connection and return what has happened; waits until something has, or the waker was called.
 
         Unless it `is_hurried`, acknowledgements of what is sent now are waited for a moment, to be read together.
@@ -164,7 +232,7 @@ class Connection:
 
     def _next_id(self) -> int:
         while True:
-            self._latest_id = self._latest_id % LARGEST_ID + 1
+            self._latest_id = self._latest_id % _LARGEST_ID + 1
             if self._latest_id not in self._unanswered:
                 return self._latest_id
 

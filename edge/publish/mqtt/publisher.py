@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,16 +14,13 @@ import msgspec
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
-from edge.deadline import Deadline
 from edge.protocols import TopicMessage
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import StateMessage
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StreamStateMessage
-from edge.publish.mqtt.client import Connection, connect
-from edge.publish.mqtt.connection import Waker, Will
-from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
-from edge.publish.mqtt.probe import LOOK_S, Return
+from edge.publish.mqtt.client import Connection, Waker, Will, connect
+from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root, waits_for_return
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import ADAPTABLE, BrokerBackoff, BrokerError, ProtocolChoice, Trouble
@@ -59,8 +55,11 @@ class MqttPublisher:
 
     The birth (`info`), the device's state and the state of each stream are sent again after every reconnect. A
     published `StateMessage` gets the session number of the connection that carries it. Raises `ConfigError` when the
-    configuration cannot be used; an unreachable broker is no error.
+    configuration cannot be used; an unreachable broker is no error. `status` is one sentence for people, without
+    secrets.
     """
+
+    is_broken = False  # a broker may come back, and what is wrong may be mended there
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class MqttPublisher:
         self._endpoint = endpoint_from_config(
             config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
         )
-        self._is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
+        self.is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
         self._outbox, self._keeper = open_outbox(
             info,
             max_bytes=max_bytes,
@@ -105,7 +104,7 @@ class MqttPublisher:
         self._streams: dict[str, StreamStateMessage] = {}
         self._state_lock = threading.Lock()
         self._connections = self._largest_window = 0
-        self._status = self._said = f"connecting to {self._endpoint}"
+        self.status = self._said = f"connecting to {self._endpoint}"
         self._waker = Waker()
         self._closing, self._nudge = threading.Event(), threading.Event()
         self._deadline_s, self._lost_at_s = float("inf"), time.monotonic()
@@ -118,25 +117,11 @@ class MqttPublisher:
                 thread.start()
 
     @property
-    def status(self) -> str:
-        """One sentence for people; without secrets."""
-        return self._status
-
-    @property
-    def is_connected(self) -> bool:
-        return self._is_connected
-
-    @property
-    def is_broken(self) -> bool:
-        """Always false: a broker may come back, and what is wrong may be mended there."""
-        return False
-
-    @property
     def alarm(self) -> str | None:
         """The fault of the disk that keeps unsent messages over a power cut, and a broker that stays away."""
         disk = None if self._keeper is None else self._keeper.trouble.alarm
         # Without a figure that grows: the device's state is sent anew with each change of its words.
-        is_away = not self._is_connected and time.monotonic() - self._lost_at_s >= NO_BROKER_S
+        is_away = not self.is_connected and time.monotonic() - self._lost_at_s >= NO_BROKER_S
         return "; ".join(filter(None, (disk, f"no broker: {self._said}" if is_away else None))) or None
 
     def publish(self, message: TopicMessage) -> None:
@@ -164,7 +149,7 @@ class MqttPublisher:
         """Return the outbox's balance, `connections` made so far, and the largest window: so many may come twice."""
         return {
             **self._outbox.counts(),
-            "connected": int(self._is_connected),
+            "connected": int(self.is_connected),
             "connections": self._connections,
             "largest_window": self._largest_window,
             **({} if self._keeper is None else self._keeper.counts()),
@@ -230,7 +215,7 @@ class MqttPublisher:
         left = self._outbox.end()
         if left:
             what = "kept for the next start" if self._keeper is not None and self._keeper.is_kept else "lost"
-            _log.warning("messages not delivered at shutdown count=%d: %s status=%s", left, what, self._status)
+            _log.warning("messages not delivered at shutdown count=%d: %s status=%s", left, what, self.status)
         self._waker.close()
 
     def _connect(self) -> Connection:
@@ -257,7 +242,7 @@ class MqttPublisher:
             )
         self._protocol.accepted()
         self._connections += 1
-        self._is_connected = True
+        self.is_connected = True
         with self._state_lock:
             self._lag = Lag(self._outbox)
             for message in (self._state_now(), *map(self._stamped, self._streams.values())):
@@ -278,9 +263,9 @@ class MqttPublisher:
                 self._look_at_lag(self._lag, session)
             self._say_goodbye(session)
             connection.close()
-            self._is_connected = False
+            self.is_connected = False
             self._is_over = True
-            self._status = "closed"
+            self.status = "closed"
         except BaseException:
             connection.abandon()
             raise
@@ -317,9 +302,9 @@ class MqttPublisher:
     def _recover(self, trouble: BrokerError, connected_at_s: float) -> None:
         """Take everything unacknowledged back, adapt to what the broker cannot do, wait."""
         now_s = time.monotonic()
-        lived_s = now_s - connected_at_s if self._is_connected else 0.0
-        self._lost_at_s = now_s if self._is_connected else self._lost_at_s
-        self._is_connected = self._is_asleep = False
+        lived_s = now_s - connected_at_s if self.is_connected else 0.0
+        self._lost_at_s = now_s if self.is_connected else self._lost_at_s
+        self.is_connected = self._is_asleep = False
         session, self._serving = self._serving, None
         is_trial = session is not None and session.is_trial
         if session is not None:
@@ -337,19 +322,11 @@ class MqttPublisher:
             self._closing.wait(delay_s)
         elif not self._is_over:
             self._nudge.clear()
+            is_away = trouble.kind is Trouble.UNREACHABLE
             if not self._closing.is_set():
-                self._await_broker(delay_s, is_away=trouble.kind is Trouble.UNREACHABLE, has_served=lived_s > 0)
-
-    def _await_broker(self, delay_s: float, *, is_away: bool, has_served: bool) -> None:
-        """Wait so long, or until a broker that was away is there again."""
-        if delay_s <= LOOK_S:
-            self._nudge.wait(delay_s)
-            return
-        until = Deadline.after(delay_s)
-        with closing(Return(self._endpoint, is_away=is_away, has_served=has_served)) as back:
-            while not until.is_over and not back.has_come():
-                if self._nudge.wait(min(LOOK_S, until.left_s)):
-                    return
+                for wait_s in waits_for_return(self._endpoint, delay_s, is_away=is_away, has_served=lived_s > 0):
+                    if self._nudge.wait(wait_s):
+                        break
 
     def _adapt(self, kind: Trouble) -> bool:
         """Ask for less, if there is less to ask for; return whether the next CONNECT is another one."""
@@ -362,11 +339,11 @@ class MqttPublisher:
 
     def _say(self, level: int, text: str, *, next_try_s: float | None = None) -> None:
         """Keep the status, and log it when it is another one than before."""
-        self._status = text if next_try_s is None else f"{text}; next try in {next_try_s:.1f} s"
+        self.status = text if next_try_s is None else f"{text}; next try in {next_try_s:.1f} s"
         if text == self._said:
             return
         self._said = text
-        _log.log(level, "broker status=%s", self._status)
+        _log.log(level, "broker status=%s", self.status)
 
 
 def _now() -> str:

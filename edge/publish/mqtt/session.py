@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from edge.publish.messages import GapMessage, GapReason
-from edge.publish.mqtt.client import Connection
-from edge.publish.mqtt.connection import Acknowledged, Waker
+from edge.publish.mqtt.client import Connection, Waker
 from edge.publish.mqtt.holds import Holds
+from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import BrokerError, Trouble
 from edge.publish.mqtt.window import Window
@@ -24,7 +24,7 @@ __all__ = ["MqttSession", "least_packet_bytes"]
 
 # Topic, properties and headers of a packet take less than this besides payload and topic.
 _HEADERS_BYTES = 160
-_OVERSIZE = 0x95
+_FAILURE, _OVERSIZE = 0x80, 0x95
 # Refusals that may pass: unspecified, implementation specific, packet id in use, quota. All others are for good.
 _PASSING = frozenset({0x80, 0x83, 0x91, 0x97})
 # Innocent messages have a connection so long before a trial may end it, unless none waits.
@@ -277,7 +277,7 @@ class MqttSession:
             return
         self._last_taken = max(self._last_taken, sent.count)
         self.window.measured(self._now_s() - sent.at_s)
-        if not event.is_refused:
+        if event.reason < _FAILURE:
             self._taken += 1
             self._suspects.took(sent.entry, sent.size_bytes)
             self._holds.answered(sent.entry, is_taken=True)

@@ -10,13 +10,11 @@ from __future__ import annotations
 import functools
 import socket
 import ssl
+from dataclasses import dataclass
 from typing import Any
 
-from edge.publish.mqtt.connection import Acknowledged
+__all__ = ["Acknowledged", "PacketStream", "Streams", "acknowledged_from", "packed_properties", "publish_packet"]
 
-__all__ = ["LARGEST_ID", "PacketStream", "Streams", "acknowledged_from", "packed_properties", "publish_packet"]
-
-LARGEST_ID = 65_535
 _PUBLISH, _PUBACK = 0x30, 0x40
 _JSON = b"\x01\x01\x03\x00\x10application/json"  # payload format: text; content type
 _MOST_LENGTH_BYTES = 4
@@ -24,6 +22,14 @@ _MOST_LENGTH_BYTES = 4
 _TCP_USER_TIMEOUT_MS = 15_000
 _READ_BYTES = 65_536
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The broker has answered the publish with this packet id; `reason` 0x80 and more is a refusal."""
+
+    packet_id: int
+    reason: int
 
 
 class PacketStream:

@@ -19,10 +19,8 @@ from edge.deadline import Deadline
 from edge.errors import ConfigError, PublishError
 from edge.publish.message import WireMessage
 from edge.publish.messages import MESSAGE_TYPES
-from edge.publish.mqtt.client import Connection, connect
-from edge.publish.mqtt.connection import Received, Subscribed
-from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root
-from edge.publish.mqtt.probe import Return
+from edge.publish.mqtt.client import Connection, Received, Subscribed, connect
+from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root, waits_for_return
 from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, ProtocolChoice, Trouble
 
 __all__ = ["Arrival", "Subscriber", "checked_device", "devices_by_site", "message_from_payload"]
@@ -41,12 +39,9 @@ _tag_decoder = msgspec.json.Decoder(_Tagged)
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """One received message; `message` is None where it is not one of ours or damaged."""
+class Arrival(Received):
+    """`message` is None where it is not one of ours or damaged."""
 
-    topic: str
-    payload: bytes
-    is_retained: bool
     message: WireMessage | None
 
 
@@ -142,8 +137,9 @@ class Subscriber:
                     said = str(error)
                     say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
                 is_away = error.kind is Trouble.UNREACHABLE
-                with closing(Return(self._endpoint, is_away=is_away, has_served=has_served)) as back:
-                    yield from _pause(delay_s, back)
+                for wait_s in waits_for_return(self._endpoint, delay_s, is_away=is_away, has_served=has_served):
+                    time.sleep(wait_s)
+                    yield None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -182,13 +178,6 @@ class Subscriber:
         for event in events:
             if isinstance(event, Received):
                 yield Arrival(event.topic, event.payload, event.is_retained, message_from_payload(event.payload))
-
-
-def _pause(delay_s: float, back: Return) -> Iterator[None]:
-    until = Deadline.after(delay_s)
-    while not until.is_over and not back.has_come():
-        time.sleep(min(_POLL_S, until.left_s))
-        yield None
 
 
 def devices_by_site(

@@ -194,26 +194,25 @@ class Suspects:
         for one in apart:
             first_of.setdefault(one.topic, one)
         if not has_taken:
-            return [min(reversed(first_of.values()), key=lambda one: (one.is_retained, self.strikes(one)))]
+            return [min(reversed(first_of.values()), key=lambda one: (one.is_retained, self._strikes(one)))]
         blamed = {_topic(one) for one in apart if any(losses.is_head for losses in self._losses_of(one))}
         others = [one for one in apart if _topic(one) not in blamed]
         if others and not (blamed and self._is_turn_of_heads):
             return others[:_TRIAL_MOST]
         heads = (one for one in first_of.values() if _topic(one) in blamed)
-        return [max(heads, key=lambda one: self._count(_key(one)))]
+        return [max(heads, key=lambda one: self._lost[_key(one)].count if _key(one) in self._lost else 0)]
 
-    def strikes(self, entry: Entry) -> int:
-        """Return how many losses a message, or one of its topic, was on its way at since the last acknowledgement."""
+    def _strikes(self, entry: Entry) -> int:
         return max((one.count for one in self._losses_of(entry)), default=0)
 
     def _losses_of(self, entry: Entry) -> Iterator[_Losses]:
         return (self._lost[one] for one in {_key(entry), _topic(entry)} if one in self._lost)
 
-    def _count(self, one: _Key) -> int:
-        return self._lost[one].count if one in self._lost else 0
-
     def proven(self, entry: Entry, size_bytes: int) -> GapReason:
-        """Take note of a message at which this broker breaks, and return the reason to declare for it."""
+        """Take note of a message at which this broker breaks, and return the reason to declare for it.
+
+        A scope is the cause from there on where its evidence is enough.
+        """
         key, now_s = _key(entry), self._now_s()
         self._losses, self.has_findings = 0, True
         self._clear(entry)
@@ -226,29 +225,22 @@ class Suspects:
         topic.watched_until_s = now_s + _WATCHED_S
         for scope in _scopes(entry):
             record = self._records.setdefault(scope, _Record())
-            record.proven = {
-                *list(record.proven)[: _PROVEN_BEFORE_RULE - 1],
-                key if scope[0] == "topic" else entry.topic,
-            }
-            self._rule(scope, record, is_retained=entry.is_retained, now_s=now_s)
+            is_topic = scope[0] == "topic"
+            record.proven = {*list(record.proven)[: _PROVEN_BEFORE_RULE - 1], key if is_topic else entry.topic}
+            # Another wording of a retained message is the same message: its topic is proven with it.
+            is_enough = len(record.proven) >= _PROVEN_BEFORE_RULE or (is_topic and entry.is_retained)
+            if not is_enough or (record.is_taken and not is_topic):
+                continue
+            if scope[0] == "retained":
+                self.can_retain = False
+                self._records = {one: known for one, known in self._records.items() if known.is_taken}
+            else:
+                record.block(now_s)
         return "oversize" if is_oversize else "refused"
 
     def _clear(self, entry: Entry) -> None:
         for one in (_key(entry), _topic(entry)):
             self._lost.pop(one, None)
-
-    def _rule(self, scope: _Scope, record: _Record, *, is_retained: bool, now_s: float) -> None:
-        """Make a scope the cause where its evidence is enough."""
-        kind = scope[0]
-        if kind != "topic" and record.is_taken:
-            return
-        # Another wording of a retained message is the same message: its topic is proven with it.
-        is_enough = len(record.proven) >= _PROVEN_BEFORE_RULE or (kind == "topic" and is_retained)
-        if is_enough and kind == "retained":
-            self.can_retain = False
-            self._records = {one: known for one, known in self._records.items() if known.is_taken}
-        elif is_enough:
-            record.block(now_s)
 
     def _is_topic_taken(self, entry: Entry) -> bool:
         record = self._records.get(("topic", _topic(entry)))

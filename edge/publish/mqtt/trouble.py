@@ -101,49 +101,39 @@ def trouble_from_reason(
 def trouble_from_error(error: OSError | ValueError, endpoint: Endpoint) -> BrokerError:
     if isinstance(error, ssl.SSLError):
         return _tls_trouble(error)
+    kind, hint = Trouble.UNREACHABLE, "check the network and mqtt.host"
     if isinstance(error, socket.gaierror):
-        return BrokerError(
-            Trouble.UNREACHABLE, f"no such host name: {endpoint.host}", hint="check its spelling and the name server"
-        )
-    if isinstance(error, ConnectionRefusedError):
-        return BrokerError(
-            Trouble.UNREACHABLE, "nothing listens on this port", hint="is the broker running, and is its port right?"
-        )
-    if isinstance(error, ConnectionResetError) and endpoint.tls is not None:
+        what, hint = f"no such host name: {endpoint.host}", "check its spelling and the name server"
+    elif isinstance(error, ConnectionRefusedError):
+        what, hint = "nothing listens on this port", "is the broker running, and is its port right?"
+    elif isinstance(error, ConnectionResetError) and endpoint.tls is not None:
         return _no_tls_trouble("connection reset")
-    if not isinstance(error, OSError):  # no name at all, or one that cannot be looked up: an empty or very long label
-        return BrokerError(
-            Trouble.REFUSED,
-            f"expected a host name or an address, got {endpoint.host!r} ({error})",
-            hint="correct mqtt.host",
-        )
-    what = "no answer" if isinstance(error, TimeoutError) else (error.strerror or type(error).__name__)
-    return BrokerError(Trouble.UNREACHABLE, what, hint="check the network and mqtt.host")
+    elif isinstance(error, TimeoutError):
+        what = "no answer"
+    elif isinstance(error, OSError):
+        what = error.strerror or type(error).__name__
+    else:  # no name at all, or one that cannot be looked up: an empty or very long label
+        kind, hint = Trouble.REFUSED, "correct mqtt.host"
+        what = f"expected a host name or an address, got {endpoint.host!r} ({error})"
+    return BrokerError(kind, what, hint=hint)
 
 
 def _tls_trouble(error: ssl.SSLError) -> BrokerError:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return BrokerError(
-            Trouble.TLS,
-            f"the broker's certificate is not accepted: {error.verify_message}",
-            hint="mqtt.tls.ca names the authority, and mqtt.host has to be a name in the certificate",
-        )
     reason = error.reason or "connection closed"
-    if "ALERT" in reason:
-        return BrokerError(
-            Trouble.TLS,
-            f"the broker ended the TLS handshake: {reason}",
-            hint="it may want a client certificate: mqtt.tls.certificate and mqtt.tls.key",
-        )
-    return _no_tls_trouble(reason)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        what = f"the broker's certificate is not accepted: {error.verify_message}"
+        hint = "mqtt.tls.ca names the authority, and mqtt.host has to be a name in the certificate"
+    elif "ALERT" in reason:
+        what = f"the broker ended the TLS handshake: {reason}"
+        hint = "it may want a client certificate: mqtt.tls.certificate and mqtt.tls.key"
+    else:
+        return _no_tls_trouble(reason)
+    return BrokerError(Trouble.TLS, what, hint=hint)
 
 
 def _no_tls_trouble(reason: str) -> BrokerError:
-    return BrokerError(
-        Trouble.TLS,
-        f"TLS handshake failed: {reason}",
-        hint="mqtt.port has to be the broker's TLS port; plain text has to be asked for with `tls: false`",
-    )
+    hint = "mqtt.port has to be the broker's TLS port; plain text has to be asked for with `tls: false`"
+    return BrokerError(Trouble.TLS, f"TLS handshake failed: {reason}", hint=hint)
 
 
 _NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})

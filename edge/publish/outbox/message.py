@@ -13,7 +13,7 @@ import msgspec
 
 from edge.protocols import TopicMessage
 from edge.publish.frames import FrameMessage, frame_from_packed
-from edge.publish.message import ModelInfo, RetainedBytes, WireMessage
+from edge.publish.message import RetainedBytes, RunInfo, WireMessage
 from edge.publish.messages import (
     DetectionsMessage,
     EventMessage,
@@ -27,7 +27,6 @@ from edge.publish.messages import (
 __all__ = [
     "KINDS",
     "Entry",
-    "Maker",
     "Number",
     "SeqKey",
     "entry_from_message",
@@ -121,8 +120,7 @@ def entry_from_message(message: TopicMessage) -> Entry:
     payload = b"" if frame is not None else message.encode()
     number = None
     if isinstance(message, FrameMessage | DetectionsMessage | EventMessage):
-        of: NumberedKind = "events" if isinstance(message, EventMessage) else "detections"
-        number = Number(message.stream, message.epoch, message.seq, message.captured_at, of)
+        number = Number(message.stream, message.epoch, message.seq, message.captured_at, message.of)
     return Entry(
         topic=message.topic,
         encode=(lambda: payload) if frame is None else frame.encode,
@@ -163,16 +161,6 @@ def late(entry: Entry, *, is_recovered: bool) -> Entry:
     return msgspec.structs.replace(entry, encode=lambda: recovered_payload(encode()), frame=None)
 
 
-class Maker(msgspec.Struct, frozen=True):
-    """Common part of all packed frames of one start."""
-
-    epoch: int
-    streams: list[str]
-    device: str
-    labels: list[str]
-    model: ModelInfo
-
-
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     """Head of a stored message, beside its payload or packed frame."""
 
@@ -186,24 +174,23 @@ _head_packer = msgspec.msgpack.Encoder()
 _head_decoder = msgspec.msgpack.Decoder(_Head)
 
 
-def lies_as(entry: Entry, maker: Maker) -> tuple[bytes, bytes]:
-    """Return head and body of a numbered entry; a packed frame takes `maker` to be read."""
+def lies_as(entry: Entry, info: RunInfo) -> tuple[bytes, bytes]:
+    """Return head and body of a numbered entry; a packed frame takes `info` to be read."""
     frame, number = entry.frame, entry.number
     assert number is not None
-    is_ours = frame is not None and frame.is_of(device=maker.device, labels=maker.labels, model=maker.model)
-    packed = frame.pack() if frame is not None and is_ours else None
+    packed = frame.pack() if frame is not None and frame.info == info else None
     head = _head_packer.encode(_Head(packed is not None, entry.topic, entry.schema, number))
     return head, entry.encode() if packed is None else packed
 
 
-def entry_of(head: bytes, body: bytes, maker: Maker | None, *, was_sent: bool, ticket: int) -> Entry:
+def entry_of(head: bytes, body: bytes, info: RunInfo | None, *, was_sent: bool, ticket: int) -> Entry:
     """Return the entry that lies so; raises ValueError where that cannot be read."""
     lies = _head_decoder.decode(head)
     frame: FrameMessage | None = None
     if lies.is_packed:
-        if maker is None:
+        if info is None:
             raise ValueError("the start that packed it is not known")
-        frame = frame_from_packed(body, device=maker.device, labels=maker.labels, model=maker.model)
+        frame = frame_from_packed(body, info)
     topic = lies.topic if frame is None else frame.topic  # that of its payload, also where it was written late
     return Entry(
         topic=topic,

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from edge.publish.message import RunInfo
 from edge.publish.messages import GapMessage, GapReason, NumberedKind
-from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, remove, set_aside
-from edge.publish.outbox.message import KINDS, Entry, Maker, SeqKey, entry_of
-from edge.publish.outbox.store import Place, Row, Store
+from edge.publish.outbox.message import KINDS, Entry, SeqKey, entry_of
+from edge.publish.outbox.store import (
+    Place,
+    PlaceDamagedError,
+    PlaceUnusableError,
+    Row,
+    Store,
+    StoreError,
+    remove,
+    set_aside,
+)
 
 __all__ = ["Places", "RunningClock", "Said", "boot_id", "boot_s", "open_gaps", "said_in"]
 
@@ -47,7 +58,7 @@ class Said(msgspec.Struct, frozen=True):
     boot. `is_ended`: nothing of it is left to be declared.
     """
 
-    maker: Maker
+    maker: RunInfo
     reached: list[tuple[str, NumberedKind, int]] = []
     is_ended: bool = True
     at_s: float = 0.0
@@ -72,7 +83,7 @@ def said_in(place: Place) -> dict[int, Said]:
 
 
 def open_gaps(
-    maker: Maker, *, device: str, reason: GapReason, after: Iterable[tuple[str, NumberedKind, int]] = ()
+    maker: RunInfo, *, device: str, reason: GapReason, after: Iterable[tuple[str, NumberedKind, int]] = ()
 ) -> Iterator[GapMessage]:
     """Yield that any number of a start may be missing, `after` those of each account."""
     known = {(stream, of): seq for stream, of, seq in after}
@@ -91,6 +102,7 @@ def open_gaps(
             )
 
 
+@dataclass
 class Places:
     """Of the thread that writes; raises as `Place` does.
 
@@ -98,35 +110,27 @@ class Places:
     Rows that are named by `declared`, exact gap records of earlier starts, are not sent.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        run: Place,
-        *,
-        clock: RunningClock,
-        maker: Maker,
-        run_path: Path | None,
-        disk_path: Path | None,
-    ) -> None:
-        self.store = store
-        self.run = run
-        self.disk: Place | None = None
-        self.disk_path = disk_path
-        self.clock = clock
-        self.maker = maker
-        self.join: Callable[[], Place] = self.open_disk
-        self.declared: list[GapMessage] = []
-        self.has_had_disk = False
-        self.run_path = run_path
-        self._makers = {maker.epoch: maker}
-        self._boot_id = boot_id()
+    store: Store
+    run: Place
+    _: KW_ONLY
+    clock: RunningClock
+    maker: RunInfo
+    run_path: Path | None
+    disk_path: Path | None
+    disk: Place | None = None
+    join: Callable[[], Place] = field(init=False)
+    declared: list[GapMessage] = field(default_factory=list)
+    has_had_disk: bool = False
+
+    def __post_init__(self) -> None:
+        self._makers = {self.maker.epoch: self.maker}
 
     @property
     def is_run_in_memory(self) -> bool:
         """Whether the file in /run could not be used, and is to be."""
         return self.run.path is None and self.run_path is not None
 
-    def add_makers(self, makers: Mapping[int, Maker]) -> None:
+    def add_makers(self, makers: Mapping[int, RunInfo]) -> None:
         """Take note of earlier starts of which there are messages."""
         self._makers = {**makers, **self._makers}
 
@@ -139,7 +143,7 @@ class Places:
 
     def start(self, reached: Mapping[SeqKey, int], *, is_ended: bool = False) -> dict[int, bytes]:
         accounts = [(stream, of, seq) for (stream, _, of), seq in reached.items()]
-        said = Said(self.maker, accounts, is_ended, self.clock.now_s(), self._boot_id, boot_s())
+        said = Said(self.maker, accounts, is_ended, self.clock.now_s(), boot_id(), boot_s())
         return {self.maker.epoch: msgspec.json.encode(said)}
 
     def earlier_starts(self) -> dict[int, bytes]:
@@ -218,6 +222,7 @@ class Places:
         return aside
 
 
+@functools.cache
 def boot_id() -> str:
     """Empty where the system has none."""
     return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""

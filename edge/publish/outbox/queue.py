@@ -9,18 +9,17 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from edge.deadline import Deadline
 from edge.protocols import TopicMessage
 from edge.publish.messages import GapMessage, GapReason
-from edge.publish.outbox.files import PlaceDamagedError
-from edge.publish.outbox.lanes import Backlog, Losses
+from edge.publish.outbox.lanes import Backlog, Losses, Retained
 from edge.publish.outbox.message import Entry, entry_from_message, late
 from edge.publish.outbox.places import Places
-from edge.publish.outbox.retained import Retained
+from edge.publish.outbox.store import PlaceDamagedError
 from edge.publish.outbox.stored import Stored
 
 __all__ = ["Outbox"]
@@ -104,6 +103,9 @@ class Outbox:
         self._next_ticket += 1
         return self._next_ticket - 1
 
+    def _identified(self, gaps: Iterable[GapMessage]) -> dict[int, GapMessage]:
+        return {self._take_ticket(): gap for gap in gaps}
+
     def _restore(self, gaps: Mapping[int, GapMessage], waiting: int) -> None:
         """Take over what others have left: gap records, and so many messages in the store."""
         declared = self._losses.extend(gaps)
@@ -111,11 +113,6 @@ class Outbox:
         self._counted["numbered_in_gaps"] += declared
         self._counted["numbered"] += declared + waiting
         self.stored.are_gaps_new = True
-
-    def take_id(self) -> int:
-        """Return an identity for a gap record that is made elsewhere."""
-        with self._lock:
-            return self._take_ticket()
 
     @property
     def late(self) -> int:
@@ -236,10 +233,12 @@ class Outbox:
             told = {entry.ticket: entry.encode() for entry in self._flight if entry.is_gap}
             return {**told, **dict(self._losses.payloads())}
 
-    def take_over(self, found: Mapping[int, bool], gaps: Mapping[int, GapMessage]) -> None:
+    def take_over(
+        self, found: Mapping[int, bool], gaps: Mapping[int, GapMessage], losses: Iterable[GapMessage]
+    ) -> None:
         """Send what earlier starts have left in the store (ticket, is event), and records of what they have lost."""
         with self._lock:
-            self._restore(gaps, self.stored.add_away(found))
+            self._restore({**gaps, **self._identified(losses)}, self.stored.add_away(found))
 
     def load(self, places: Places, *, is_event: bool) -> bool:
         """Bring messages back from the store whose turn is near; return whether any were looked for."""
@@ -290,7 +289,7 @@ class Outbox:
                     self._counted["accepted"] -= 1
                     self._counted["numbered"] -= 1
 
-    def lose_place(self, found: Mapping[int, bool], gaps: Sequence[GapMessage], *, is_disk: bool) -> None:
+    def lose_place(self, found: Mapping[int, bool], gaps: Iterable[GapMessage], *, is_disk: bool) -> None:
         """Take note that a place is damaged, of what the other one has, and declare what was in it."""
         with self._lock:
             lost = self.stored.lose([*self._flight, *self._backlog], found, is_disk=is_disk)
@@ -299,7 +298,7 @@ class Outbox:
             for name in ("numbered", "accepted"):  # some came back that were lost before
                 self._counted[name] += max(0, -lost)
             self._counted["declared_spool-corrupt"] += max(0, lost)
-            self._restore({self._take_ticket(): gap for gap in gaps if lost}, 0)
+            self._restore(self._identified(gaps if lost else ()), 0)
             self._notify_if_idle()
 
     def _next(self, *, may_replay: bool, may_retain: bool) -> Entry | None:

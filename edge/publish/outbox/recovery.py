@@ -13,11 +13,9 @@ import msgspec
 
 from edge.publish.messages import GapMessage, GapReason, InfoMessage
 from edge.publish.outbox.bounds import Bounds
-from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, set_aside
-from edge.publish.outbox.message import Maker
 from edge.publish.outbox.places import Places, RunningClock, Said, open_gaps, said_in
 from edge.publish.outbox.queue import Outbox
-from edge.publish.outbox.store import Place, Store
+from edge.publish.outbox.store import Place, PlaceDamagedError, PlaceUnusableError, Store, StoreError, set_aside
 from edge.publish.outbox.writer import Writer
 
 __all__ = ["SpoolPlace", "open_outbox"]
@@ -82,7 +80,7 @@ def open_outbox(
         store,
         run.place or store.open(None, is_durable=False),
         clock=RunningClock(max(run.newest_s, disk.newest_s)),
-        maker=_maker(info, info.epoch),
+        maker=info.run_info,
         run_path=run_path,
         disk_path=disk_path,
     )
@@ -107,10 +105,6 @@ def open_outbox(
     if trouble is not None:
         writer.say_stumbled(trouble)
     return outbox, writer
-
-
-def _maker(info: InfoMessage, epoch: int) -> Maker:
-    return Maker(epoch, info.streams, info.device, info.labels, info.model)
 
 
 def _find_if_any(store: Store, path: Path | None, *, is_durable: bool) -> tuple[_Found, str | None]:
@@ -157,11 +151,12 @@ def _begin(outbox: Outbox, writer: Writer, run: _Found, disk: _Found, info: Info
     both = [*disk.gaps.items(), *run.gaps.items()]  # one that grew may be in either as it was before
     gaps = dict(sorted(both, key=lambda one: (one[0], one[1].to or 0)))
     places.declared = [gap for gap in gaps.values() if gap.exact]
-    gaps |= {outbox.take_id(): gap for gap in _losses(run, disk, info)}
+    losses = list(_losses(run, disk, info))
     tickets = {**run.tickets, **disk.tickets}
-    if tickets or gaps:
-        _log.info("messages of the last run are sent now count=%d gaps=%d", len(tickets), len(gaps))
-    outbox.take_over(tickets, gaps)
+    if tickets or gaps or losses:
+        count = len(gaps) + len(losses)
+        _log.info("messages of the last run are sent now count=%d gaps=%d", len(tickets), count)
+    outbox.take_over(tickets, gaps, losses)
     places.disk, places.has_had_disk = disk.place, disk.place is not None
     if run.was_damaged or disk.was_damaged:
         writer.trouble.was_damaged()
@@ -177,7 +172,7 @@ def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: 
     except StoreError:
         run.disk_misses += 1
         if run.disk_misses == _DISK_MISSES:
-            outbox.take_over({}, {outbox.take_id(): gap for gap in _unread(run, info)})
+            outbox.take_over({}, {}, _unread(run, info))
         raise
     assert disk.place is not None
     if max([*disk.tickets, *disk.gaps], default=0) >= first_ticket:
@@ -188,8 +183,8 @@ def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: 
     gaps = {one: gap for one, gap in disk.gaps.items() if one not in run.gaps}
     if places.has_had_disk:
         disk.was_damaged = False  # then it was another file, in the place of ours
-    gaps |= {outbox.take_id(): gap for gap in _losses(run, disk, info, is_late=True)}
-    outbox.take_over({one: is_event for one, is_event in disk.tickets.items() if one not in run.tickets}, gaps)
+    tickets = {one: is_event for one, is_event in disk.tickets.items() if one not in run.tickets}
+    outbox.take_over(tickets, gaps, list(_losses(run, disk, info, is_late=True)))
     places.disk, places.has_had_disk = disk.place, True
     writer.begin_disk(run.tickets.keys() & disk.tickets.keys())
     return disk.place
@@ -221,6 +216,6 @@ def _losses(run: _Found, disk: _Found, info: InfoMessage, *, is_late: bool = Fal
         lost = [said.maker for _, said in sorted(starts.items()) if disk.was_damaged]
         last = max(1, info.epoch - 1)
         if last not in starts:
-            lost.append(_maker(info, last))
+            lost.append(msgspec.structs.replace(info.run_info, epoch=last))
         for maker in lost:
             yield from open_gaps(maker, device=device, reason="spool-corrupt")

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
+import re
 import sqlite3
+import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,10 +24,27 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from edge.publish.outbox.files import FORMAT, PlaceDamagedError, create, look_at, make, translated
+from edge.writing import sync_folder
 
-__all__ = ["Place", "Row", "Store"]
+__all__ = ["Place", "PlaceDamagedError", "PlaceUnusableError", "Row", "Store", "StoreError", "remove", "set_aside"]
 
+_log = logging.getLogger(__name__)
+
+_FORMAT = 3
+_ASIDE = ".damaged"
+_BESIDE = ("-wal", "-shm", "-journal")
+# What SQLite says of anything but its content (sqlite.org/rescode.html): whatever else it refuses is damage.
+_OF_THE_DISK = re.compile(
+    "disk I/O|is full|unable to open|readonly|is locked|locking protocol|permission|interrupted|out of memory"
+)
+_PLAIN, _FOLDER = "a plain file", "a folder"
+_KINDS = {stat.S_IFREG: _PLAIN, stat.S_IFDIR: _FOLDER, stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe"}
+_TABLES = (
+    "message(ticket INTEGER PRIMARY KEY, start INTEGER, is_event INTEGER, at_s REAL, head BLOB, body BLOB,"
+    " crc INTEGER)",
+    "gap(id INTEGER PRIMARY KEY, payload BLOB, crc INTEGER)",
+    "start(id INTEGER PRIMARY KEY, payload BLOB, crc INTEGER)",
+)
 _PAGE_BYTES = 4096
 _CHECK_S = 2.0
 _STEPS_PER_LOOK = 20_000
@@ -33,6 +53,36 @@ _MOST = 1 << 62  # tickets and epochs
 _COLUMNS = "ticket, start, is_event, at_s, head, body, crc"
 _WHICH = {None: "", True: "AND is_event", False: "AND NOT is_event"}
 _T = TypeVar("_T", int, float, bytes)
+
+
+class StoreError(Exception):
+    """A place did not do it, and nothing of it is done. `place` is None where it is not open."""
+
+    def __init__(self, problem: str, place: object | None = None) -> None:
+        super().__init__(problem)
+        self.place = place
+
+
+class PlaceUnusableError(StoreError):
+    """The disk does not take it now: full, read-only, broken."""
+
+
+class PlaceDamagedError(StoreError):
+    """The file is not what we wrote."""
+
+
+@contextlib.contextmanager
+def _translated(place: object | None = None) -> Iterator[None]:
+    """Tell a disk that does not do it from a file that is damaged."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        is_of_disk = _OF_THE_DISK.search(str(error))
+        raise (PlaceUnusableError if is_of_disk else PlaceDamagedError)(str(error), place) from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where SQLite names what it cannot read
+        raise PlaceDamagedError(str(error), place) from error
+    except OSError as error:
+        raise PlaceUnusableError(error.strerror or str(error), place) from error
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -63,11 +113,11 @@ class Store:
 
     def open(self, path: Path | None, *, is_durable: bool) -> Place:
         """Return the place at `path`, made where there is none; None: in memory. Raises as `Place` does."""
-        with translated():
+        with _translated():
             if path is not None:
                 if not os.path.lexists(path):
-                    make(path)
-                look_at(path)
+                    _make(path)
+                _look_at(path)
             name = next(self._names)
             self._connection.execute(f"ATTACH ? AS {name}", (":memory:" if path is None else str(path),))
         place = Place(self._connection, name, path)
@@ -102,17 +152,17 @@ class Place:
 
     def prepare(self, *, is_durable: bool) -> None:
         """Set it up, look at its content, and lock it."""
-        with translated(self):
+        with _translated(self):
             if self.path is None:
-                create(self._connection, self._name)
+                _create(self._connection, self._name)
             else:
                 os.chmod(self.path, 0o600)
                 self._pragma("journal_mode=WAL")
                 self._pragma(f"synchronous={'FULL' if is_durable else 'OFF'}")
                 found = self.path.lstat()
                 self._identity = found.st_dev, found.st_ino
-            if (version := self._number("user_version")) != FORMAT:
-                raise PlaceDamagedError(f"expected format {FORMAT}, got {version}", self)
+            if (version := self._number("user_version")) != _FORMAT:
+                raise PlaceDamagedError(f"expected format {_FORMAT}, got {version}", self)
             self._check()
             if not self._query("SELECT ticket FROM {}.message LIMIT 1"):
                 self._empty_bytes = self.used_bytes
@@ -134,9 +184,8 @@ class Place:
 
     def is_at_path(self) -> bool:
         """Return whether the next start would find at the path what is written here."""
-        if self.path is None:
-            return True
-        with translated(self):
+        assert self.path is not None
+        with _translated(self):
             try:
                 found = self.path.lstat()
             except FileNotFoundError:
@@ -146,7 +195,7 @@ class Place:
     def free_bytes(self) -> int:
         """Return what is free on the disk for who is not root."""
         assert self.path is not None
-        with translated(self):
+        with _translated(self):
             room = os.statvfs(self.path.parent)
         return room.f_bavail * room.f_frsize
 
@@ -167,8 +216,7 @@ class Place:
         they say.
         """
         many = self._connection.executemany
-        before = self._gaps
-        with translated(self), self._transaction():
+        with _translated(self), self._transaction():
             if moved_from is not None:
                 which = f"FROM {moved_from._name}.message {'WHERE is_event' if only_events else ''}"
                 self._connection.execute(f"INSERT OR REPLACE INTO {self._name}.message SELECT {_COLUMNS} {which}")
@@ -177,16 +225,15 @@ class Place:
                 f"INSERT OR REPLACE INTO {self._name}.message VALUES(?, ?, ?, ?, ?, ?, ?)",
                 ((row.ticket, row.start, row.is_event, row.at_s, row.head, row.body, row.crc) for row in rows),
             )
-            if gaps is not None and gaps != before:
-                other = {one: payload for one, payload in gaps.items() if before.get(one) != payload}
-                many(f"DELETE FROM {self._name}.gap WHERE id = ?", ((one,) for one in before if one not in gaps))
-                self._put("gap", other)
+            if gaps is not None:
+                many(f"DELETE FROM {self._name}.gap WHERE id = ?", ((one,) for one in self._gaps if one not in gaps))
+                self._put("gap", {one: payload for one, payload in gaps.items() if self._gaps.get(one) != payload})
             self._put("start", starts or {})
         if gaps is not None:
             self._gaps = dict(gaps)
 
     def copy_of(self, other: Place) -> None:
-        with translated(self), self._transaction():
+        with _translated(self), self._transaction():
             for table in ("message", "gap", "start"):
                 self._connection.execute(f"INSERT INTO {self._name}.{table} SELECT * FROM {other._name}.{table}")
         self._gaps = dict(other._gaps)
@@ -217,7 +264,7 @@ class Place:
 
     def forget_starts(self, but: int) -> None:
         """Forget the starts before `but` of which no message is here."""
-        with translated(self), self._transaction():
+        with _translated(self), self._transaction():
             self._connection.execute(
                 f"DELETE FROM {self._name}.start WHERE id < ? AND id NOT IN"
                 f" (SELECT DISTINCT start FROM {self._name}.message)",
@@ -226,7 +273,7 @@ class Place:
 
     def shrink(self) -> None:
         """Give the disk back what the file does not need; cheap where it is empty."""
-        with translated(self):
+        with _translated(self):
             self._connection.execute(f"VACUUM {self._name}")
         self.flush()
 
@@ -255,12 +302,11 @@ class Place:
             raise PlaceDamagedError(f"SQLite says: {found[0] if found else 'nothing'}", self)
 
     def _query(self, text: str, values: tuple[object, ...] = ()) -> list[Any]:
-        with translated(self):
+        with _translated(self):
             return self._connection.execute(text.format(self._name), values).fetchall()
 
     def _pragma(self, text: str) -> list[Any]:
-        with translated(self):
-            return self._connection.execute(f"PRAGMA {self._name}.{text}").fetchall()
+        return self._query(f"PRAGMA {{}}.{text}")
 
     def _number(self, pragma: str) -> int:
         return int(self._pragma(pragma)[0][0])
@@ -288,10 +334,9 @@ class Place:
 
     def _expected(self, value: Any, kind: type[_T]) -> _T:
         """Return what SQLite has found: it holds a column to no type."""
-        if type(value) is not kind or (isinstance(value, int) and not 0 <= value < _MOST):
+        if not isinstance(value, kind) or (isinstance(value, int) and not 0 <= value < _MOST):
             raise PlaceDamagedError(f"expected {kind.__name__} in a table, got {type(value).__name__}", self)
-        found: _T = value
-        return found
+        return value
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -307,3 +352,89 @@ class Place:
 
 def _crc(one: int, payload: bytes) -> int:
     return zlib.crc32(payload, zlib.crc32(b"%d" % one))
+
+
+def _look_at(path: Path) -> None:
+    """Find what must not be opened: it would be waited for without end, lies elsewhere, or would be taken for empty.
+
+    What lies beside the file and is none is set aside at once. The head is read before SQLite opens the file: who
+    closes a file lets go of all locks on it. Source: sqlite.org/fileformat.html, 1.3.
+    """
+    if (kind := _kind_of(path)) != _PLAIN:
+        raise PlaceDamagedError(f"expected {_PLAIN}, got {kind}")
+    for beside in _beside(path):
+        if (kind := _kind_of(beside)) not in (None, _PLAIN):
+            aside = _free_aside(beside)
+            beside.rename(aside)
+            _log.error("spool is damaged path=%s error=got %s: set aside as %s", beside, kind, aside.name)
+    with path.open("rb") as file:
+        header = file.read(20)
+    if header[:16] != b"SQLite format 3\0" or header[18:] not in (b"\1\1", b"\2\2"):  # or of a later SQLite
+        raise PlaceDamagedError("the head of the file is not what SQLite writes")
+
+
+def _create(connection: sqlite3.Connection, name: str) -> None:
+    """Make the tables in an attached database."""
+    connection.execute("BEGIN")
+    for table in _TABLES:
+        connection.execute(f"CREATE TABLE {name}.{table}")
+    connection.execute(f"CREATE INDEX {name}.of_event ON message(ticket) WHERE is_event")
+    connection.execute(f"PRAGMA {name}.user_version={_FORMAT}")
+    connection.execute("COMMIT")
+
+
+def _make(path: Path) -> None:
+    """Put a store that holds nothing at `path`, by a rename: one that is found without tables was emptied by others."""
+    new = path.with_name(f".{path.name}.made")
+    remove(new)
+    remove(path)  # what lies beside it, of one that is gone: the new one must not get it
+    with _translated():
+        with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            _create(connection, "main")
+        sync_folder(path.parent)
+        new.replace(path)
+        sync_folder(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a store that is closed, and what lies beside it, if it is there."""
+    with _translated():
+        for one in (path, *_beside(path)):
+            one.unlink(missing_ok=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename what is at `path`, which is closed; return where it is. One that was set aside before goes."""
+    with _translated():
+        aside = _free_aside(path)
+        if os.path.lexists(path):
+            path.rename(aside)
+        for beside in _beside(path):  # the next one must not get them
+            if _kind_of(beside) == _FOLDER:
+                beside.rename(_free_aside(beside))
+            else:
+                beside.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    return aside
+
+
+def _beside(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _BESIDE]
+
+
+def _kind_of(path: Path) -> str | None:
+    """Return what is at `path`, which is not followed, in words; None: nothing."""
+    try:
+        return _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "a device or a socket")
+    except FileNotFoundError:
+        return None
+
+
+def _free_aside(path: Path) -> Path:
+    """Return a name for what is to be set aside, beside folders that were set aside before."""
+    for number in range(1, 1000):
+        aside = path.with_name(f"{path.name}{_ASIDE}" + (f"-{number}" if number > 1 else ""))
+        if _kind_of(aside) != _FOLDER:
+            aside.unlink(missing_ok=True)
+            return aside
+    raise PlaceUnusableError(f"too many folders beside {path}")

@@ -30,8 +30,7 @@ class Batch:
     """One transaction of the first place: entries to write, tickets whose rows go, how far accounts are kept then."""
 
     entries: Sequence[Entry]
-    gone: Set[int]  # settled
-    moved: Set[int]  # on the disk
+    gone: Set[int]  # settled, or on the disk
     reached: Mapping[SeqKey, int]
 
 
@@ -153,34 +152,29 @@ class Stored:
 
         What was settled meanwhile goes from there with the next one.
         """
-        batch = self._next_batch(most)
-        try:
-            yield batch
-        except BaseException:
-            with self._lock:
-                self._new = {**self._writing, **self._new}
-                self._writing.clear()
-                self._gone_from_run |= batch.gone
-                self._moved |= batch.moved
-                self.are_gaps_new = True
-            raise
         with self._lock:
-            for entry in batch.entries:
-                is_settled = self._writing.pop(entry.ticket, None) is None
-                (self._gone_from_run if is_settled else self._in_run).add(entry.ticket)
-
-    def _next_batch(self, most: int) -> Batch:
-        with self._lock:
-            chosen = list(itertools.islice(self._new, most))
-            entries = [self._new.pop(ticket) for ticket in chosen]
-            self._writing.update(zip(chosen, entries, strict=True))
+            self._writing = {ticket: self._new.pop(ticket) for ticket in list(itertools.islice(self._new, most))}
+            entries = list(self._writing.values())
             gone, self._gone_from_run = self._gone_from_run, set()
             moved, self._moved = self._moved, set()
             reached = dict(self._last)
             for entry in self._new.values():
                 if entry.number is not None and (account := entry.number.account) in reached:
                     reached[account] = min(reached[account], entry.number.seq - 1)
-            return Batch(entries, gone, moved, reached)
+        try:
+            yield Batch(entries, gone | moved, reached)
+        except BaseException:
+            with self._lock:
+                self._new = {**self._writing, **self._new}
+                self._writing.clear()
+                self._gone_from_run |= gone
+                self._moved |= moved
+                self.are_gaps_new = True
+            raise
+        with self._lock:
+            for entry in entries:
+                is_settled = self._writing.pop(entry.ticket, None) is None
+                (self._gone_from_run if is_settled else self._in_run).add(entry.ticket)
 
     def moved(self, tickets: Iterable[int]) -> None:
         """Take note of what has been moved to the disk: its events may be sent."""

@@ -8,14 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 
-from edge.publish.outbox.bounds import BoundHolder, Bounds
-from edge.publish.outbox.files import PlaceDamagedError, PlaceUnusableError, StoreError, remove
+from edge.publish.outbox.bounds import BoundHolder, Bounds, DiskTrouble
 from edge.publish.outbox.message import SeqKey, lies_as
 from edge.publish.outbox.places import Places
 from edge.publish.outbox.queue import Outbox
-from edge.publish.outbox.store import Place, Row
-from edge.publish.outbox.stored import Batch
-from edge.publish.outbox.trouble import DiskTrouble
+from edge.publish.outbox.store import Place, PlaceDamagedError, PlaceUnusableError, Row, StoreError, remove
 
 __all__ = ["Writer"]
 
@@ -65,9 +62,7 @@ class Writer:
         self._to_begin: Set[int] | None = None  # messages that are not needed on the disk; None: it is begun
         self._path = places.disk_path or places.run.path or Path()
         self.trouble = DiskTrouble(self._path, now_s=now_s)
-        self.bounds = BoundHolder(
-            outbox, places, self.trouble, bounds=bounds, run_bytes=run_bytes, commit=self._commit_losses
-        )
+        self.bounds = BoundHolder(outbox, places, self.trouble, bounds, run_bytes, self._commit_losses)
         self._asked_s: float | None = None  # since then the disk has not answered
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outbox-writer", daemon=True)
@@ -182,26 +177,22 @@ class Writer:
             self._save()
 
     def _save(self, *, is_ended: bool = False) -> None:
+        maker, at_s = self.places.maker, self.places.clock.at_s
         while True:
             with self._stored.batch(_AT_ONCE) as batch:
                 self._is_event_due |= any(entry.is_event for entry in batch.entries)
                 is_last = len(batch.entries) < _AT_ONCE
-                self._write(batch, is_ended=is_ended and is_last)
+                gaps = self._gaps_now()
+                rows = [
+                    Row(one.ticket, maker.epoch, one.is_event, at_s(one.accepted_at_s), *lies_as(one, maker))
+                    for one in batch.entries
+                ]
+                start = self.places.start(batch.reached, is_ended=is_ended and is_last)
+                self.places.run.commit(rows=rows, gone=batch.gone, gaps=gaps, starts=start)
+                self._stored.run_bytes = self.places.run.used_bytes
             self._reached = batch.reached
             if is_last:
                 return
-
-    def _write(self, batch: Batch, *, is_ended: bool) -> None:
-        epoch, at_s = self.places.maker.epoch, self.places.clock.at_s
-        gaps = self._gaps_now()
-        rows = [
-            Row(one.ticket, epoch, one.is_event, at_s(one.accepted_at_s), *lies_as(one, self.places.maker))
-            for one in batch.entries
-        ]
-        start = self.places.start(batch.reached, is_ended=is_ended)
-        run = self.places.run
-        run.commit(rows=rows, gone=[*batch.gone, *batch.moved], gaps=gaps, starts=start)
-        self._stored.run_bytes = run.used_bytes
 
     def _gaps_now(self) -> dict[int, bytes]:
         """Return all gap records that wait: asked after the rows that go, each of which is delivered or named there."""
@@ -363,7 +354,7 @@ class Writer:
     def _lose(self, *, is_disk: bool) -> None:
         """Declare what was in a place only; what is in memory, too, is written again."""
         other = self.places.run if is_disk else self.places.disk
-        gaps = list(self.places.damage_gaps(self._reached))
+        gaps = self.places.damage_gaps(self._reached)
         self._outbox.lose_place({} if other is None else other.tickets(), gaps, is_disk=is_disk)
         self._reached_on_disk = {}
         self.trouble.was_damaged()

@@ -311,8 +311,7 @@ def make_followers(pipeline: Pipeline, labels: Sequence[str]) -> dict[StreamId, 
 
 def make_following(followers: Mapping[StreamId, Follower], publisher: Publisher, info: InfoMessage) -> Following:
     """Number events on the epoch of the birth message."""
-    events = EventPublisher(publisher, device=info.device, epoch=info.epoch, labels=info.labels, model=info.model)
-    return Following(followers, events)
+    return Following(followers, EventPublisher(publisher, info.run_info))
 
 
 def make_counting(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> Counting | None:

@@ -29,15 +29,14 @@ from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import DeployMessage, PullMessage
 from edge.publish.discovery import announcements, nothing_of, removed_streams
 from edge.publish.fanout import FanoutPublisher
-from edge.publish.frames import FramePublisher
+from edge.publish.frames import FramePublisher, Selection
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.message import ModelInfo, RetainedBytes
 from edge.publish.messages import EngineInfo, InfoMessage
 from edge.publish.mqtt.publisher import MqttPublisher
-from edge.publish.numbering import Numbering, raise_epoch
+from edge.publish.numbering import raise_epoch
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
-from edge.publish.selection import Selection
 from edge.reading import read_file
 from edge.registry.pull_settings import PullSettings, read_pull_settings
 from edge.runtime.pull.record import PullRecord, read_pull_record
@@ -125,14 +124,7 @@ def _announcements(pipeline: Pipeline, info: InfoMessage) -> list[RetainedBytes]
 def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:
     """Number frames on the epoch of the birth message."""
     publish = pipeline.config.publish
-    return FramePublisher(
-        publisher,
-        device=info.device,
-        numbering=Numbering(info.epoch),
-        selection=Selection(publish.mode, heartbeat_s=publish.heartbeat_s),
-        labels=info.labels,
-        model=info.model,
-    )
+    return FramePublisher(publisher, info.run_info, Selection(publish.mode, heartbeat_s=publish.heartbeat_s))
 
 
 def birth_message(

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from edge.publish.mqtt.client import connect
-from edge.publish.mqtt.connection import Acknowledged, Received
+from edge.publish.mqtt.client import Received, connect
 from edge.publish.mqtt.endpoint import Endpoint
+from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.trouble import BrokerError
 from tests.support.mqtt_wire import CONNACK, PUBACK, PUBLISH, packet, parse_publish, read_packet
 

@@ -72,5 +72,5 @@ def test_f38_a_disk_that_flaps_holds_up_no_publish_and_nothing_is_lost_unsaid(
     read().prove(accounts, most_duplicates=0)
     assert longest_s < 1.0, "no publish waits for the disk"
     wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk works again")
-    said = [record for record in caplog.records if record.name.endswith("outbox.trouble")]
+    said = [record for record in caplog.records if record.name.endswith("outbox.bounds")]
     assert 1 <= len(said) <= 2 + (time.monotonic() - began_s) / 10, "told no more often than each ten seconds"

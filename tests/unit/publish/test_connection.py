@@ -1,6 +1,6 @@
 import select
 
-from edge.publish.mqtt.connection import Waker
+from edge.publish.mqtt.client import Waker
 
 
 def test_a_waker_wakes_until_it_is_cleared_and_never_blocks():

@@ -1,6 +1,7 @@
 import json
 from datetime import datetime, timedelta, timezone
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,13 +9,13 @@ from hypothesis import strategies as st
 
 from edge.publish import convert
 from edge.publish.convert import detections_message, is_clock_synced, rfc3339_from_ns
-from tests.support.wire_messages import MODEL, found, frame_result
+from tests.support.wire_messages import birth, found, frame_result
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def message(result, labels=("person", "bicycle", "car")):
-    return detections_message(result, device="gate-01", epoch=1, seq=2, labels=labels, model=MODEL, is_synced=None)
+    return detections_message(result, info=msgspec.structs.replace(birth().run_info, labels=list(labels)), seq=2)
 
 
 @given(st.integers(0, 4_000_000_000_000_000_000))

@@ -1,9 +1,8 @@
+import dataclasses
 import json
 
-from edge.publish.frames import FramePublisher
-from edge.publish.numbering import Numbering
-from edge.publish.selection import Selection
-from tests.support.wire_messages import MODEL, found, frame_result
+from edge.publish.frames import FramePublisher, Selection
+from tests.support.wire_messages import birth, found, frame_result
 
 
 class Kept:
@@ -18,11 +17,8 @@ def test_only_published_frames_are_numbered():
     kept = Kept()
     frames = FramePublisher(
         kept,
-        device="gate-01",
-        numbering=Numbering(41),
-        selection=Selection("nonempty", heartbeat_s=1000),
-        labels=["person", "bicycle", "car"],
-        model=MODEL,
+        birth().run_info,
+        Selection("nonempty", heartbeat_s=1000),
         is_synced=lambda: True,
         now_ns=lambda: 0,
     )
@@ -36,3 +32,14 @@ def test_only_published_frames_are_numbered():
         (41, 1, True),
         (41, 2, True),
     ]
+
+
+def test_each_stream_counts_by_ones():
+    kept = Kept()
+    frames = FramePublisher(kept, birth().run_info, Selection("all", heartbeat_s=1000))
+    result = frame_result(found())
+    for stream in ("east", "west", "east", "north", "west", "east"):
+        frames.publish(dataclasses.replace(result, header=dataclasses.replace(result.header, stream=stream)))
+
+    numbers = [(message.stream, message.seq) for message in kept.messages]
+    assert numbers == [("east", 1), ("west", 1), ("east", 2), ("north", 1), ("west", 2), ("east", 3)]

@@ -2,11 +2,8 @@ import json
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from edge.publish.numbering import EPOCH_FILE, Numbering, raise_epoch
-from edge.types import StreamId
+from edge.publish.numbering import EPOCH_FILE, raise_epoch
 from tests.support.logged import logged
 
 CLOCK_S = 1_800_000_000
@@ -74,17 +71,3 @@ def test_a_failed_write_leaves_the_old_epoch_and_gives_a_new_one(tmp_path, monke
 
 def _no_space(_descriptor):
     raise OSError(28, "No space left on device")
-
-
-def test_without_a_directory_the_clock_numbers_the_start():
-    assert epoch(None) == CLOCK_S
-
-
-@given(st.lists(st.sampled_from(["east", "west", "north"])))
-def test_each_stream_counts_by_ones(streams):
-    numbering = Numbering(1)
-    given_out = {name: [] for name in streams}
-    for name in streams:
-        given_out[name].append(numbering.next(StreamId(name)))
-
-    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in given_out.values())

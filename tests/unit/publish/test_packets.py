@@ -4,8 +4,13 @@ from hypothesis import strategies as st
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from edge.publish.mqtt.connection import Acknowledged
-from edge.publish.mqtt.stream import acknowledged_from, packed_properties, packet_bytes, publish_packet
+from edge.publish.mqtt.stream import (
+    Acknowledged,
+    acknowledged_from,
+    packed_properties,
+    packet_bytes,
+    publish_packet,
+)
 from tests.support.mqtt_wire import PUBACK, PUBLISH, Packet, packet, parse_publish
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50)

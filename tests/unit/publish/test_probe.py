@@ -1,12 +1,10 @@
 """When a broker counts as returned, on a clock of the test."""
 
-import contextlib
 import socket
 
 import pytest
 
-from edge.publish.mqtt.endpoint import Endpoint
-from edge.publish.mqtt.probe import Return, line_to
+from edge.publish.mqtt.endpoint import Endpoint, line_to, waits_for_return
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
@@ -47,13 +45,10 @@ class World:
 
     def first_return(self, *, is_away=False, has_served=False, until_s=60.0, uniform=lambda low, high: high):
         options = {"line_to": self.line_to, "uniform": uniform, "now_s": lambda: self.now_s}
-        back = Return(BROKER, is_away=is_away, has_served=has_served, **options)
-        with contextlib.closing(back):
-            while self.now_s < until_s:
-                if back.has_come():
-                    return self.now_s
-                self.now_s += 0.25
-        return None
+        for wait_s in waits_for_return(BROKER, until_s, is_away=is_away, has_served=has_served, **options):
+            assert 0 < wait_s <= 0.25
+            self.now_s += 0.25
+        return self.now_s if self.now_s < until_s else None
 
 
 @pytest.mark.parametrize("uniform", [lambda low, high: low, lambda low, high: high], ids=["least", "most"])
@@ -98,12 +93,12 @@ def test_a_line_breaks_with_whoever_listened_and_not_before():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(5)
         here = Endpoint(host="127.0.0.1", port=server.getsockname()[1], client_id="x")
-        back = Return(here, is_away=False, has_served=True)
+        waits = waits_for_return(here, 60.0, is_away=False, has_served=True)
+        assert next(waits)
         taken, _ = server.accept()
-        assert not back.has_come()
+        assert next(waits)
         taken.close()
-        wait_until(back.has_come, what="the end, and that it listens again")
-        back.close()
+        wait_until(lambda: next(waits, None) is None, what="the end, and that it listens again")
     gone = Endpoint(host="127.0.0.1", port=free_port(), client_id="x")
     assert line_to(gone) is None
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.publish.selection import Selection, is_noticeably_different
+from edge.publish.frames import Selection, is_noticeably_different
 from edge.types import StreamId
 from tests.support.wire_messages import found
 

@@ -36,7 +36,3 @@ def test_a_damaged_file_is_begun_anew(tmp_path, caplog):
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, caplog):
     assert removed_streams(tmp_path / "absent", ["east"]) == ()
     assert "streams-not-remembered" in logged(caplog)
-
-
-def test_without_a_folder_nothing_is_remembered():
-    assert removed_streams(None, ["east"]) == ()

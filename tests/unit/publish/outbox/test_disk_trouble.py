@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.publish.outbox.trouble import DiskTrouble
+from edge.publish.outbox.bounds import DiskTrouble
 
 CALM_S = 10.0
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from edge.publish.outbox.lanes import Backlog
+from edge.publish.outbox.lanes import Backlog, Retained
 from edge.publish.outbox.message import Entry
-from edge.publish.outbox.retained import Retained
 
 
 class Place:

@@ -1,5 +1,6 @@
 """What a later start finds on the disk, or has written a second time: marked where it may be out of order."""
 
+import msgspec
 import pytest
 
 from edge.publish.frames import FrameMessage
@@ -52,9 +53,8 @@ def test_what_a_start_has_put_on_the_disk_itself_is_not_marked(life):
 
 def packed(seq, *, epoch):
     """A frame as the pipeline publishes it: it lies packed in the store."""
-    info = birth()
-    result = frame_result(found((seq % 97, 2.5, 300, 400.25)))
-    return FrameMessage(result, device=info.device, epoch=epoch, seq=seq, labels=info.labels, model=info.model)
+    info = msgspec.structs.replace(birth().run_info, epoch=epoch)
+    return FrameMessage(frame_result(found((seq % 97, 2.5, 300, 400.25))), info=info, seq=seq)
 
 
 @pytest.mark.parametrize("made", [packed, detections])

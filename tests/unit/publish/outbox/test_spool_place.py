@@ -7,9 +7,8 @@ import sqlite3
 
 import pytest
 
-from edge.publish.outbox.files import PlaceUnusableError
 from edge.publish.outbox.places import Places
-from edge.publish.outbox.store import Store
+from edge.publish.outbox.store import PlaceUnusableError, Store
 from tests.support.logged import logged
 from tests.support.spool_life import FULL, Absent, Life, try_in_vain, works
 from tests.support.wait import wait_until
@@ -149,7 +148,7 @@ def test_a_power_cut_after_the_disk_came_is_declared(life):
 def test_gap_records_on_a_disk_that_the_last_start_never_had_are_not_lost(life):
     """The ring knows all of them only where its start had the disk."""
     life.begin().frames(900)
-    life.keeper.bounds._bounds = type(life.bounds)(max_bytes=64 << 20, max_age_s=0.0, free_bytes=0)
+    life.keeper.bounds.bounds = type(life.bounds)(max_bytes=64 << 20, max_age_s=0.0, free_bytes=0)
     life.keeper._looked_s = -1e9
     wait_until(lambda: life.keeper.tick() or life.balances()["numbered_in_gaps"] > 500, what="the old ones are let go")
     life.stop()

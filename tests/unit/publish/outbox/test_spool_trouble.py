@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from edge.publish.outbox.files import PlaceUnusableError
 from edge.publish.outbox.places import said_in
-from edge.publish.outbox.store import Place, Store
+from edge.publish.outbox.store import Place, PlaceUnusableError, Store
 from tests.support.spool_life import FULL, Absent, full
 
 

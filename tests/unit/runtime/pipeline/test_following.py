@@ -10,7 +10,7 @@ import pytest
 from edge.config.load import load_pipeline
 from edge.media.camera import StreamStatus
 from edge.publish.events import EventPublisher
-from edge.publish.message import ModelInfo
+from edge.publish.message import ModelInfo, RunInfo
 from edge.publish.messages import EventMessage, OccupancyMessage
 from edge.runtime.serve.following import Following, make_followers
 from edge.track.bytetrack import ByteTracker
@@ -44,14 +44,8 @@ class Stage:
         self.kept, self.frames = Kept(), []
         rules = WatchRules(zones=[WHOLE], lines=[GATE], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
         followers = {stream: Follower(ByteTracker(lost_s=1.0, sure_score=0.5), rules) for stream in streams or (EAST,)}
-        events = EventPublisher(
-            self.kept,
-            device="gate-01",
-            epoch=41,
-            labels=["car"],
-            model=ModelInfo(name="tiny", precision="int8"),
-            is_synced=lambda: None,
-        )
+        info = RunInfo(41, [], "gate-01", ["car"], ModelInfo(name="tiny", precision="int8"))
+        events = EventPublisher(self.kept, info, is_synced=lambda: None)
         clock = itertools.count(10**9, 10**9)
         self.following = Following(followers, events, now_ns=lambda: 0, monotonic_ns=lambda: next(clock))
 

@@ -12,7 +12,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from edge.calibrate.apply import usable_table
+from edge.calibrate.lint.check import usable_table
 from edge.engine.kind import EngineRequest, QdqForm, build_and_load, load_kind
 from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.labels import open_labels

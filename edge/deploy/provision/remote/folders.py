@@ -178,8 +178,10 @@ class Folder:
     def _find(self, *expression: str) -> subprocess.CompletedProcess[str]:
         """Run find in it, which follows no link, whatever is exchanged, and goes as deep as anybody can dig."""
         command = ["find", ".", "-ignore_readdir_race", "-mindepth", "1", *expression]
-        here = f"/proc/self/fd/{self.fd}"
-        return subprocess.run(command, cwd=here, capture_output=True, text=True, errors="replace", check=False)
+        here, english = f"/proc/self/fd/{self.fd}", {**os.environ, "LC_ALL": "C"}
+        return subprocess.run(
+            command, cwd=here, env=english, capture_output=True, text=True, errors="replace", check=False
+        )
 
     def _unlink(self, name: str) -> bool:
         """Remove a name that is no folder; return False if it is one."""

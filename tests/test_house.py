@@ -117,7 +117,7 @@ LINES_OF_ROOMS = {
     "quantize": 3267,
     "registry": 1084,
     "roofline": 962,
-    "runtime": 12071,
+    "runtime": 12073,
     "track": 958,
     "transport": 454,
     "vision": 498,

@@ -73,10 +73,10 @@ class Ring:
         )
         content = encode_statement(statement)
         oci = registry.manifests[registry.tags["latest"]]
-        registry.tag(with_statement(oci, content, sign(content, self._promoter, RING)), TAG)
+        registry.client().tag(with_statement(oci, content, sign(content, self._promoter, RING)), TAG)
         layer = ArtifactLayer(TRUST_TYPE, hashlib.sha256(self.chain).hexdigest(), len(self.chain))
         registry.blobs[layer.sha256] = self.chain
-        registry.put_manifest(encode_note(TRUST_TYPE, layer), TRUST_TAG)
+        registry.client().put_manifest(encode_note(TRUST_TYPE, layer), TRUST_TAG)
 
 
 class AgentPull:

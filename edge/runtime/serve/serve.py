@@ -120,6 +120,8 @@ class Heartbeat:
             if not self._is_broken:  # once is enough for the journal
                 _log.warning("health file cannot be written path=%s reason=%s", path, error.strerror)
             self._is_broken = True
+        else:
+            self._is_broken = False
 
 
 def health_from_report(report: RunReport, *, release: str) -> Health:

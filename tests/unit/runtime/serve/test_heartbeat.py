@@ -99,7 +99,8 @@ class Running:
             states=states,
         )
         self.systemd = NotifySocket(folder / "notify", watchdog_s=WATCHDOG_S)
-        self.health = folder / "health.json"
+        self.health = folder / "run/health.json"
+        self.health.parent.mkdir()
         self.heartbeat = Heartbeat(Notifier(self.systemd.environ), path=self.health, release=release)
         self.ticks = 0
         self._stop = threading.Event()
@@ -243,6 +244,22 @@ def test_a_camera_whose_teardown_hangs_has_the_service_restarted_only_where_it_i
 
     assert ("names=teardown east" in caplog.text) == is_alone
     assert (after <= before + 1) == is_alone
+
+
+def test_each_trouble_with_the_health_file_is_logged_once(spec, tmp_path, caplog):
+    def warnings():
+        return [one.getMessage() for one in caplog.records if "health file" in one.getMessage()]
+
+    with Running(spec, tmp_path, endless(spec)) as running:
+        for times in (1, 2):
+            running.health.parent.rename(tmp_path / f"away-{times}")
+            wait_until(lambda times=times: len(warnings()) == times, what="a warning")
+            ticks = running.ticks
+            wait_until(lambda ticks=ticks: running.ticks > ticks + 2, what="further tries")
+            running.health.parent.mkdir()
+            wait_until(running.health.is_file, what="the file is written again")
+
+    assert len(warnings()) == 2
 
 
 def test_health_grows_with_what_was_inferred(spec, tmp_path):

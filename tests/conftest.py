@@ -48,6 +48,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a script begins with `&`; all it starts has it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_BEGUN] = set()
     config.stash[_SECONDS] = {"quick": defaultdict(float), "slow": defaultdict(float), "promised": defaultdict(float)}
     config.pluginmanager.register(_Recorder(config), "edge-recorder")

@@ -111,7 +111,7 @@ def test_when_the_registry_said_last_what_the_ring_has_is_told_and_ages_while_it
     environment["STATE_DIRECTORY"] = str(root.layout.pull_record.parent)
     first = subprocess.run(command(root, "--plan", "--json"), env=environment, capture_output=True, text=True)
     looked_at = json.loads(first.stdout)["looked_at"]
-    assert (json.loads(first.stdout)["looked_age_s"] < 60, "was said last" in first.stderr) == (True, False)
+    assert (json.loads(first.stdout)["looked_age_s"] < 60, "what the ring has" in first.stderr) == (True, False)
     record = PullRecord(reference=str(odd.reference()), result="failed", at=looked_at, looked_at="2026-11-20T10:15:02Z")
     write_record(root.layout.pull_record, record)
     odd.meddle = lambda request: bool(request.say(500)) or True

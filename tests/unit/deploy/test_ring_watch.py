@@ -9,6 +9,7 @@ from edge.deploy.rings.desk import Stated, Withdrawal
 from edge.deploy.rings.verdict import Condition, RingDevice
 from edge.deploy.rings.wait import RingWatch
 from edge.errors import DeployError
+from edge.publish.device_messages import DeployMessage
 
 NEW = "b" * 12
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
@@ -40,8 +41,12 @@ def watch(desk, boottime):
     return RingWatch(desk, "stable", NEW, condition, {"north/a"}, clock=lambda: NOW, boottime_s=lambda: boottime["s"])
 
 
-def device(*, is_there):
-    return RingDevice(name="north/a", ring="canary", is_there=is_there)
+def device(*, is_there, has_switched_to=None):
+    said = DeployMessage(
+        device="a", release=has_switched_to or "", from_=None, result="committed", reason=None, at="then"
+    )
+    switched = None if has_switched_to is None else said
+    return RingDevice(name="north/a", ring="canary", is_there=is_there, switched=switched)
 
 
 def test_a_device_that_was_there_is_lost_after_half_an_hour_also_if_this_machine_slept():
@@ -54,6 +59,16 @@ def test_a_device_that_was_there_is_lost_after_half_an_hour_also_if_this_machine
     tally, decision = one.look([device(is_there=False)])
 
     assert (tally.failed, decision.what) == (1, "stop")
+
+
+@pytest.mark.parametrize(("release", "failed"), [(NEW, 1), ("a" * 12, 0), (None, 0)])
+def test_a_device_that_was_never_there_is_lost_if_it_has_taken_the_release(release, failed):
+    boottime = {"s": 100.0}
+    one, away = watch(Desk(), boottime), device(is_there=False, has_switched_to=release)
+    one.look([away])
+
+    boottime["s"] += 1801.0
+    assert one.look([away])[0].failed == failed
 
 
 def test_a_device_that_comes_back_is_not_lost():

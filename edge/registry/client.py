@@ -194,8 +194,11 @@ class RegistryClient:
         except ValueError:  # no host, or no port
             is_fit = False
         if not is_fit or not moved.isascii() or not moved.isprintable():
-            hint = "a registry is always reached by HTTPS"
-            raise DeployError("registry.answer", f"{what}: it is said to be at {location[:100]!r}", hint=hint)
+            place, hint = (
+                location.partition("?")[0][:100],
+                "a registry is always reached by HTTPS",
+            )  # a query may be a login
+            raise DeployError("registry.answer", f"{what}: it is said to be at {place!r}", hint=hint)
         return moved
 
     def _log_in(self, header: str, what: str) -> str:

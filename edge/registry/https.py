@@ -99,7 +99,8 @@ class Https:
         try:
             connection = self._connected(within_s)
             cut = _Cut(connection.sock, within_s)
-            with suppress(BrokenPipeError):  # a registry that refuses a body does not read to its end, and says why
+            # A registry that refuses a body does not read to its end, and says why.
+            with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 connection.request(method, target, body, dict(headers))
             return RegistryResponse(self, connection.getresponse(), cut)
         except (OSError, http.client.HTTPException, ValueError) as error:

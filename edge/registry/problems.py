@@ -40,7 +40,7 @@ def broken(error: Exception, *, host: str, was_cut: bool) -> DeployError:
         what = "no TLS 1.3" if error.reason in _OTHER_VERSION else "no TLS"
         hint = "a registry is always reached by HTTPS, with TLS 1.3"
         return DeployError("registry.tls", f"{host}: {what}: {error.reason or error}", hint=hint)
-    if isinstance(error, (http.client.HTTPException, ValueError)):
+    if isinstance(error, (http.client.HTTPException, ValueError)) and not isinstance(error, OSError):
         what = f"its answer is no HTTP: {type(error).__name__} {cleaned(str(error)[:80])}"
         return DeployError(UNREACHABLE, f"{host}: {what}", hint="look whether a registry listens there")
     what = "it is not known" if isinstance(error, socket.gaierror) else getattr(error, "strerror", None) or str(error)

@@ -246,3 +246,12 @@ def test_a_program_of_ours_loads_nothing_that_a_compromised_runtime_has_left_at_
     )
 
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_no_other_user_holds_a_lock_and_root_leaves_none_that_is_its_own(provisioned):
+    provisioned.run("/opt/edge/bin/edge-runtime recover --boot")
+
+    assert provisioned.run("stat -c %U:%a /run/edge-deploy/state.lock").stdout == "edge-deploy:600\n"
+    for user in ("nobody", "edge-runtime"):
+        assert provisioned.run(f"sudo -u {user} flock -n /run/edge-deploy/state.lock true", check=False).returncode != 0
+    assert provisioned.run("sudo -u edge-deploy /opt/edge/bin/edge-runtime recover --boot", check=False).returncode == 0

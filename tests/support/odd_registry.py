@@ -7,6 +7,7 @@ import http.server
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +40,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         registry = self.server.registry
+        if registry.refuse is not None and registry.refuse(self):  # as servers of Go: half a second, then closed
+            self.close_connection = True
+            time.sleep(0.5)
+            return
         self.content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         registry.asked.append((self.command, self.path, dict(self.headers)))
         with suppress(OSError):
@@ -115,6 +120,7 @@ class OddRegistry:
         self.blobs: dict[str, bytes] = {}
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.meddle: Callable[[Handler], bool] | None = None
+        self.refuse: Callable[[Handler], bool] | None = None  # answers before the body has come
 
     @property
     def host(self) -> str:

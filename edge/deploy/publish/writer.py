@@ -9,9 +9,9 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from edge.errors import DeployError
 from edge.registry.artifact import OCI_MANIFEST, ArtifactLayer
@@ -26,6 +26,8 @@ __all__ = ["RegistryWriter"]
 _SILENCE_S = 120.0  # some registries bring a large blob to its storage meanwhile
 _PAUSES_S = (1.0, 3.0, 9.0)
 _WRITTEN = (201, 202)
+_NOT_SEEN = (400, 403, 404, 405)  # some refuse the question alone: what cannot be seen is sent
+_T = TypeVar("_T")
 
 
 class RegistryWriter(RegistryClient):
@@ -39,14 +41,15 @@ class RegistryWriter(RegistryClient):
         super().__init__(reference, login=login, ca=ca, within_s=_SILENCE_S, silence_s=_SILENCE_S)
 
     def has(self, layer: ArtifactLayer) -> bool:
-        answer = self._persistently("HEAD", self._path(f"blobs/{layer.digest}"), allowed=(404,))
+        path = self._path(f"blobs/{layer.digest}")
+        answer = self._persistently(lambda: self._ask("HEAD", path, allowed=_NOT_SEEN))
         answer.close()
         return answer.status == 200
 
     def put(self, layer: ArtifactLayer, content: Path | bytes) -> None:
         """DeployError `bundle.file` if a path cannot be read any longer."""
         uploads = self._path("blobs/uploads/")
-        begun = self._persistently("POST", uploads, allowed=_WRITTEN)
+        begun = self._persistently(lambda: self._ask("POST", uploads, allowed=_WRITTEN))
         begun.close()
         place = begun.header("Location") or ""
         place += f"{'&' if '?' in place else '?'}digest=sha256%3A{layer.sha256}"
@@ -70,7 +73,7 @@ class RegistryWriter(RegistryClient):
             problem = f"{self.name_of(tag)}: the registry has taken it as something else than what was sent"
             raise DeployError("registry.damaged", problem, hint="look at the registry's storage, and publish again")
         # Where the registry did not say what it has taken: some take a tag that they never move.
-        if told is None and self.manifest(tag)[1] != digest:
+        if told is None and self._persistently(lambda: self.manifest(tag))[1] != digest:
             problem = f"{self.name_of(tag)}: the registry has taken it and names something else by this tag"
             raise DeployError("registry.answer", problem, hint="look whether this registry lets tags be moved")
         return digest
@@ -79,15 +82,17 @@ class RegistryWriter(RegistryClient):
         length = body.seek(0, io.SEEK_END)
         headers = {"Content-Type": kind, "Content-Length": str(length)}
         return self._persistently(
-            "PUT", path, headers=headers, allowed=_WRITTEN, place=place, body=body, length_bytes=length
+            lambda: self._ask(
+                "PUT", path, headers=headers, allowed=_WRITTEN, place=place, body=body, length_bytes=length
+            )
         )
 
-    def _persistently(self, method: str, path: str, **options: Any) -> RegistryResponse:
+    def _persistently(self, ask: Callable[[], _T]) -> _T:
         for pause_s in _PAUSES_S:
             try:
-                return self._ask(method, path, **options)
+                return ask()
             except DeployError as error:
                 if not is_passing(error):
                     raise
             time.sleep(pause_s)
-        return self._ask(method, path, **options)
+        return ask()

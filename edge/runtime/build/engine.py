@@ -178,8 +178,9 @@ def _reuse(builder: Builder, job: Job, key: str, proof: str) -> bool:
         return False
     if not proof or proof_in(device, key) == proof:
         return True
-    plan, precision = device.layout.engine(key) / PLAN, read_record(device.engines, key).precision
+    plan = device.layout.engine(key) / PLAN
     try:
+        precision = read_record(device.engines, key).precision
         builder.run(replace(job, plan=str(plan), plan_precision=precision))
     except DeployError as error:
         if error.code != "device.engine.damaged":

@@ -179,10 +179,11 @@ class Relief:
         inferred = sum(one.inferred for one in new.values())
         live, terms = self._batcher.live, self._batcher.terms
         loads = {stream: one for stream, one in new.items() if stream in live}
-        was_beside, self._is_beside = self._is_beside, self._build_runs()
-        share = _BESIDE_A_BUILD if self._is_beside else 1.0
-        capacity_fps = share * inferred / max(busy_s, _NEVER_BUSY_S)
-        if self._is_beside and not was_beside:
+        is_beside = self._build_runs()
+        capacity_fps = (_BESIDE_A_BUILD if is_beside else 1.0) * inferred / max(busy_s, _NEVER_BUSY_S)
+        makes_room = is_beside and not self._is_beside and inferred > 0  # an engine that stood still tells no rate
+        self._is_beside = is_beside and (self._is_beside or makes_room)
+        if makes_room:
             is_new = self._ladder.make_room(loads, terms, window_s=window_s, left_fps=capacity_fps)
         else:
             is_new = self._ladder.judge(loads, terms, window_s=window_s, capacity_fps=capacity_fps)

@@ -168,21 +168,24 @@ def test_purge_goes_as_deep_as_anybody_can_dig(site):
     assert told == f"remove folder {store}"
 
 
-def test_purge_stops_at_what_is_mounted(site):
-    mounted = site / "data/store/mounted"
+@pytest.mark.parametrize("name", ["mounted", "my disk"])
+def test_purge_stops_at_what_is_mounted(site, name):
+    (site / "data/store").rename(site / "data" / name)
+    store = site / "data" / name
+    mounted = store / name
     mounted.mkdir()
     (site / "foreign/folder").mkdir()
     if subprocess.run(["mount", "--bind", str(site / "foreign"), str(mounted)], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        told = attempt(lambda: directory(site / "data/store").undo(is_real=True, purge=True, gone=set()))
+        told = attempt(lambda: directory(store).undo(is_real=True, purge=True, gone=set()))
     finally:
         subprocess.run(["umount", str(mounted)], check=True)
 
     assert is_untouched(site)
     assert (site / "foreign/folder").exists()
-    assert told.startswith(f"keep {site / 'data/store'}"), told
-    assert "mounted" in told
+    assert told.startswith(f"keep {store}"), told
+    assert f"something is mounted at {mounted}" in told
 
 
 def file(path: Path, content: str = "new\n") -> File:

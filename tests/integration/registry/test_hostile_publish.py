@@ -1,13 +1,16 @@
 """Publishing to a registry that lies, dies or sends elsewhere: no login leaves for it, no tag is given."""
 
+import hashlib
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
 from edge.deploy.publish.publish import publish
 from edge.deploy.publish.writer import RegistryWriter
 from edge.errors import DeployError
+from edge.registry.artifact import FILE, ArtifactLayer
 from edge.registry.login import Login
 from tests.support.odd_registry import OddRegistry
 
@@ -197,6 +200,88 @@ def test_a_registry_that_may_be_read_only_is_named(odd, root, status, code):
     odd.meddle = lambda request: request.command not in ("HEAD", "GET") and (bool(request.say(status)) or True)
 
     assert fails(odd, root.bundle("one")).code == code
+
+
+LARGE = b"x" * (30 << 20)
+LARGE_LAYER = ArtifactLayer(FILE, hashlib.sha256(LARGE).hexdigest(), len(LARGE), "model.onnx")
+
+
+@pytest.fixture
+def writer(odd):
+    with closing(RegistryWriter(odd.reference(), login=LOGIN, ca=odd.ca)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("status", "code"), [(413, "registry.answer"), (429, "registry.busy")])
+def test_a_body_that_is_refused_while_it_is_sent_is_sent_once_and_the_answer_is_told(odd, writer, status, code):
+    refused = []
+
+    def refuse(request) -> bool:
+        if request.command == "PUT":
+            refused.append(request.say(status, headers={"Connection": "close"}))
+        return request.command == "PUT"
+
+    odd.refuse = refuse
+    with pytest.raises(DeployError) as failed:
+        writer.put(LARGE_LAYER, LARGE)
+
+    assert (failed.value.code, len(refused)) == (code, 1)
+
+
+def test_a_token_that_runs_out_while_a_body_is_sent_is_fetched_anew(odd, writer):
+    odd.meddle = bearer(odd)
+    refused = []
+
+    def refuse(request) -> bool:
+        if request.command != "PUT" or refused:
+            return False
+        realm = f'Bearer realm="https://{odd.host}/token",service="odd",scope="repository:farms/gates:pull,push"'
+        refused.append(request.say(401, headers={"Connection": "close", "WWW-Authenticate": realm}))
+        return True
+
+    odd.refuse = refuse
+    writer.put(LARGE_LAYER, LARGE)
+
+    assert (len(refused), odd.blobs[LARGE_LAYER.sha256]) == (1, LARGE)
+
+
+@pytest.mark.parametrize("status", [400, 403, 405])
+def test_what_a_registry_does_not_let_be_seen_is_sent(odd, root, status):
+    odd.meddle = lambda request: (
+        request.command == "HEAD" and "/blobs/" in request.path and (bool(request.say(status)) or True)
+    )
+    bundle = root.bundle("one")
+
+    assert publish(bundle, odd.reference(), login=LOGIN, ca=odd.ca).tags == (bundle.manifest.release, "stable-all")
+
+
+def test_a_tag_that_cannot_be_looked_at_for_a_moment_is_looked_at_again(odd, writer, monkeypatch):
+    monkeypatch.setattr("edge.deploy.publish.writer._PAUSES_S", (0.01,))
+    failed = []
+
+    def meddle(request) -> bool:
+        if request.command == "PUT" and "/manifests/" in request.path:
+            odd.tags["stable-all"] = request.content
+            request.say(201)  # without a digest
+            return True
+        if request.command == "GET" and not failed:
+            failed.append(request.say(502))
+            return True
+        return False
+
+    odd.meddle = meddle
+
+    assert writer.tag(b"{}", "stable-all") == f"sha256:{hashlib.sha256(b'{}').hexdigest()}"
+    assert len(failed) == 1
+
+
+def test_an_address_without_tls_is_told_without_its_query_which_may_be_a_login(odd, writer):
+    odd.meddle = lambda request: bool(request.say(202, headers={"Location": "http://h/v2/u?_state=SECRET"})) or True
+
+    with pytest.raises(DeployError) as failed:
+        writer.put(LARGE_LAYER, LARGE)
+
+    assert ("http://h/v2/u" in failed.value.problem, "SECRET" in failed.value.problem) == (True, False)
 
 
 def test_an_upload_that_is_taken_as_something_else_is_named(odd, root):

@@ -1,13 +1,14 @@
 import dataclasses
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 
 from edge.protocols import TopicMessage
 from edge.publish.convert import detections_message
 from edge.publish.frames import FrameMessage, frame_from_packed
-from edge.publish.outbox.message import entry_from_message
+from edge.publish.outbox.message import entry_from_message, entry_of, lies_as
 from tests.support.wire_messages import birth, detections, found, frame_result
 
 INFO = birth().run_info
@@ -42,6 +43,16 @@ def test_its_entry_is_that_of_a_converted_message():
         early.is_retained,
     )
     assert (late.number.stream, late.number.epoch, late.number.seq) == ("east", 41, 7)
+
+
+@pytest.mark.parametrize("changed", [{}, {"labels": []}, {"device": "other"}])
+def test_a_frame_lies_on_the_disk_as_its_own_message_also_if_it_is_of_another_run(changed):
+    info = msgspec.structs.replace(INFO, **changed)
+    entry = entry_from_message(FrameMessage(frame_result(found((1, 2, 3, 4))), info=info, seq=1))
+
+    head, body = lies_as(entry, INFO)
+
+    assert entry_of(head, body, INFO, was_sent=False, ticket=1).encode() == entry.encode()
 
 
 def test_two_threads_may_encode_it():

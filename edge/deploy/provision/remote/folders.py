@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import pwd
+import re
 import stat
 import subprocess
 import time
@@ -173,7 +174,9 @@ class Folder:
         path = os.readlink(f"/proc/self/fd/{self.fd}")
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             places = [line.split()[4] for line in file]
-        return [place for place in places if place.startswith(f"{path}/")]
+        # Spaces and the like stand there as \040.
+        plain = [re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place) for place in places]
+        return [place for place in plain if place.startswith(f"{path}/")]
 
     def _find(self, *expression: str) -> subprocess.CompletedProcess[str]:
         """Run find in it, which follows no link, whatever is exchanged, and goes as deep as anybody can dig."""

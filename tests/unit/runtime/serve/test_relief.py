@@ -115,6 +115,17 @@ def test_while_a_build_runs_the_engine_is_left_half_of_its_time(caplog):
     assert not run.orders.in_force()
 
 
+def test_a_build_that_begins_while_the_engine_stands_still_caps_once_there_is_a_rate():
+    run = Run()
+    run.seconds(5, inferred=(30, 10), busy=0.8)
+    run.builds = True
+    run.seconds(5, inferred=(0, 0), lost=(30, 10), busy=0.8)
+    assert not run.orders.in_force()
+
+    run.seconds(5, inferred=(30, 10), busy=0.8)
+    assert caps(run) == {A: 15}
+
+
 def test_a_build_beside_an_engine_that_has_time_to_spare_caps_nothing():
     run = Run()
     run.builds = True

@@ -143,8 +143,9 @@ def iptables(fetching: Fetching, rule: str) -> None:
     ip("netns", "exec", fetching.device.cable.name, "iptables", "-w", *rule.split())
 
 
-def test_a_pull_that_is_killed_holds_nothing_and_the_next_one_ends_it(fetching, retrained):
-    fetching.publish(retrained)
+def test_a_pull_that_is_killed_holds_nothing_and_the_next_one_ends_it(fetching, shop, retrained):
+    newer = shop.signer.variant(retrained, health=SHORT)  # another file may have made `retrained` before `second`
+    fetching.publish(newer)
 
     def is_under_way():
         fetching.device.run(f"systemctl start --no-block {PULL}")  # one that was at work already may have looked before
@@ -157,7 +158,7 @@ def test_a_pull_that_is_killed_holds_nothing_and_the_next_one_ends_it(fetching, 
 
     fetching.look()
 
-    assert fetching.site.current() == retrained.manifest.release, fetching.said()
+    assert fetching.site.current() == newer.manifest.release, fetching.said()
 
 
 def test_a_push_and_a_pull_have_one_history(fetching, shop):

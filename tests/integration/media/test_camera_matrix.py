@@ -17,6 +17,7 @@ from tests.support.web_cameras import LOGIN, NUMBER, WEB_CAMERAS, WEB_REFUSED, w
 
 pytestmark = pytest.mark.integration
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
+SECOND_DECODER = pytest.mark.slow(reason="the same cameras with the second decoder")
 STARTS = pytest.mark.parametrize(
     "starts", [1, pytest.param(10, marks=pytest.mark.slow(reason="ten starts, several at once"))]
 )
@@ -138,7 +139,7 @@ def test_rtsp_camera_that_cannot_be_read_says_what_it_has(rtsp, name, decoder, w
     assert all(word in states[-1].reason for word in words), states[-1].reason
 
 
-@BOTH
+@pytest.mark.parametrize("decoder", ["software", pytest.param("pyav", marks=SECOND_DECODER)])
 @STARTS
 @pytest.mark.parametrize("path", WEB_CAMERAS)
 def test_web_camera_starts_and_is_seen_as_it_is(web, path, decoder, starts):

@@ -45,6 +45,7 @@ STEPS = {
     "opening the connection": (source.GstSource, "open"),
     "opening FFmpeg's": (pyav, "Decoder"),
 }
+FURTHER = pytest.mark.slow_but(reason="further steps and sounds: the first row of each test is quick")
 GSTREAMER_STEPS = [name for name in STEPS if "FFmpeg" not in name]
 
 
@@ -83,6 +84,7 @@ def slowed(request, monkeypatch):
 
 @pytest.mark.parametrize("where", ["before", "behind"])
 @pytest.mark.parametrize("slowed", GSTREAMER_STEPS, indirect=True)
+@FURTHER
 def test_a_camera_with_sound_comes_up_at_once_however_slow_a_step_is(server, slowed, where):
     with Viewer(server.url(f"/{where}_aac")) as viewer:
         viewer.await_frames(10)
@@ -92,6 +94,7 @@ def test_a_camera_with_sound_comes_up_at_once_however_slow_a_step_is(server, slo
 
 
 @pytest.mark.parametrize("slowed", STEPS, indirect=True)
+@FURTHER
 def test_a_camera_that_is_closed_within_a_step_ends_for_good(server, slowed, request, monkeypatch):
     connections, states, make = [], [], select.make_connection
 
@@ -143,6 +146,7 @@ def test_cameras_with_every_sound_start_at_once(server, where):
 
 
 @pytest.mark.parametrize("sound", SOUNDS)
+@FURTHER
 def test_two_read_one_camera_with_sound(server, sound):
     with Viewer(server.url(f"/behind_{sound}")) as first:
         first.await_frames(3)

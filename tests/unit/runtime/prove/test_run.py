@@ -66,6 +66,7 @@ def test_a_step_that_dies_is_a_row_and_the_others_are_done(name):
 
 
 @pytest.mark.parametrize("name", [step.name for step in STEPS])
+@pytest.mark.slow_but(reason="a second for each further step")
 def test_a_step_that_hangs_is_ended_with_what_it_has_started(name, tmp_path):
     child = tmp_path / "child"
     hung = (

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 import pytest
 
@@ -35,3 +36,20 @@ def test_it_can_be_asked_while_its_thread_ends(quick_turns):
 
     assert len(asked) > 100
     assert asked[-1] > 0
+
+
+def test_what_a_thread_has_spent_without_fruit_is_known_behind_its_end():
+    effort, spent_s = Effort(), []
+
+    def spend():
+        effort.begin()
+        while time.thread_time() < 0.05:
+            pass
+        spent_s.append(time.thread_time())
+        effort.end()
+
+    thread = threading.Thread(target=spend)
+    thread.start()
+    thread.join()
+
+    assert effort.fruitless_s >= spent_s[0]

@@ -147,6 +147,20 @@ def test_the_reason_names_the_cameras_that_are_down_now():
     assert states.device_state == ("degraded", "down: b; throttled by heat")
 
 
+def test_a_stream_that_was_removed_before_its_end_was_told_is_not_told_as_ended():
+    published = []
+    east = StreamId("east")
+    states = StreamStates([east], Collecting(published), device="dev")
+    states.change(StreamStatus(stream=east, state=StreamState.ENDED, reason=None, reconnects=0))
+    assert states.ending == (east,)
+
+    states.remove(east)
+    states.finish(east)
+
+    assert states.ending == ()
+    assert [one for one in published if isinstance(one, StreamStateMessage)] == []
+
+
 def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():
     published = []
     east = StreamId("east")

@@ -1,6 +1,5 @@
 """A device with a kernel of its own: its clock can be wrong, and what was not synced is gone with its power."""
 
-import dataclasses
 import os
 import time
 from collections.abc import Iterator
@@ -8,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.image import is_foreign, is_machine
-from tests.lab.releases import HEALTH
+from tests.lab.releases import QUICK
 from tests.lab.site import Site, open_site
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.skipif(not is_machine() or is_foreign(), reason="for make lab-machine")
 
-QUICK = dataclasses.replace(HEALTH, hold_s=3)
 A_DAY_S = 86_400
 PAST = ("2026-10-01T00:00:00Z", "2026-10-31T00:00:00Z")
 

@@ -11,6 +11,7 @@ from edge.deploy.rings.desk import open_desk
 from edge.deploy.rings.promote import Promoter
 from tests.lab.network import ip
 from tests.lab.provisioning import provision
+from tests.lab.releases import QUICK
 from tests.lab.site import Site, open_site
 from tests.lab.test_push_bad_releases import SHORT, without_secret
 from tests.support.registry import LOGIN, Registry
@@ -144,7 +145,7 @@ def iptables(fetching: Fetching, rule: str) -> None:
 
 
 def test_a_pull_that_is_killed_holds_nothing_and_the_next_one_ends_it(fetching, shop, retrained):
-    newer = shop.signer.variant(retrained, health=SHORT)  # another file may have made `retrained` before `second`
+    newer = shop.signer.variant(retrained, health=QUICK)  # another file may have made `retrained` before `second`
     fetching.publish(newer)
 
     def is_under_way():
@@ -162,7 +163,7 @@ def test_a_pull_that_is_killed_holds_nothing_and_the_next_one_ends_it(fetching, 
 
 
 def test_a_push_and_a_pull_have_one_history(fetching, shop):
-    newer = shop.signer.variant(shop.first, health=SHORT)  # a release of its own: the same one would replace `first`
+    newer = shop.signer.variant(shop.first, health=QUICK)  # a release of its own: the same one would replace `first`
 
     pushed = fetching.site.push(newer)
     fetching.look()

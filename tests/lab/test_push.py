@@ -103,10 +103,11 @@ def test_logs_show_what_the_units_wrote(site):
 def test_a_rollback_takes_seconds(site, shop, figures):
     before = len(site.watcher.arrived())
 
+    watch = QuietWatch()
     said = site.do("rollback")
 
     assert (said.code, said.result["event"]) == (0, "rolled-back"), said.told
-    assert said.seconds < 10
+    assert watch.seconds() < 10
     site.wait_serving(shop.second.manifest.release)
     gap_s = site.watcher.longest_silence_s(since=before)
     figures["rollback"] = f"{said.seconds:.1f} s, gap in service {gap_s:.2f} s"
@@ -123,7 +124,7 @@ def test_a_push_that_is_confirmed_from_here_stays(site, retrained):
 @pytest.mark.parametrize("is_confirmed", [True, False], ids=["confirmed-later", "never-confirmed"])
 def test_a_push_whose_client_is_gone_before_it_confirms(site, shop, is_confirmed):
     # Long enough for a person to type one more command.
-    health = dataclasses.replace(HEALTH, deadline_s=18 if not is_confirmed else 60)
+    health = dataclasses.replace(HEALTH, deadline_s=40 if not is_confirmed else 120)
     new = shop.signer.variant(shop.first, health=health, pipeline=lambda it: it["batch"].update(max_frames=1))
     old = site.current()
 

@@ -9,7 +9,7 @@ from edge.bundle.manifest import GoldenLimits
 from tests.lab.releases import HEALTH
 from tests.support.wait import wait_until
 
-SHORT = dataclasses.replace(HEALTH, hold_s=3, deadline_s=12)
+SHORT = dataclasses.replace(HEALTH, hold_s=3, deadline_s=24)  # for what never gets well
 
 
 def without_secret(pipeline: dict[str, Any]) -> None:

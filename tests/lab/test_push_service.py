@@ -1,13 +1,12 @@
 """The service on its device: watched by systemd, caged, and quiet."""
 
-import dataclasses
 import os
 import re
 import time
 
 import pytest
 
-from tests.lab.releases import HEALTH
+from tests.lab.releases import QUICK
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.wait import wait_until
 
@@ -45,9 +44,8 @@ def test_f28_a_service_whose_cameras_are_all_down_stays_up_and_says_so(site, sho
             for stream in pipeline["streams"]:
                 stream.update(uri=cameras.url("/camera"), loop=False, realtime=False, max_fps=5)
 
-        health = dataclasses.replace(HEALTH, hold_s=3, deadline_s=30)
         with site.drop_in("edge-runtime", f"[Service]\nWatchdogSec={WATCHDOG_S}s\n"):
-            said = site.push(shop.signer.variant(shop.first, health=health, pipeline=live))
+            said = site.push(shop.signer.variant(shop.first, health=QUICK, pipeline=live))
             assert (said.code, said.result["event"]) == (0, "committed"), said.result
             run, began = site.invocation(), time.monotonic()
             cameras.kill()
@@ -65,8 +63,7 @@ def test_f28_a_service_whose_cameras_are_all_down_stays_up_and_says_so(site, sho
     ("stops", "result"), [("KillSignal=SIGCONT\nTimeoutStopSec=2s", "timeout"), ("KillSignal=SIGSEGV", "signal")]
 )
 def test_a_release_that_hangs_or_crashes_when_told_to_stop_is_stopped_and_nothing_is_undone(site, shop, stops, result):
-    health = dataclasses.replace(HEALTH, hold_s=3)
-    new = shop.signer.variant(shop.first, health=health, more={"clips/other.bin": os.urandom(1000)})
+    new = shop.signer.variant(shop.first, health=QUICK, more={"clips/other.bin": os.urandom(1000)})
     release = new.manifest.release
     told = {name: site.journal().count(name) for name in (f"Failed with result '{result}'", SKIPPED)}
 

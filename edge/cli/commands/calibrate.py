@@ -17,7 +17,7 @@ from edge.calibrate.thresholds import Method
 from edge.cli.commands.table import margin, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
-from edge.cli.output import StageBars, echo_json, echo_pairs, echo_passed_over, folded, shown_width
+from edge.cli.output import StageBars, echo_passed_over, echo_result, folded, pair_lines, shown_width
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command
 from edge.engine.kind import usable_kind
 from edge.quantize.make_table import (
@@ -131,10 +131,7 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     write_all(files)
     for warning in _warnings(done, has_labels=options.labels is not None):
         click.echo(folded(f"warning: {warning}", width=shown_width()), err=True)
-    if as_json:
-        echo_json(_as_json(done, out))
-    else:
-        echo_pairs(_lines(done, out, options))
+    echo_result(_as_json(done, out), pair_lines(_lines(done, out, options)), as_json=as_json)
 
 
 def _options(

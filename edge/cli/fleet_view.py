@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edge.cli.output import stderr_console
-from edge.cli.run_command import tell
+from edge.cli.run_command import let_go, tell
 from edge.delivery.outcome import BEGIN, END, NOTE, PROGRESS, UPLOAD, Event
 from edge.untrusted import cleaned
 
@@ -306,5 +305,4 @@ def _write(line: str) -> None:
         click.echo(line)
     except OSError:
         with contextlib.suppress(OSError, ValueError):
-            # What is still buffered has to go somewhere, or Python complains when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            let_go(sys.stdout)

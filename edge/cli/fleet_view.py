@@ -94,11 +94,6 @@ class FleetRow:
         return (self._last[1] - self._first[1]) / seconds if seconds > 0 else None
 
     @property
-    def mib_per_s(self) -> float | None:
-        speed = self.bytes_per_s
-        return None if speed is None else speed / _MIB
-
-    @property
     def eta_s(self) -> float | None:
         speed = self.bytes_per_s
         return (self.total - self.done) / speed if speed and self.total and self.done is not None else None
@@ -266,12 +261,12 @@ def _grid(rows: Sequence[FleetRow]) -> RenderableType:
 def _cells(row: FleetRow) -> tuple[str, ...]:
     if row.result is not None:
         return row.target, row.result, "", "", "", _reason(row)
-    percent, speed, eta_s = row.percent, row.mib_per_s, row.eta_s
+    percent, speed, eta_s = row.percent, row.bytes_per_s, row.eta_s
     return (
         row.target,
         row.phase,
         "" if percent is None else f"{percent:.0f} %",
-        "" if speed is None else f"{speed:.1f} MiB/s",
+        "" if speed is None else f"{speed / _MIB:.1f} MiB/s",
         "" if eta_s is None else f"{eta_s:.0f} s left",
         row.note,
     )

@@ -145,14 +145,14 @@ def test_a_resumed_upload_counts_its_speed_from_where_it_began():
     )
 
     assert row.percent == 70
-    assert row.mib_per_s == pytest.approx(5)
+    assert row.bytes_per_s == pytest.approx(5 * MIB)
     assert row.eta_s == pytest.approx(6)
 
 
 def test_what_is_not_known_is_not_told():
     row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5))
 
-    assert (row.percent, row.mib_per_s, row.eta_s) == (None, None, None)
+    assert (row.percent, row.bytes_per_s, row.eta_s) == (None, None, None)
 
 
 def test_seconds_of_a_build_have_no_speed_in_bytes():
@@ -163,7 +163,7 @@ def test_seconds_of_a_build_have_no_speed_in_bytes():
     )
 
     assert row.percent == 50
-    assert row.mib_per_s is None
+    assert row.bytes_per_s is None
 
 
 def test_a_link_that_stands_still_has_no_end():

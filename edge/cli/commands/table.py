@@ -12,9 +12,9 @@ import click
 from edge.calibrate.diff import TableDiff, diff_tables
 from edge.calibrate.lint.facts import Finding, Severity, lint_ranges
 from edge.calibrate.table import CalibrationTable, Evidence, Objects, Variety, read_table, table_text
-from edge.cli.lazy import verbosity_option
+from edge.cli.lazy import HintingGroup, verbosity_option
 from edge.cli.output import echo_json, echo_pairs, echo_result, echo_warnings
-from edge.cli.paths import MODEL, READ, WRITTEN, Group, command
+from edge.cli.paths import MODEL, READ, WRITTEN, command
 from edge.engine.kind import QdqForm
 from edge.evaluate.class_names import listed
 from edge.quantize.tables import export_ranges, export_table, import_cache, import_qdq, lint_file, write_qdq
@@ -29,7 +29,7 @@ _out_option = click.option("-o", "--out", type=WRITTEN, required=True, metavar="
 
 
 @click.group(
-    cls=Group,
+    cls=HintingGroup,
     epilog="""\b
 Examples:
   edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx

@@ -20,13 +20,7 @@ from edge.cli.options import engine_option
 from edge.cli.output import StageBars, echo_passed_over, echo_result, folded, pair_lines, shown_width
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command
 from edge.engine.kind import usable_kind
-from edge.quantize.make_table import (
-    FEW_IMAGES,
-    Calibration,
-    CalibrationOptions,
-    LibraryCalibrator,
-    MaxDrop,
-)
+from edge.quantize.make_table import FEW_IMAGES, Calibration, CalibrationOptions, LibraryCalibrator, MaxDrop
 from edge.quantize.make_table import calibrate as run
 
 __all__ = ["calibrate"]

@@ -28,13 +28,7 @@ from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference, StreamFilter
 from edge.runtime.serve.engine import Deployed, Running, start_engine
 from edge.runtime.serve.following import Following, Stages, make_counting, make_followers
-from edge.runtime.serve.publishing import (
-    LastLook,
-    LastSwitchPublisher,
-    announce,
-    birth_message,
-    make_publisher,
-)
+from edge.runtime.serve.publishing import LastLook, LastSwitchPublisher, announce, birth_message, make_publisher
 from edge.runtime.serve.service import Changes, PipelineParts
 from edge.runtime.serve.streams import StreamMaker, StreamStates, stated_rates, stream_filters, terms_of
 from edge.track.follow import Follower

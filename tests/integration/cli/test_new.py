@@ -19,6 +19,7 @@ from edge.config.credentials import Credential, read_credential
 from edge.config.load import load_pipeline
 from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
 from tests.support.clips import write_clip
+from tests.support.demo_model import MODEL
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
@@ -32,7 +33,6 @@ pytestmark = [
         reason="commands on further models and options",
     ),
 ]
-MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
 BIN = Path(sys.executable).parent
 USER, PASSWORD = "bob", "s3cr: t@/x"
 QUOTED = "s3cr%3A%20t%40%2Fx"

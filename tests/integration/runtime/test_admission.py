@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.clips import write_clip
+from tests.support.demo_model import MODEL
 
 pytestmark = [
     pytest.mark.integration,
@@ -15,7 +15,6 @@ pytestmark = [
         "test_it_is_told_with_figures_and_runs_all_the_same", reason="further services over real models"
     ),
 ]
-MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 FPS = 1000.0  # of each of eight streams: more than any machine that tests run on does with a detector of this size
 
 

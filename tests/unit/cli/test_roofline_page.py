@@ -14,13 +14,12 @@ from edge.quantize.account import accounts_of
 from edge.roofline.machines import find_machine
 from edge.types import Precision
 from tests.support.browser_page import EVIL, Page, require_alone
-
-ROOT = Path(__file__).parents[3]
+from tests.support.demo_model import MODEL, TABLE
 
 
 @pytest.fixture(scope="module")
 def accounts():
-    return accounts_of(ROOT / "edge/demo/model/traffic.onnx", table=ROOT / "calib_cache/traffic.calib.json", batch=None)
+    return accounts_of(MODEL, table=TABLE, batch=None)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def test_it_is_well_formed_and_says_of_what_it_is(page):
 
 
 def test_it_stands_alone_in_light_and_dark_and_every_coordinate_is_a_number(page):
-    require_alone(page, own=str(ROOT))
+    require_alone(page, own=str(MODEL.parents[3]))
 
 
 def test_names_are_escaped(accounts):
@@ -105,7 +104,7 @@ def test_a_roof_begins_at_its_ridge_and_strips_are_as_long_as_their_times(page, 
 
 
 def test_figures_in_words_are_of_a_frame_and_of_the_power_mode():
-    accounts = accounts_of(ROOT / "edge/demo/model/traffic.onnx", table=None, batch=4)
+    accounts = accounts_of(MODEL, table=None, batch=4)
     roofline = roofline_of(accounts, find_machine("orin-nx-16gb/10W"))
     fp16, int8 = roofline.bounds[1:]
     row = list(roofline_summary_lines([roofline]))[-1].split()

@@ -35,9 +35,8 @@ def test_it_is_told_with_figures_and_runs_all_the_same(run, streams):
     assert stats["balanced"]
     assert stats["inferred"] > 0
     assert "reason=8000.0 fps" in told
-    states = [json.loads(line) for line in (run.folder / "out.jsonl").read_text().splitlines()]
-    reasons = [one["reason"] for one in states if one["schema"] == "edge.state/1" and one.get("reason")]
-    assert any("8000.0 fps" in reason for reason in reasons), states[:3]
+    reasons = [one["reason"] for one in run.messages("edge.state/1") if one.get("reason")]
+    assert any("8000.0 fps" in reason for reason in reasons), reasons[:3]
 
 
 def test_it_is_refused_where_the_pipeline_file_asks_for_that(run, streams):

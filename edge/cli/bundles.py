@@ -12,6 +12,7 @@ import click
 
 from edge.bundle.folder import Bundle, open_bundle
 from edge.bundle.manifest import GoldenLimits
+from edge.cli.output import echo_warnings
 from edge.cli.paths import IMAGES, READ
 from edge.config.load import load_pipeline
 from edge.deploy.provision.lock import ENVIRONMENTS, Environment
@@ -153,8 +154,7 @@ def bundle_of(
 
 def echo_not_taken(made: Bundled) -> None:
     """Name the Q/DQ pairs of a model for which a device may refuse the release when it builds its engine."""
-    for sentence in made.not_taken:
-        click.echo(f"warning: a device may refuse the Q/DQ pairs of the model: {sentence}", err=True)
+    echo_warnings(f"a device may refuse the Q/DQ pairs of the model: {sentence}" for sentence in made.not_taken)
 
 
 def echo_secrets(pipeline: Path) -> None:

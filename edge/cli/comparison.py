@@ -13,7 +13,7 @@ import numpy as np
 from edge.calibrate.histogram import Histogram
 from edge.cli.output import aligned, echo_lines, echo_parts, shown_width
 from edge.cli.page import definitions, html_table, whole_page
-from edge.cli.svg import Band, Point, bars_svg, histogram_svg, points_svg
+from edge.cli.svg import Frame, circle, line, missing, rect, text, ticks
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
 
@@ -32,6 +32,7 @@ _SHOWN_WORST = 10
 _UNKNOWN = "-"
 _SMALLEST_PERCENT = 0.01
 _BARS = 110  # of a histogram
+_PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""))
 _HEAD = (
     "", "in", "SQNR dB", "input dB", "added", "clipped", "become 0", "MACs", "float ms", "INT8 ms",
     "verdict", "operator", "layer",
@@ -192,42 +193,90 @@ def _head(title: str, found: Comparison) -> str:
 
 
 def _error_plot(found: Comparison, worst: Sequence[LayerError]) -> str:
-    place = {error.layer.name: rank for rank, error in enumerate(worst, start=1)}
-    points = [
-        Point(
-            label=f"{position}. {error.layer.name}: {number(error.sqnr_db, '.1f')} dB, {error.verdict.value}",
-            values=(error.sqnr_db if math.isfinite(error.sqnr_db) else None,),
-            style="int8" if error.layer.is_int8 else "float",
-            mark=str(place.get(error.layer.name, "")),
-        )
-        for position, error in enumerate(found.layers, start=1)
-    ]
+    known = [error.sqnr_db for error in found.layers if math.isfinite(error.sqnr_db)]
+    frame = _frame_of_layers(found, low=min([0.0, *known]), high=max([1.0, *known]))
+    parts = (_values(frame, "dB"), _order(frame), _path(found, frame), _marked(found, worst, frame))
     return (
         "<h2>Signal to quantization noise along the model</h2>"
         '<p class="note">Of the output of each layer, everything in front of it in INT8 as well. Higher is better; '
         f"numbers are the ranks of the {len(worst)} layers that add most noise.</p>"
         '<p class="note"><span class="key int8 dot"></span>in INT8<span class="key ring"></span>kept in float</p>'
-        f'<div class="wide">{points_svg(points, title="SQNR of each layer in dB", unit="dB")}</div>\n'
+        f'<div class="wide">{frame.picture("SQNR of each layer in dB", *parts)}</div>\n'
     )
 
 
 def _time_plot(found: Comparison) -> str:
-    points = [
-        Point(
-            label=f"{position}. {error.layer.name}: float {number(error.float_ms, '.3f')} ms, "
-            f"INT8 {number(error.int8_ms, '.3f')} ms",
-            values=(error.float_ms, error.int8_ms),
-        )
-        for position, error in enumerate(found.layers, start=1)
-    ]
+    times = [time for error in found.layers for time in (error.float_ms, error.int8_ms) if time is not None]
+    frame = _frame_of_layers(found, low=0, high=max(times, default=1.0) or 1.0)
+    parts = (_values(frame, "ms"), _order(frame), _pairs(found, frame))
     return (
         "<h2>Time of each layer</h2>"
         f'<p class="note">Median milliseconds for one frame, with what {html.escape(found.engine)} fused into the '
         "layer, on one thread of this machine. A Jetson has other kernels: there, measure again. A cross: the engine "
         "does not tell the time of this layer alone.</p>"
         '<p class="note"><span class="key float"></span>float model<span class="key int8"></span>INT8 model</p>'
-        f'<div class="wide">{bars_svg(points, title="Time of each layer in float and in INT8", unit="ms")}</div>\n'
+        f'<div class="wide">{frame.picture("Time of each layer in float and in INT8", *parts)}</div>\n'
     )
+
+
+def _frame_of_layers(found: Comparison, *, low: float, high: float) -> Frame:
+    return Frame(width=1040, height=300, x_high=len(found.layers), y_low=low * 1.08, y_high=high * 1.08)
+
+
+def _values(frame: Frame, unit: str) -> Iterator[str]:
+    for value in ticks(frame.y_low, frame.y_high):
+        y = frame.y(value)
+        yield line("grid", frame.left, y, frame.end, y)
+        yield text(frame.left - 6, y + 4, f"{value:g}", anchor="end")
+    yield text(frame.left - 6, frame.height - 8, unit, anchor="end")
+
+
+def _order(frame: Frame) -> Iterator[str]:
+    for value in ticks(1, frame.x_high, most=12):
+        if value == int(value):
+            yield text(frame.x(value - 0.5), frame.floor + 16, f"{value:g}", anchor="middle")
+    yield text(frame.end, frame.height - 4, "layers, in the order of the model", anchor="end")
+
+
+def _path(found: Comparison, frame: Frame) -> Iterator[str]:
+    """Yield a line that stops where there is no value."""
+    path, is_down = [], False
+    for position, error in enumerate(found.layers):
+        is_known = math.isfinite(error.sqnr_db)
+        if is_known:
+            path.append(f"{'L' if is_down else 'M'}{frame.x(position + 0.5):.1f} {frame.y(error.sqnr_db):.1f}")
+        is_down = is_known
+    yield f'<path class="line" d="{" ".join(path)}"/>'
+
+
+def _marked(found: Comparison, worst: Sequence[LayerError], frame: Frame) -> Iterator[str]:
+    place = {error.layer.name: str(rank) for rank, error in enumerate(worst, start=1)}
+    for position, error in enumerate(found.layers):
+        name, x = error.layer.name, frame.x(position + 0.5)
+        label = f"{position + 1}. {name}: {number(error.sqnr_db, '.1f')} dB, {error.verdict.value}"
+        if not math.isfinite(error.sqnr_db):
+            yield missing(x, frame.floor - 6, label)
+            continue
+        y = frame.y(error.sqnr_db)
+        yield circle("int8" if error.layer.is_int8 else "float", x, y, 4, label)
+        if name in place:
+            yield text(x, y - 8, place[name], anchor="middle", style="mark")
+
+
+def _pairs(found: Comparison, frame: Frame) -> Iterator[str]:
+    """Yield two bars for each layer, a cross where a time is not known."""
+    thickness = min(12.0, (frame.x(1) - frame.x(0)) * 0.4)
+    for position, error in enumerate(found.layers):
+        label = (
+            f"{position + 1}. {error.layer.name}: float {number(error.float_ms, '.3f')} ms, "
+            f"INT8 {number(error.int8_ms, '.3f')} ms"
+        )
+        for style, shift, time in (("float", -thickness, error.float_ms), ("int8", 0.0, error.int8_ms)):
+            x = frame.x(position + 0.5) + shift
+            if time is None:
+                yield missing(x + thickness / 2, frame.floor - 4, label)
+            else:
+                yield rect(style, x, frame.y(time), thickness * 0.9, frame.floor - frame.y(time), label)
 
 
 def _histograms(found: Comparison, worst: Sequence[LayerError]) -> str:
@@ -250,8 +299,10 @@ def _figure(rank: int, error: LayerError, histogram: Histogram) -> str:
     if quantization is None:
         return ""
     x_most = 1.04 * max(histogram.amax, quantization.range_)
-    counts, bands = rebinned(histogram, _BARS, x_most), _bands(quantization)
-    plot = histogram_svg(counts, x_most=x_most, bands=bands, title=f"|x| of {error.layer.input_}")
+    counts = rebinned(histogram, _BARS, x_most)
+    frame = Frame(width=340, height=170, x_high=x_most, y_low=0, y_high=max(1.0, math.log10(max([1, *counts]) * 2)))
+    parts = (_decades(frame), _columns(counts, frame), _bands(quantization, frame), _magnitudes(frame))
+    plot = frame.picture(f"|x| of {error.layer.input_}", *parts)
     caption = (
         f"reads {error.layer.input_}: largest {histogram.amax:.4g}, range {quantization.range_:.4g}, "
         f"step {quantization.step:.3g}; {percent(error.clipped_share)} clipped, {percent(error.dead_share)} become 0"
@@ -260,11 +311,34 @@ def _figure(rank: int, error: LayerError, histogram: Histogram) -> str:
     return f"<figure><h3>{html.escape(title)}</h3>{plot}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
-def _bands(quantization: Quantization) -> tuple[Band, ...]:
-    return (
-        Band(start=0, end=quantization.step / 2, style="dead"),
-        Band(start=quantization.range_, end=quantization.range_, style="range"),
-    )
+def _decades(frame: Frame) -> Iterator[str]:
+    last = int(frame.y_high - math.log10(2))
+    for exponent in range(0, last + 1, max(1, math.ceil(last / 4))):
+        y = frame.y(exponent + math.log10(2))
+        yield line("grid", frame.left, y, frame.end, y)
+        power, prefix = next(entry for entry in _PREFIXES if entry[0] <= exponent)
+        yield text(frame.left - 6, y + 4, f"{10 ** (exponent - power)}{prefix}", anchor="end")
+
+
+def _columns(counts: Sequence[int], frame: Frame) -> Iterator[str]:
+    """Yield bars as high as the logarithm of their counts."""
+    wide = (frame.x(frame.x_high) - frame.x(0)) / max(1, len(counts))
+    for position, count in enumerate(counts):
+        if count:
+            top = frame.y(math.log10(2 * count))  # a single value is seen, too
+            yield rect("count", frame.x(0) + position * wide, top, max(wide - 0.6, 0.6), frame.floor - top)
+
+
+def _bands(quantization: Quantization, frame: Frame) -> Iterator[str]:
+    ends = (("dead", 0.0, quantization.step / 2), ("range", quantization.range_, quantization.range_))
+    for style, start, end in ends:
+        width = max(frame.x(end) - frame.x(start), 2.0)
+        yield rect(style, frame.x(start), frame.top, width, frame.floor - frame.top)
+
+
+def _magnitudes(frame: Frame) -> Iterator[str]:
+    for value in ticks(0, frame.x_high, most=5):
+        yield text(frame.x(value), frame.floor + 16, f"{value:g}", anchor="middle")
 
 
 def rebinned(histogram: Histogram, bars: int, x_most: float) -> list[int]:

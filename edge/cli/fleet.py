@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 from collections import Counter
@@ -43,7 +44,6 @@ _ADDRESS = re.compile(
     r"((?P<user>[A-Za-z_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9_.][A-Za-z0-9_.-]*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)"
 )
 
-targets_argument = click.argument("words", nargs=-1, required=True, metavar="TARGET...")
 targets_option = click.option(
     "--targets",
     "--inventory",
@@ -84,6 +84,18 @@ def choose(words: Sequence[str], targets_path: Path | None) -> Chosen:
     """Return the targets that the words mean; ConfigError if the inventory cannot be used or a word means nothing."""
     inventory = find_inventory(targets_path)
     return Chosen(targets=select(words, inventory), inventory=inventory)
+
+
+def targets_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a command take TARGET... and `--targets`, which it is given as `chosen`."""
+
+    @click.argument("words", nargs=-1, required=True, metavar="TARGET...")
+    @targets_option
+    @functools.wraps(command)
+    def with_chosen(*args: Any, words: tuple[str, ...], targets_path: Path | None, **others: Any) -> Any:
+        return command(*args, chosen=choose(words, targets_path), **others)
+
+    return with_chosen
 
 
 def select(words: Sequence[str], inventory: Inventory) -> tuple[Target, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edge.cli.output import stderr_console
-from edge.cli.run_command import tell
+from edge.cli.run_command import let_go, tell
 from edge.delivery.outcome import BEGIN, END, NOTE, PROGRESS, UPLOAD, Event
 from edge.untrusted import cleaned
 
@@ -93,11 +92,6 @@ class FleetRow:
             return None
         seconds = (self._last[0] - self._first[0]).total_seconds()
         return (self._last[1] - self._first[1]) / seconds if seconds > 0 else None
-
-    @property
-    def mib_per_s(self) -> float | None:
-        speed = self.bytes_per_s
-        return None if speed is None else speed / _MIB
 
     @property
     def eta_s(self) -> float | None:
@@ -267,12 +261,12 @@ def _grid(rows: Sequence[FleetRow]) -> RenderableType:
 def _cells(row: FleetRow) -> tuple[str, ...]:
     if row.result is not None:
         return row.target, row.result, "", "", "", _reason(row)
-    percent, speed, eta_s = row.percent, row.mib_per_s, row.eta_s
+    percent, speed, eta_s = row.percent, row.bytes_per_s, row.eta_s
     return (
         row.target,
         row.phase,
         "" if percent is None else f"{percent:.0f} %",
-        "" if speed is None else f"{speed:.1f} MiB/s",
+        "" if speed is None else f"{speed / _MIB:.1f} MiB/s",
         "" if eta_s is None else f"{eta_s:.0f} s left",
         row.note,
     )
@@ -306,5 +300,4 @@ def _write(line: str) -> None:
         click.echo(line)
     except OSError:
         with contextlib.suppress(OSError, ValueError):
-            # What is still buffered has to go somewhere, or Python complains when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            let_go(sys.stdout)

@@ -27,7 +27,10 @@ __all__ = [
     "echo_pairs",
     "echo_parts",
     "echo_passed_over",
+    "echo_result",
+    "echo_warnings",
     "folded",
+    "pair_lines",
     "progress_bar",
     "shown_width",
     "stderr_console",
@@ -137,17 +140,34 @@ def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, which may be of a file that somebody else has made."""
+def pair_lines(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield names and values, which may be of a file that somebody else has made."""
     rows, across = [(name, cleaned(value)) for name, value in pairs], shown_width()
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        click.echo(folded(value, before=f"{name:<{width}}  ", width=across).rstrip())
+        yield folded(value, before=f"{name:<{width}}  ", width=across).rstrip()
+
+
+def echo_pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    echo_lines(pair_lines(pairs))
 
 
 def echo_lines(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(line)
+
+
+def echo_result(content: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result for a program, or for a person."""
+    if as_json:
+        echo_json(content)
+    else:
+        echo_lines(lines)
+
+
+def echo_warnings(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        click.echo(f"warning: {sentence}", err=True)
 
 
 def echo_parts(parts: Iterable[Iterable[str]]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from edge.cli.lazy import HintingGroup, verbosity_option
+from edge.cli.lazy import verbosity_option
 from edge.errors import ConfigError, EdgeError
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "STREAMED",
     "WRITTEN",
     "Command",
-    "Group",
     "ReadPath",
     "WrittenFolder",
     "WrittenPath",
@@ -118,12 +117,6 @@ def command(
         return verbosity_option(made)
 
     return decorate
-
-
-class Group(HintingGroup):
-    """A group of such commands."""
-
-    command_class = Command
 
 
 @dataclass(frozen=True, slots=True)

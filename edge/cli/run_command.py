@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
@@ -17,7 +17,7 @@ from edge.device.units import FAILURE, LACKING_STATUS, Notifier
 from edge.errors import ConfigError, DeployError, EdgeError, LackingError, MissingDependencyError, ModelError
 from edge.stdout import lenient_stderr, stdout_problem
 
-__all__ = ["INTERRUPTED", "exit_code_of", "run_command", "tell"]
+__all__ = ["INTERRUPTED", "exit_code_of", "let_go", "run_command", "tell"]
 
 _INTERNAL_ERROR = 1
 _USAGE_ERROR = 2
@@ -114,6 +114,12 @@ def tell(text: str) -> None:
     """Say something to the person at the terminal; where it cannot be heard (a full or closed stderr), go on."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
+
+
+def let_go(*streams: TextIO) -> None:
+    """Send nowhere what is still buffered for a reader who has gone: Python complains at its end otherwise."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _service_code(error: EdgeError) -> int:

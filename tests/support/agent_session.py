@@ -14,7 +14,8 @@ from edge.device.lock import state_lock
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.conversation import Conversation
-from edge.runtime.agent.session import Offer, Session
+from edge.runtime.agent.session import Session
+from edge.runtime.trial.trust import Signed
 from edge.transport.channel import Message
 from edge.transport.pipe import PipeChannel
 from tests.support.units import FakeUnits
@@ -59,7 +60,7 @@ class AgentSession(Session):
 
     def put(self, bundle: Bundle) -> str:
         """Have this release on offer, as one whose signature was verified; return its name."""
-        self.offer = Offer(
+        self.offer = Signed(
             manifest=bundle.manifest, content=bundle.manifest_bytes, signature=bundle.signature, signer="ops"
         )
         return bundle.manifest.release

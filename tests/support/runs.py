@@ -55,6 +55,10 @@ class Run:
     def complete(self, streams, *options, expected=0, **more):
         return self.finish(self.start(self.write(streams, **more), *options), expected=expected)
 
-    def numbers(self):
+    def messages(self, schema="edge.detections/1"):
+        """What was written so far of one kind."""
         lines = [json.loads(line) for line in (self.folder / "out.jsonl").read_text().splitlines()]
-        return [(one["stream"], one["frame"]) for one in lines if one["schema"] == "edge.detections/1"]
+        return [one for one in lines if one["schema"] == schema]
+
+    def numbers(self):
+        return [(one["stream"], one["frame"]) for one in self.messages()]

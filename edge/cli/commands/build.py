@@ -96,11 +96,8 @@ def _tell(result: BuildResult | None, *, as_json: bool) -> None:
     if as_json:
         echo_json(encode(result))
         return
-    golden = result.golden
     how = "was here" if result.reused else f"built and proven in {result.seconds} s"
-    pairs = [("engine", f"{str(result.key)[:12]}, {how}"), ("runs", result.engine)]
-    if golden is not None:
-        pairs.append(("golden", f"{golden.found} of {golden.expected} sure detections found again"))
-    else:
-        pairs.append(("golden", "no golden frames: nothing was proven"))
-    echo_pairs(pairs)
+    golden = "no golden frames: nothing was proven"
+    if result.golden is not None:
+        golden = f"{result.golden.found} of {result.golden.expected} sure detections found again"
+    echo_pairs([("engine", f"{str(result.key)[:12]}, {how}"), ("runs", result.engine), ("golden", golden)])

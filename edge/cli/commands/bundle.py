@@ -14,7 +14,7 @@ import click
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
 from edge.bundle.software import software_of
 from edge.cli.bundles import check_libraries, echo_not_taken, echo_secrets, golden_limit_option, software_options
-from edge.cli.output import echo_json, echo_pairs
+from edge.cli.output import echo_result, echo_warnings, pair_lines
 from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, READ_FOLDER, command
 from edge.deploy.packing.bundle import AgainOptions, Bundled, BundleOptions, make_again, make_bundle
 from edge.errors import ConfigError
@@ -22,9 +22,7 @@ from edge.errors import ConfigError
 __all__ = ["bundle"]
 
 _MIB = 1024 * 1024
-_NO_GOLDEN = "--no-golden contradicts --golden, --calibrated-on and --golden-limit"
 _WITH_AGAIN = {"out", "key", "sequence", "expires_days"}
-_NO_SEQUENCE = "--downgrade takes the counter's place of --sequence"
 
 
 def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str | None, str | None]:
@@ -115,72 +113,53 @@ def bundle(
     Private keys and credentials are never bundled. A load that no machine of --compatible can serve is a warning.
     """
     if again is not None or pipeline is None:
-        _sign_again(pipeline, again, as_json=as_json)
-        return
-    _check_together(click.get_current_context().params)
-    made = make_bundle(
-        BundleOptions(
-            pipeline=pipeline,
-            created_at=_created_at(),
-            has_golden=not no_golden,
-            golden_limits=golden_limits or GoldenLimits(),
-            **asked,
-        ),
-        on_step=lambda name: click.echo(f"{name} ...", err=True),
-    )
-    _print(made, as_json=as_json, warns_of=pipeline)
+        made = _signed_again(pipeline, again)
+    else:
+        _check_together(click.get_current_context().params)
+        made = make_bundle(
+            BundleOptions(
+                pipeline=pipeline,
+                created_at=_created_at(),
+                has_golden=not no_golden,
+                golden_limits=golden_limits or GoldenLimits(),
+                **asked,
+            ),
+            on_step=lambda name: click.echo(f"{name} ...", err=True),
+        )
+        _warn(made, pipeline)
+    echo_result(made.as_json(), pair_lines(_lines(made)), as_json=as_json)
 
 
-def _sign_again(pipeline: Path | None, again: Path | None, *, as_json: bool) -> None:
+def _signed_again(pipeline: Path | None, again: Path | None) -> Bundled:
     if again is None or pipeline is not None:
         raise click.UsageError("add either PIPELINE or --again OLD.bundle")
     ctx, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is typed}
     if others := sorted(given - _WITH_AGAIN - {"again", "as_json"}):
-        raise click.UsageError(f"--again signs what is there as it is; leave out {', '.join(map(_option, others))}")
+        words = {one.name: one.opts[0] for one in bundle.params}
+        told = ", ".join(words[name] for name in others)
+        raise click.UsageError(f"--again signs what is there as it is; leave out {told}")
     options = {name: ctx.params[name] for name in _WITH_AGAIN}
-    _print(make_again(AgainOptions(bundle=again, created_at=_created_at(), **options)), as_json=as_json)
+    return make_again(AgainOptions(bundle=again, created_at=_created_at(), **options))
 
 
 def _check_together(given: Mapping[str, Any]) -> None:
-    proof = (given["golden"], given["calibration_images"], given["golden_limits"])
-    _require_one(given["no_golden"] or None, *proof, why=_NO_GOLDEN)
-    _require_one(given["downgrade_from"], given["sequence"], why=_NO_SEQUENCE)
+    if given["no_golden"] and any(
+        given[name] is not None for name in ("golden", "calibration_images", "golden_limits")
+    ):
+        raise click.UsageError("--no-golden contradicts --golden, --calibrated-on and --golden-limit; leave one out")
+    if given["downgrade_from"] is not None and given["sequence"] is not None:
+        raise click.UsageError("--downgrade takes the counter's place of --sequence; leave one out")
     check_libraries(given["has_software"], given["libraries"])
-
-
-def _option(name: str) -> str:
-    found = (one for one in bundle.params if one.name == name)
-    return next(found).opts[0]
-
-
-def _require_one(option: object, *others: object, why: str) -> None:
-    """Raise click.UsageError if an option is given beside one of the others; None: not given."""
-    if option is not None and any(one is not None for one in others):
-        raise click.UsageError(f"{why}; leave one out")
 
 
 def _warn(made: Bundled, pipeline: Path) -> None:
     echo_secrets(pipeline)
     echo_not_taken(made)
-
     if made.bundle.manifest.golden_frames is GoldenFrames.UNKNOWN:
-        click.echo(
-            "warning: the golden frames may be among the images of the calibration table, which then flatters it; "
-            "--calibrated-on DIR leaves those out",
-            err=True,
-        )
-    for sentence in made.beyond:
-        click.echo(f"warning: the streams ask for more than can be served: {sentence}", err=True)
-
-
-def _print(made: Bundled, *, as_json: bool, warns_of: Path | None = None) -> None:
-    if warns_of is not None:
-        _warn(made, warns_of)
-    if as_json:
-        echo_json(made.as_json())
-        return
-    echo_pairs(_lines(made))
+        flatters = "the golden frames may be among the images of the calibration table, which then flatters it"
+        echo_warnings([f"{flatters}; --calibrated-on DIR leaves those out"])
+    echo_warnings(f"the streams ask for more than can be served: {sentence}" for sentence in made.beyond)
 
 
 def _lines(made: Bundled) -> Iterator[tuple[str, str]]:

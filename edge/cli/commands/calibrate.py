@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,10 @@ from edge.calibrate.thresholds import Method
 from edge.cli.commands.table import margin, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
-from edge.cli.output import StageBars, echo_json, echo_pairs, echo_passed_over, folded, shown_width
+from edge.cli.output import StageBars, echo_passed_over, echo_result, folded, pair_lines, shown_width
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command
 from edge.engine.kind import usable_kind
-from edge.quantize.make_table import (
-    FEW_IMAGES,
-    Calibration,
-    CalibrationOptions,
-    LibraryCalibrator,
-    MaxDrop,
-)
+from edge.quantize.make_table import FEW_IMAGES, Calibration, CalibrationOptions, LibraryCalibrator, MaxDrop
 from edge.quantize.make_table import calibrate as run
 
 __all__ = ["calibrate"]
@@ -116,8 +110,8 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
 
     With --workers or --cluster others look, try and prove: the table is the same, byte for byte (docs/cluster.md).
     """
-    _require_sense(**asked)
-    _require_calibrator_alone(save_histograms, **asked)
+    _require_sense(asked)
+    _require_calibrator_alone(save_histograms, asked)
     kind = usable_kind(asked["engine"])
     if asked["images"] is not None:
         echo_passed_over(asked["images"])
@@ -131,10 +125,7 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     write_all(files)
     for warning in _warnings(done, has_labels=options.labels is not None):
         click.echo(folded(f"warning: {warning}", width=shown_width()), err=True)
-    if as_json:
-        echo_json(_as_json(done, out))
-    else:
-        echo_pairs(_lines(done, out, options))
+    echo_result(_as_json(done, out), pair_lines(_lines(done, out, options)), as_json=as_json)
 
 
 def _options(
@@ -157,40 +148,35 @@ def _options(
     )
 
 
-def _require_sense(
-    *,
-    images: Path | None,
-    histograms: tuple[Path, ...],
-    method: str | None,
-    labels: Path | None,
-    max_drop: MaxDrop | None,
-    calibrator: str | None,
-    is_symmetric: bool,
-    **_: object,
-) -> None:
-    if images is None and not histograms:
+def _require_sense(asked: Mapping[str, Any]) -> None:
+    images, labels, is_auto = asked["images"], asked["labels"], asked["method"] in (None, "auto")
+    if images is None and not asked["histograms"]:
         raise click.UsageError("name a folder with --images, or saved --histograms")
-    if images is None and (method in (None, "auto") or labels is not None):
+    if images is None and (is_auto or labels is not None):
         raise click.UsageError(
             "histograms alone cannot prove anything: add --images, or state a --method without labels"
         )
-    if is_symmetric and (calibrator is not None or method not in (None, "auto")):
+    if asked["is_symmetric"] and (asked["calibrator"] is not None or not is_auto):
         raise click.UsageError("--symmetric is about the search of auto: what single methods give is symmetric already")
-    if max_drop is not None and labels is None:
+    if asked["max_drop"] is not None and labels is None:
         raise click.UsageError("--max-drop is a promise about mAP: add --labels, so that mAP can be measured")
 
 
-def _require_calibrator_alone(save_histograms: Path | None, *, calibrator: str | None, **asked: Any) -> None:
+def _require_calibrator_alone(save_histograms: Path | None, asked: Mapping[str, Any]) -> None:
     """A calibrator of a library chooses ranges itself and shows no histogram."""
+    calibrator = asked["calibrator"]
+    if calibrator is None:
+        for setting in ("quantile", "cutoff"):
+            if asked[setting] is not None:
+                raise click.UsageError(f"--{setting} is a setting of a --calibrator, and none is named")
+        return
+    for name in ("cluster", "workers"):
+        if asked[name] is not None:
+            raise click.UsageError(f"--calibrator {calibrator} sees all images in one process: leave out --{name}")
     others = {"--method": asked["method"], "--histograms": asked["histograms"], "--save-histograms": save_histograms}
-    spread = [f"--{name}" for name in ("cluster", "workers") if asked[name] is not None]
-    if calibrator is not None and spread:
-        raise click.UsageError(f"--calibrator {calibrator} sees all images in one process: leave out {spread[0]}")
-    settings = {"--quantile": asked["quantile"], "--cutoff": asked["cutoff"]}
-    if calibrator is not None and (found := [option for option, value in others.items() if value]):
-        raise click.UsageError(f"--calibrator {calibrator} chooses ranges itself: leave out {found[0]}")
-    if calibrator is None and (found := [option for option, value in settings.items() if value is not None]):
-        raise click.UsageError(f"{found[0]} is a setting of a --calibrator, and none is named")
+    for option, value in others.items():
+        if value:
+            raise click.UsageError(f"--calibrator {calibrator} chooses ranges itself: leave out {option}")
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:

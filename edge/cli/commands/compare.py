@@ -10,7 +10,7 @@ import click
 from edge.cli.comparison import comparison_page, echo_comparison
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
-from edge.cli.output import echo_json, echo_passed_over, progress_bar
+from edge.cli.output import echo_json, echo_passed_over, echo_warnings, progress_bar
 from edge.cli.page import write_page
 from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command
 from edge.engine.kind import usable_kind
@@ -59,7 +59,7 @@ def compare(
     with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as step:
         found = compare_model(options, kind, on_step=step, crew=crew)
     if found.untimed is not None:
-        click.echo(f"warning: no times: {found.untimed}", err=True)
+        echo_warnings([f"no times: {found.untimed}"])
     if as_json:
         echo_json(found.as_json())
     else:

@@ -11,7 +11,7 @@ import click
 from edge.cli.commands.table import unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
-from edge.cli.output import echo_json, echo_pairs, echo_passed_over, progress_bar
+from edge.cli.output import echo_json, echo_pairs, echo_passed_over, echo_warnings, progress_bar
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command
 from edge.engine.kind import usable_kind
 from edge.media.stills import list_images
@@ -73,8 +73,7 @@ def evaluate(
     with crew_that(kind=kind, **spread) as crew, progress_bar("evaluate", total=count) as step:
         result = evaluate_model(options, kind, on_image=step, crew=crew)
     content = result.as_json()
-    for note in _warnings(result):
-        click.echo(f"warning: {note}", err=True)
+    echo_warnings(_warnings(result))
     if as_json:
         echo_json(content)
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from edge.cli.output import echo_json, echo_lines, echo_pairs
+from edge.cli.output import echo_result, pair_lines
 from edge.cli.paths import MODEL, READ, command
 from edge.cli.roofline_lines import account_lines
 from edge.model.inspect import inspect_model
@@ -52,20 +52,15 @@ def inspect(
         raise click.UsageError("--precision, --table and --batch are of the account of the layers: add --layers")
     spec = inspect_model(model)
     report = report_on_model(spec)
-    if as_json:
-        echo_json(_as_json(spec, report))
-    else:
-        echo_pairs(_lines(spec, report))
+    echo_result(_as_json(spec, report), pair_lines(_lines(spec, report)), as_json=as_json)
 
 
 def _echo_account(model: Path, *, precision: str | None, table: Path | None, batch: int | None, as_json: bool) -> None:
     found = accounts_of(model, table=table, batch=batch)
     account = found.of(None if precision is None else Precision(precision))
-    if as_json:
-        echo_json({"model": found.spec.name, "sha256": found.spec.sha256, **account.as_json()})
-        return
-    echo_lines(account_lines(account))
-    if account.precision is Precision.INT8:
+    content = {"model": found.spec.name, "sha256": found.spec.sha256, **account.as_json()}
+    echo_result(content, account_lines(account), as_json=as_json)
+    if account.precision is Precision.INT8 and not as_json:
         click.echo(f"INT8 {found.origin_of_int8}", err=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from click.core import ParameterSource
 
 from edge.cli.options import SECONDS
 from edge.cli.paths import READ, command, pipeline_argument
+from edge.cli.run_command import let_go
 from edge.config.credentials import read_credential
 from edge.config.load import load_pipeline, mqtt_from_options
 from edge.deploy.listen import ListenOptions
@@ -102,7 +102,5 @@ def listen(
     try:
         return listen_to(options, sys.stdout, progress=sys.stderr)
     except BrokenPipeError:  # `| head`: the reader has had enough; here, because click would make it a failure
-        # What is still buffered has to go somewhere, or Python complains when it ends.
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        let_go(sys.stdout, sys.stderr)
         return 0

@@ -12,7 +12,7 @@ import click
 
 from edge.cli.fleet import targets_option
 from edge.cli.options import SECONDS
-from edge.cli.output import echo_json
+from edge.cli.output import echo_result
 from edge.cli.paths import command
 from edge.cli.ring_options import (
     SPAN,
@@ -179,11 +179,8 @@ def _tell(promoted: Promoted, *, as_json: bool) -> None:
     statement = promoted.statement
     for serial in promoted.beside:
         click.echo(f"statement {serial} was made at the same time, and counts no more", err=True)
-    if as_json:
-        echo_json(asdict(statement))
-    else:
-        until = f"stated until {statement.valid_until}"
-        click.echo(f"{statement.tag} runs release {statement.release}: statement {statement.serial}, {until}")
+    runs = f"{statement.tag} runs release {statement.release}: statement {statement.serial}"
+    echo_result(asdict(statement), [f"{runs}, stated until {statement.valid_until}"], as_json=as_json)
 
 
 @command("""

@@ -8,12 +8,12 @@ import click
 
 from edge.bundle.sign import fingerprint, sign
 from edge.cli.commands.prove import proof_lines
-from edge.cli.fleet import choose, show_answers, targets_argument, targets_option
-from edge.cli.paths import READ_FILE, SSH_CONFIG, command
+from edge.cli.commands.provision import admins_of, ssh_config_option
+from edge.cli.fleet import Chosen, show_answers, targets_argument
+from edge.cli.paths import READ_FILE, command
 from edge.cli.run_command import tell
 from edge.config.targets import Target
 from edge.deploy.fleet import provision as over_ssh
-from edge.deploy.fleet.provision import Admins
 from edge.roofline.proof import Proof, encode_proof, worst_code
 from edge.writing import write_whole
 
@@ -30,15 +30,13 @@ _NAMESPACE = "edge-proof"
 \b
 What each step is, and where proofs of others are: docs/proofs/README.md""")
 @targets_argument
-@targets_option
 @click.option("--admin", metavar="USER", help="Who logs in; by default as ssh_config says.")
-@click.option("--ssh-config", type=SSH_CONFIG, help="Another ssh_config than yours.")
+@ssh_config_option
 @click.option(
     "--key", type=READ_FILE, metavar="KEY", help="SSH key that signs each file, as edge-proof-TARGET.json.sig."
 )
 def prove(
-    words: tuple[str, ...],
-    targets_path: Path | None,
+    chosen: Chosen,
     admin: str | None,
     ssh_config: Path | None,
     key: Path | None,
@@ -52,11 +50,7 @@ def prove(
     Exits with 0 where all that is there is proven, 10 where something is slower or worse than expected, 4 where
     something fails.
     """
-    chosen = choose(words, targets_path)
-    try:
-        admins = Admins(inventory=chosen.inventory, user=admin, ssh_config=ssh_config)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    admins = admins_of(chosen, admin, ssh_config)
     if key is not None:
         fingerprint(key)  # before ten minutes are spent
     proofs: dict[str, Proof] = {}

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from edge.bundle.trust import encode_chain, latest_of
-from edge.cli.fleet import Chosen, Rollout, choose, drive, max_parallel_option, targets_argument, targets_option
+from edge.cli.fleet import Chosen, Rollout, drive, max_parallel_option, targets_argument
 from edge.cli.paths import READ_FILE, READ_FOLDER, SSH_CONFIG, command
 from edge.cli.run_command import tell
 from edge.config.targets import Target
@@ -30,7 +30,19 @@ from edge.errors import DeployError
 from edge.registry.https import tls_context
 from edge.registry.pull_settings import PullSettings
 
-__all__ = ["provision", "sudo_passwords"]
+__all__ = ["admins_of", "provision", "ssh_config_option", "sudo_passwords"]
+
+_AT_ONCE = 16
+
+ssh_config_option = click.option("--ssh-config", type=SSH_CONFIG, help="Another ssh_config than yours.")
+
+
+def admins_of(chosen: Chosen, user: str | None, ssh_config: Path | None) -> Admins:
+    """Raise click.UsageError for a user that cannot be given to ssh."""
+    try:
+        return Admins(inventory=chosen.inventory, user=user, ssh_config=ssh_config)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 @command(
@@ -44,7 +56,6 @@ __all__ = ["provision", "sudo_passwords"]
     json="Events as JSON Lines; each change is a note of phase `plan`.",
 )
 @targets_argument
-@targets_option
 @max_parallel_option
 @click.option("--admin", metavar="USER", help="Who logs in and may use sudo; by default as ssh_config says.")
 @click.option("--ask-sudo-password", is_flag=True, help="Ask for the password that sudo wants, where it wants one.")
@@ -98,14 +109,13 @@ __all__ = ["provision", "sudo_passwords"]
 @click.option(
     "--wheels", type=READ_FOLDER, metavar="DIR", help="Folder with the wheels that the lock names; none is downloaded."
 )
-@click.option("--ssh-config", type=SSH_CONFIG, help="Another ssh_config than yours.")
+@ssh_config_option
 @click.option("--plan", "is_plan", is_flag=True, help="Show each change and make none; exits with 10 if there are any.")
 @click.option("--resume", is_flag=True, help="Go on with a provision of the same that did not end.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take back what provision wrote; data stays.")
 @click.option("--purge", is_flag=True, help="With --undo: data, too.")
 def provision(
-    words: tuple[str, ...],
-    targets_path: Path | None,
+    chosen: Chosen,
     max_parallel: int | None,
     admin: str | None,
     ask_sudo_password: bool,
@@ -127,15 +137,11 @@ def provision(
     The wheels are those that a lock names by SHA-256; one that a device has is not sent again. A Jetson with JetPack 6
     or 7 gets pycuda, too, where somebody has made its wheel (docs/container.md); its GPU is used with it and without.
     """
-    chosen = choose(words, targets_path)
     if asked["name"] is not None and len(chosen.targets) > 1:
         raise click.UsageError("--name is for one target")
     if purge and not is_undo:
         raise click.UsageError("--purge goes with --undo")
-    try:
-        admins = Admins(inventory=chosen.inventory, user=admin, ssh_config=ssh_config)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    admins = admins_of(chosen, admin, ssh_config)
     if ask_sudo_password:
         admins = _with_passwords(admins, chosen.targets)
     if is_undo:
@@ -278,22 +284,23 @@ def _show(result: FleetResult) -> None:
                 click.echo(f"  {change}")
 
 
-_AT_ONCE = 16
-
-
 def sudo_passwords(shells: Mapping[str, AdminShell]) -> dict[str, str | DeployError | None]:
     """Return what sudo takes on each target, by its name: None where it wants no password, the error where it failed.
 
-    Targets that cannot be reached are waited for together, not one after the other.
+    Targets that cannot be reached are waited for together, not one after the other. Each has its own password: what
+    was typed for one goes to another only if the person says so.
     """
-    passwords = _Passwords()
-
-    def password(name: str, found: DeployError | bool) -> str | DeployError | None:
-        return passwords.known(shells[name], name) if found is True else found or None
-
     with ThreadPoolExecutor(min(_AT_ONCE, len(shells) or 1)) as pool:
         wants = dict(zip(shells, pool.map(_wants, shells.values()), strict=True))
-    return {name: password(name, found) for name, found in wants.items()}
+    passwords: dict[str, str | DeployError | None] = {}
+    before: str | None = None
+    for name, found in wants.items():
+        if isinstance(found, DeployError):
+            passwords[name] = found
+            continue
+        passwords[name] = typed = _typed(shells[name], name, before) if found else None
+        before = typed if isinstance(typed, str) else before
+    return passwords
 
 
 def _wants(shell: AdminShell) -> DeployError | bool:
@@ -303,28 +310,21 @@ def _wants(shell: AdminShell) -> DeployError | bool:
         return error
 
 
-class _Passwords:
-    """Each target has its own password: what was typed for one goes to another only if the person says so."""
+def _typed(shell: AdminShell, name: str, before: str | None) -> str | DeployError:
+    """Return the password that sudo takes on the target `name`, which wants one, or why there is none."""
+    try:
+        return shell.ask_password(lambda is_again: _ask(name, None if is_again else before, is_again=is_again))
+    except DeployError as error:
+        return error
 
-    def __init__(self) -> None:
-        self._before: str | None = None
 
-    def known(self, shell: AdminShell, name: str) -> str | DeployError:
-        """Return the password that sudo takes on the target `name`, which wants one, or why there is none."""
-        try:
-            self._before = shell.ask_password(lambda is_again: self._ask(name, is_again=is_again))
-        except DeployError as error:
-            return error
-        return self._before
-
-    def _ask(self, name: str, *, is_again: bool) -> str:
-        is_offered = self._before is not None and not is_again
-        question = f"sudo on {name} does not take it. Once more" if is_again else f"Password for sudo on {name}"
-        typed: str = click.prompt(
-            question + (" (Enter: the same as before)" if is_offered else ""),
-            hide_input=True,
-            err=True,
-            default=self._before if is_offered else None,
-            show_default=False,
-        )
-        return typed
+def _ask(name: str, before: str | None, *, is_again: bool) -> str:
+    question = f"sudo on {name} does not take it. Once more" if is_again else f"Password for sudo on {name}"
+    typed: str = click.prompt(
+        question + ("" if before is None else " (Enter: the same as before)"),
+        hide_input=True,
+        err=True,
+        default=before,
+        show_default=False,
+    )
+    return typed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from edge.cli.bundles import bundle_of, making_options
-from edge.cli.output import echo_json, echo_pairs
+from edge.cli.output import echo_result, pair_lines
 from edge.cli.paths import READ, command
 from edge.cli.ring_options import ca_option, login_option
 from edge.deploy.publish.publish import Published
@@ -42,7 +43,9 @@ def publish(what: Path, where: str, ca: Path | None, login_path: Path | None, as
     login: Login | None = None if login_path is None else read_login(login_path)
     bundle = bundle_of(what, **making)
     published = publish_bundle(bundle, reference, login=login, ca=ca, on_step=_step)
-    _tell(published, as_json=as_json)
+    echo_result(asdict(published), pair_lines(_pairs(published)), as_json=as_json)
+    if len(published.tags) == 1 and not as_json:
+        click.echo("no ring has it yet: edge-deploy promote", err=True)
     return 0
 
 
@@ -50,16 +53,7 @@ def _step(what: str, sent_bytes: int, total_bytes: int) -> None:
     click.echo(f"{what} ({sent_bytes / 1e6:.1f} of {total_bytes / 1e6:.1f} MB)", err=True)
 
 
-def _tell(published: Published, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(asdict(published))
-        return
-    echo_pairs(
-        (
-            ("published", f"release {published.release} as {published.digest}"),
-            ("sent", f"{published.bytes_sent} of {published.bytes_total} bytes; the registry had the rest"),
-            *(("found as", f"{published.reference}:{tag}") for tag in published.tags),
-        )
-    )
-    if len(published.tags) == 1:
-        click.echo("no ring has it yet: edge-deploy promote", err=True)
+def _pairs(published: Published) -> Iterator[tuple[str, str]]:
+    yield "published", f"release {published.release} as {published.digest}"
+    yield "sent", f"{published.bytes_sent} of {published.bytes_total} bytes; the registry had the rest"
+    yield from (("found as", f"{published.reference}:{tag}") for tag in published.tags)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edge.cli.bundles import bundle_of, making_options
-from edge.cli.fleet import Rollout, choose, drive, max_parallel_option, show_answers, targets_argument, targets_option
+from edge.cli.fleet import Chosen, Rollout, drive, max_parallel_option, show_answers, targets_argument
 from edge.cli.options import SECONDS
 from edge.cli.paths import READ, command
 from edge.delivery.deliverable import DeliveryOptions
@@ -31,7 +31,6 @@ __all__ = ["confirm", "push", "rollback"]
 )
 @click.argument("what", type=READ, metavar="PIPELINE_OR_BUNDLE")
 @targets_argument
-@targets_option
 @max_parallel_option
 @click.option("--plan", "is_plan", is_flag=True, help="Only say what would be done; exits with 10 if anything would.")
 @click.option("--detach", is_flag=True, help="Leave when all is on the device; it builds, switches and judges alone.")
@@ -58,8 +57,7 @@ __all__ = ["confirm", "push", "rollback"]
 @making_options
 def push(
     what: Path,
-    words: tuple[str, ...],
-    targets_path: Path | None,
+    chosen: Chosen,
     max_parallel: int | None,
     is_plan: bool,
     detach: bool,
@@ -79,7 +77,6 @@ def push(
     """
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")
-    chosen = choose(words, targets_path)
     bundle = bundle_of(what, **making)
     options = DeliveryOptions(
         is_plan=is_plan,
@@ -109,14 +106,10 @@ def push(
     json="Events as JSON Lines.",
 )
 @targets_argument
-@targets_option
 @max_parallel_option
 @click.option("--to", metavar="RELEASE", help="A release that the device keeps; it goes on trial like a push.")
-def rollback(
-    words: tuple[str, ...], targets_path: Path | None, max_parallel: int | None, to: str | None, as_json: bool
-) -> int:
+def rollback(chosen: Chosen, max_parallel: int | None, to: str | None, as_json: bool) -> int:
     """Go back to the release that served before; its engine is kept, so this takes one restart of the service."""
-    chosen = choose(words, targets_path)
     one = roll_back_over_ssh(to, DeliveryOptions())
     return drive(chosen, one, max_parallel=max_parallel, is_json=as_json).exit_code
 
@@ -125,11 +118,9 @@ def rollback(
   edge-deploy confirm gate-01
   edge-deploy confirm gate-01 --release 3f9a1c07b2de""")
 @targets_argument
-@targets_option
 @click.option("--release", metavar="RELEASE", help="Only if this one is on trial. Default: whichever is.")
-def confirm(words: tuple[str, ...], targets_path: Path | None, release: str | None, as_json: bool) -> int:
+def confirm(chosen: Chosen, release: str | None, as_json: bool) -> int:
     """Say that the release on trial may stay, where it was pushed with --confirm; the device still judges it."""
-    chosen = choose(words, targets_path)
     asked = Asked(CONFIRM, ConfirmRequest(release=release))
     result = chosen.ask(asked)
     show_answers(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import click
 
-from edge.cli.fleet import choose, show_answers, targets_argument, targets_option
+from edge.cli.fleet import Chosen, show_answers, targets_argument
 from edge.cli.fleet_view import printable
 from edge.cli.output import aligned, echo_lines, shown_width
 from edge.cli.paths import command
@@ -27,14 +26,12 @@ __all__ = ["logs", "status"]
   edge-deploy status all --table
   edge-deploy status site=north --json""")
 @targets_argument
-@targets_option
 @click.option("--table", "as_table", is_flag=True, help="One row for each device.")
-def status(words: tuple[str, ...], targets_path: Path | None, as_table: bool, as_json: bool) -> int:
+def status(chosen: Chosen, as_table: bool, as_json: bool) -> int:
     """Show what devices run and take: release, signer, phase, whether something is wrong with the device (`degraded`)
     and what, streams, how the last switch ended, what is kept to go back to, channels, counters, the age of the
     revocation list, and when this machine last heard of each device.
     """
-    chosen = choose(words, targets_path)
     asked = AskedStatus()
     result = chosen.ask(asked)
     note_seen(chosen.targets, result.outcomes)
@@ -185,13 +182,11 @@ def _row(one: Outcome, answer: StatusAnswer | None, state: str, seen_at: str | N
   edge-deploy logs gate-01
   edge-deploy logs gate-01 -n 500""")
 @targets_argument
-@targets_option
 @click.option(
     "-n", "--lines", type=click.IntRange(1, 1000), metavar="N", default=100, show_default=True, help="How many."
 )
-def logs(words: tuple[str, ...], targets_path: Path | None, lines: int, as_json: bool) -> int:
+def logs(chosen: Chosen, lines: int, as_json: bool) -> int:
     """Show the last lines that the device's units wrote to its journal."""
-    chosen = choose(words, targets_path)
     asked = Asked(LOGS, LogsRequest(lines=lines))
     result = chosen.ask(asked)
     show_answers(result, asked.answers, as_json=as_json, lines_of=lambda one: [*one.lines, *filter(None, [one.note])])

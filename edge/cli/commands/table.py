@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from edge.calibrate.diff import TableDiff, diff_tables
 from edge.calibrate.lint.facts import Finding, Severity, lint_ranges
 from edge.calibrate.table import CalibrationTable, Evidence, Objects, Variety, read_table, table_text
-from edge.cli.lazy import verbosity_option
-from edge.cli.output import echo_json, echo_lines, echo_pairs
-from edge.cli.paths import MODEL, READ, WRITTEN, Group, command
+from edge.cli.lazy import HintingGroup, verbosity_option
+from edge.cli.output import echo_json, echo_pairs, echo_result, echo_warnings
+from edge.cli.paths import MODEL, READ, WRITTEN, command
 from edge.engine.kind import QdqForm
 from edge.evaluate.class_names import listed
 from edge.quantize.tables import export_ranges, export_table, import_cache, import_qdq, lint_file, write_qdq
@@ -28,7 +29,7 @@ _out_option = click.option("-o", "--out", type=WRITTEN, required=True, metavar="
 
 
 @click.group(
-    cls=Group,
+    cls=HintingGroup,
     epilog="""\b
 Examples:
   edge-deploy table import trt.cache -o gates.calib.json --model yolo11s.onnx
@@ -98,10 +99,7 @@ def lint(path: Path, model: Path | None, as_json: bool) -> int:
 def diff(first: Path, second: Path, as_json: bool) -> None:
     """Say how the second table differs from the first, largest change of a range first."""
     found = diff_tables(read_table(first), read_table(second))
-    if as_json:
-        echo_json(found.as_json())
-        return
-    echo_lines(_diff_lines(found))
+    echo_result(found.as_json(), _diff_lines(found), as_json=as_json)
 
 
 @command(
@@ -133,18 +131,28 @@ def import_(source: Path, out: Path, model: Path | None, float_model: Path | Non
     The findings of lint are printed, and nothing is repaired: a table with errors is written as it came, to be
     looked at, and the command exits with 4.
     """
-    if source.suffix.lower() != ".onnx":
-        if float_model is not None:
-            raise click.UsageError(
-                f"--float-model belongs to an ONNX, {source} is read as a TensorRT calibration cache: leave it out, or "
-                "give a file named .onnx"
-            )
-        return _import_cache(source, out, model=model, as_json=as_json)
-    if model is not None:
+    is_onnx = source.suffix.lower() == ".onnx"
+    if is_onnx and model is not None:
         raise click.UsageError("--model belongs to a cache: the table of an ONNX is bound to its --float-model")
-    if float_model is None:
+    if is_onnx and float_model is None:
         raise click.UsageError(f"{source} is an ONNX: say with --float-model where its float model is to be written")
-    return _import_qdq(source, out, float_model=float_model, as_json=as_json)
+    if not is_onnx and float_model is not None:
+        raise click.UsageError(
+            f"--float-model belongs to an ONNX, {source} is read as a TensorRT calibration cache: leave it out, or "
+            "give a file named .onnx"
+        )
+    files = {"table": str(out)}
+    if float_model is None:
+        done = import_cache(source, out=out, model=model)
+        more = _origin(done.table)
+    else:
+        done = import_qdq(source, out=out, float_model=float_model)
+        files["float_model"] = str(float_model)
+        more = f"{len(done.table.keep_float)} nodes kept in float, of {float_model}"
+    tensors = len(done.table.tensors)
+    content = {**files, "tensors": tensors, "findings": [finding.as_json() for finding in done.findings]}
+    echo_result(content, [f"{out}: {tensors} tensors, {more}"], as_json=as_json)
+    return _told(done.findings, out)
 
 
 @command(
@@ -187,8 +195,18 @@ def export(path: Path, out: Path, format_: str, tensorrt: str | None, calibrator
     if format_ == "ranges":
         if tensorrt is not None or calibrator is not None:
             raise click.UsageError("--tensorrt and --calibrator belong to a cache: leave them out with --format ranges")
-        return _export_ranges(path, out, as_json=as_json)
-    return _export_cache(path, out, tensorrt=tensorrt, calibrator=calibrator, as_json=as_json)
+        content = export_ranges(path, out=out)
+        tensors, kept = len(content.tensors), len(content.keep_float)
+        written: dict[str, Any] = {"ranges": str(out), "tensors": tensors, "keep_float": kept}
+        told = f"ranges of {tensors} tensors, {kept} nodes kept in float"
+    else:
+        content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
+        echo_warnings(_lost_in_a_cache(content))
+        facts = {"cache": str(out), "tensorrt": cache.tensorrt, "calibrator": cache.calibrator}
+        written = {**facts, "tensors": len(cache.scales)}
+        told = f"{len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}"
+    echo_result(written, [f"{out}: {told}"], as_json=as_json)
+    return _told(lint_ranges(content, None), out)
 
 
 @command(
@@ -221,47 +239,10 @@ def qdq(path: Path, model: Path, out: Path, is_float16: bool, weights: str, as_j
     """
     form = QdqForm(float_type="float16" if is_float16 else "float32", weights="float" if weights == "float" else "int8")
     made = write_qdq(path, model=model, out=out, form=form)
-    if as_json:
-        share = round(made.mac_share_int8, 4)
-        echo_json({"model": str(out), "int8_mac_share": share, "float_nodes": list(made.float_nodes)})
-        return
-    click.echo(
-        f"{out}: {len(made.quantized_nodes)} layers in INT8 ({made.mac_share_int8:.1%} of the MACs), "
-        f"{len(made.float_nodes)} in float"
-    )
-
-
-def _import_cache(cache: Path, out: Path, *, model: Path | None, as_json: bool) -> int:
-    done = import_cache(cache, out=out, model=model)
-    tensors = len(done.table.tensors)
-    if as_json:
-        echo_json({"table": str(out), "tensors": tensors, "findings": [one.as_json() for one in done.findings]})
-    else:
-        click.echo(f"{out}: {tensors} tensors, {_origin(done.table)}")
-    return _told(done.findings, out)
-
-
-def _import_qdq(source: Path, out: Path, *, float_model: Path, as_json: bool) -> int:
-    done = import_qdq(source, out=out, float_model=float_model)
-    tensors, kept = len(done.table.tensors), len(done.table.keep_float)
-    if as_json:
-        findings = [finding.as_json() for finding in done.findings]
-        echo_json({"table": str(out), "float_model": str(float_model), "tensors": tensors, "findings": findings})
-    else:
-        click.echo(f"{out}: {tensors} tensors, {kept} nodes kept in float, of {float_model}")
-    return _told(done.findings, out)
-
-
-def _export_cache(path: Path, out: Path, *, tensorrt: str | None, calibrator: str | None, as_json: bool) -> int:
-    content, cache = export_table(path, out=out, tensorrt=tensorrt, calibrator=calibrator)
-    for lost in _lost_in_a_cache(content):
-        click.echo(f"warning: {lost}", err=True)
-    if as_json:
-        facts = {"cache": str(out), "tensorrt": cache.tensorrt, "calibrator": cache.calibrator}
-        echo_json({**facts, "tensors": len(cache.scales)})
-    else:
-        click.echo(f"{out}: {len(cache.scales)} tensors, TensorRT {cache.tensorrt}, {cache.calibrator}")
-    return _told(lint_ranges(content, None), out)
+    share, kept = made.mac_share_int8, made.float_nodes
+    content = {"model": str(out), "int8_mac_share": round(share, 4), "float_nodes": list(kept)}
+    told = f"{out}: {len(made.quantized_nodes)} layers in INT8 ({share:.1%} of the MACs), {len(kept)} in float"
+    echo_result(content, [told], as_json=as_json)
 
 
 def _lost_in_a_cache(content: CalibrationTable) -> Iterator[str]:
@@ -277,16 +258,6 @@ def _lost_in_a_cache(content: CalibrationTable) -> Iterator[str]:
             "centred: a cache has no centres, so that steps are up to twice as large; the table's evidence is "
             "of its Q/DQ model (table qdq)"
         )
-
-
-def _export_ranges(path: Path, out: Path, *, as_json: bool) -> int:
-    content = export_ranges(path, out=out)
-    tensors, kept = len(content.tensors), len(content.keep_float)
-    if as_json:
-        echo_json({"ranges": str(out), "tensors": tensors, "keep_float": kept})
-    else:
-        click.echo(f"{out}: ranges of {tensors} tensors, {kept} nodes kept in float")
-    return _told(lint_ranges(content, None), out)
 
 
 def _told(findings: Iterable[Finding], written: Path) -> int:

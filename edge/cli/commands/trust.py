@@ -10,8 +10,8 @@ import click
 from edge.bundle.ring import RING
 from edge.bundle.sign import DOWNGRADE, RELEASE
 from edge.bundle.trust import encode_chain
-from edge.cli.lazy import verbosity_option
-from edge.cli.paths import READ, READ_FILE, WRITTEN, Group, command
+from edge.cli.lazy import HintingGroup, verbosity_option
+from edge.cli.paths import READ, READ_FILE, WRITTEN, command
 from edge.cli.ring_options import ca_option, login_option
 from edge.deploy.provision.keys import PublicKey, read_public_key
 from edge.deploy.rings.desk import open_desk
@@ -24,7 +24,7 @@ __all__ = ["trust"]
 
 
 @click.group(
-    cls=Group,
+    cls=HintingGroup,
     epilog="""\b
 Examples:
   edge-deploy trust sign -o trust.json --root root --signer release.pub --promoter promoter.pub

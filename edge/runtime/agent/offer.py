@@ -27,11 +27,11 @@ from edge.runtime.agent.preflight import (
     check_software,
     need_of,
 )
-from edge.runtime.agent.session import Offer, Session
+from edge.runtime.agent.session import Session
 from edge.runtime.build.request import read_result
 from edge.runtime.software.binding import problem_of_software, told_of_change
 from edge.runtime.trial.soundness import why_better
-from edge.runtime.trial.trust import signers_text, take_trust, time_of, verify_counting, verify_offer
+from edge.runtime.trial.trust import Signed, signers_text, take_trust, time_of, verify_counting, verify_offer
 from edge.wire.peer import problem_of
 from edge.wire.release import (
     OfferRequest,
@@ -128,20 +128,12 @@ def put_manifest(session: Session, request: OfferRequest) -> PutManifestAnswer:
     return PutManifestAnswer(release=offer.manifest.release, signer=offer.signer)
 
 
-def _read_offer(session: Session, request: OfferRequest) -> Offer:
+def _read_offer(session: Session, request: OfferRequest) -> Signed:
     content = bytes_of(request.manifest, "the manifest of an offer")
-    signature = bytes_of(request.signature, "its signature")
-    found = verify_offer(session.device, content, signature)
-    return Offer(
-        manifest=found.manifest,
-        content=content,
-        signature=signature,
-        signer=found.signer,
-        is_downgrade=found.is_downgrade,
-    )
+    return verify_offer(session.device, content, bytes_of(request.signature, "its signature"))
 
 
-def _refusals(session: Session, offer: Offer, request: OfferRequest, *, is_cleared: bool = False) -> list[DeployError]:
+def _refusals(session: Session, offer: Signed, request: OfferRequest, *, is_cleared: bool = False) -> list[DeployError]:
     """Return what stands against an offer; `is_cleared`: as if what it does not need were removed, as its push does."""
     device, manifest = session.device, offer.manifest
     facts = gather_facts(device.layout)

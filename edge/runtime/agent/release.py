@@ -19,12 +19,12 @@ from edge.device.switch import confirm as confirm_trial
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.offer import counters_of, is_built, spent_by
-from edge.runtime.agent.session import Offer, Session
+from edge.runtime.agent.session import Session
 from edge.runtime.build.handover import Taken, answered, take_over
 from edge.runtime.build.request import BuildResult, ask, read_progress, read_result
 from edge.runtime.software.binding import UNTRIED, problem_of_software
 from edge.runtime.trial.soundness import why_better
-from edge.runtime.trial.trust import require_trusted
+from edge.runtime.trial.trust import Signed, require_trusted
 from edge.wire.peer import Nothing
 from edge.wire.release import (
     BuildAnswer,
@@ -92,7 +92,7 @@ def build(session: Session, request: BuildRequest) -> BuildAnswer:
     return BuildAnswer(detached=True)
 
 
-def _build(session: Session, offer: Offer) -> BuildAnswer:
+def _build(session: Session, offer: Signed) -> BuildAnswer:
     device, release = session.device, offer.manifest.release
     take_over(device)  # what a push has asked for that was gone before its builder had ended
     key = device.releases.engine_key(release)
@@ -174,7 +174,7 @@ def switch(session: Session, request: SwitchRequest) -> SwitchAnswer:
     return start_trial(session, offer.manifest.release, confirm=request.confirm, offer=offer)
 
 
-def start_trial(session: Session, release: str, *, confirm: bool, offer: Offer | None) -> SwitchAnswer:
+def start_trial(session: Session, release: str, *, confirm: bool, offer: Signed | None) -> SwitchAnswer:
     """Start the trial of a release that is complete and has its engine."""
     device = session.device
     baseline = session.talk.while_doing(

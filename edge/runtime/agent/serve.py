@@ -31,8 +31,9 @@ from edge.http.server import short_name
 from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation, Request
 from edge.runtime.agent.offer import plan, put_manifest, ring, trust
 from edge.runtime.agent.release import build, confirm, gc, restart_runtime, rollback, stage, switch
-from edge.runtime.agent.session import Offer, Session, greeting, lock, ping
+from edge.runtime.agent.session import Session, greeting, lock, ping
 from edge.runtime.agent.watch import facts, logs, status
+from edge.runtime.trial.trust import Signed
 from edge.transport.channel import Channel
 from edge.transport.pipe import PipeChannel
 from edge.untrusted import cleaned
@@ -156,14 +157,14 @@ def blob(session: Session, request: BlobRequest) -> Nothing:
     return Nothing()
 
 
-def _offer(session: Session, verb: Verb[Any, Any]) -> Offer:
+def _offer(session: Session, verb: Verb[Any, Any]) -> Signed:
     session.check_receives(verb)
     if session.offer is None:
         raise DeployError("request.order", f"{verb.name}: no release has been offered")
     return session.offer
 
 
-def _length_of(offer: Offer, sha256: str) -> int:
+def _length_of(offer: Signed, sha256: str) -> int:
     length = offer.lengths.get(sha256)
     if length is None:
         raise DeployError("request.blob", f"{sha256[:12]} is no file of release {offer.manifest.release}")

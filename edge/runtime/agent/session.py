@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edge.bundle.manifest import Manifest
 from edge.device.audit import Kind
 from edge.device.device import Device
 from edge.device.facts import gather_facts, this_moment
@@ -17,11 +16,12 @@ from edge.device.state import Phase
 from edge.device.units import Units
 from edge.errors import DeployError
 from edge.runtime.agent.conversation import Conversation
+from edge.runtime.trial.trust import Signed
 from edge.wire.peer import DeviceHello, Nothing
 from edge.wire.release import LockRequest
 from edge.wire.verbs import Verb
 
-__all__ = ["Offer", "Session", "Tally", "Told", "greeting", "lock", "ping"]
+__all__ = ["Session", "Tally", "Told", "greeting", "lock", "ping"]
 
 # A line is a write to the flash, and costs a client in a loop nothing. A push says about ten different things.
 _MOST_LINES = 64
@@ -73,24 +73,6 @@ def _further(kind: Kind) -> Told:
     return Told(who="", what="others", release=None, result=f"more than {_MOST_LINES} different ones", kind=kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """A release whose signature has been verified: `signer` is the name that the device knows the key by.
-
-    `is_downgrade`: it was signed as a permission to go back.
-    """
-
-    manifest: Manifest
-    content: bytes
-    signature: bytes
-    signer: str
-    is_downgrade: bool = False
-
-    @property
-    def lengths(self) -> dict[str, int]:
-        return {one.sha256: one.length_bytes for one in self.manifest.files}
-
-
 class Session:
     """One connection; the locks that it takes are given back with `close`, or when the process ends."""
 
@@ -98,7 +80,7 @@ class Session:
         self.talk, self.device, self.units, self.origin = talk, device, units, origin
         self.is_for_pull = is_for_pull
         self.who = ""
-        self.offer: Offer | None = None
+        self.offer: Signed | None = None
         self._held = contextlib.ExitStack()
         self._has_lock = self._is_fetching = False
         self._tally = Tally(self._write)
@@ -146,7 +128,7 @@ class Session:
         if not self._has_lock:
             raise DeployError("request.order", f"{verb.name}: only the holder of the lock may ask for it")
 
-    def offered(self, verb: Verb[Any, Any], release: str) -> Offer:
+    def offered(self, verb: Verb[Any, Any], release: str) -> Signed:
         """Return the release that was put, if it is `release`; DeployError `request.order`."""
         self.check_locked(verb)
         if self.offer is None or self.offer.manifest.release != release:

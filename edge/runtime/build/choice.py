@@ -28,7 +28,7 @@ from edge.reading import read_file
 from edge.types import ModelSpec, Precision
 from edge.vision.heads import Detector
 
-__all__ = ["INT8_FORMS", "Candidate", "Gate", "Race", "choose_precision", "race", "read_gate"]
+__all__ = ["INT8_FORMS", "Candidate", "Gate", "Race", "batch_s", "choose_precision", "race", "read_gate"]
 
 _MAX_GOLDEN_BYTES = 64 << 20  # detections of some hundred frames as text
 _LEAST_PAIRS, _MOST_PAIRS = 5, 25
@@ -98,16 +98,16 @@ def race(asked: Engine, other: Engine, canvases: Sequence[NDArray[np.uint8]]) ->
     for engine in (asked, other):
         for row in range(engine.max_batch if canvases else 0):
             engine.canvases[0][row] = canvases[row % len(canvases)]
-        _batch_s(engine)
+        batch_s(engine)
     pairs: list[tuple[float, float]] = []
     started_s = time.monotonic()
     while len(pairs) < _LEAST_PAIRS or (len(pairs) < _MOST_PAIRS and time.monotonic() - started_s < _ENOUGH_S):
         if len(pairs) % 2:
-            other_s = _batch_s(other)
-            pairs.append((_batch_s(asked), other_s))
+            other_s = batch_s(other)
+            pairs.append((batch_s(asked), other_s))
         else:
-            asked_s = _batch_s(asked)
-            pairs.append((asked_s, _batch_s(other)))
+            asked_s = batch_s(asked)
+            pairs.append((asked_s, batch_s(other)))
     return Race(
         asked_ms=round(1e3 * statistics.median(one for one, _ in pairs), 3),
         other_ms=round(1e3 * statistics.median(one for _, one in pairs), 3),
@@ -116,7 +116,8 @@ def race(asked: Engine, other: Engine, canvases: Sequence[NDArray[np.uint8]]) ->
     )
 
 
-def _batch_s(engine: Engine) -> float:
+def batch_s(engine: Engine) -> float:
+    """Infer one full batch, and return how long that took. Raises `EngineError` if it failed."""
     began_s = time.perf_counter()
     engine.start(0, engine.max_batch)
     engine.wait(0)

@@ -20,16 +20,7 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.rows import Batch, Row
 from edge.track.geometry import Zones, anchors
-from edge.types import (
-    Detections,
-    DropReason,
-    EngineOutput,
-    FrameResult,
-    ImageSize,
-    Polygon,
-    StageTimes,
-    StreamId,
-)
+from edge.types import Detections, DropReason, EngineOutput, FrameResult, ImageSize, Polygon, StageTimes, StreamId
 from edge.vision.heads import Detector, Head, has_scores
 
 __all__ = ["IgnoredArea", "Inference", "InferenceLoop", "Onlooker", "StreamFilter"]

@@ -31,6 +31,7 @@ from edge.protocols import Engine, GraphingEngine
 from edge.quantize.forms import Forms
 from edge.reading import available_bytes
 from edge.roofline.proof import Row, Verdict
+from edge.runtime.build.choice import batch_s
 from edge.runtime.prove.kit import MODEL, NotHereError, Rows, forms_of, golden_canvases, held, watched
 from edge.types import Detections, Precision
 from edge.vision.heads import Detector, head_of
@@ -169,10 +170,4 @@ def _singly_ms(engine: Engine) -> float | None:
 
 
 def _batch_ms(engine: Engine) -> float:
-    times = []
-    for _ in range(_BATCHES):
-        began_s = time.perf_counter()
-        engine.start(0, engine.max_batch)
-        engine.wait(0)
-        times.append(time.perf_counter() - began_s)
-    return round(1e3 * statistics.median(times), 3)
+    return round(1e3 * statistics.median(batch_s(engine) for _ in range(_BATCHES)), 3)

@@ -21,10 +21,10 @@ from edge.device.layout import Layout
 from edge.device.sensors import read_sensors
 from edge.engine.kind import DoctorFinding
 from edge.errors import EdgeError
-from edge.reading import read_file
 from edge.roofline.proof import MACHINE, Row, Verdict
 from edge.runtime.doctor import examine
 from edge.runtime.prove.kit import UNIT, Rows, held, parts, told
+from edge.runtime.prove.run import text_of
 
 __all__ = ["facts", "nodes"]
 
@@ -48,7 +48,7 @@ def _machine(root: Path) -> Rows:
     known = machine_here(root)
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    board = _text(root / "proc/device-tree/model").strip("\0\n ") or "no board that tells its name"
+    board = text_of(root / "proc/device-tree/model").strip("\0\n ") or "no board that tells its name"
     key = None if known is None else known.called
     detail = f"{board}, {platform.machine()}, {cores} cores, {memory >> 20} MiB"
     yield told(MACHINE, detail, key=key, cores=cores, memory_bytes=memory)
@@ -80,12 +80,12 @@ def _state(root: Path) -> Rows:
     yield told("power", f"mode {sensors.mode or 'unknown'}; {len(sensors.watts)} rails", watts=dict(sensors.watts))
     clocks = [f"{name} {ghz}" for name in ("min", "cur", "max") if (ghz := _ghz(root, name)) is not None]
     yield told("clocks", f"CPU {', '.join(clocks) or 'tells none'}")
-    words = re.findall(r"^(MemAvailable|SwapTotal|SwapFree):\s+(\d+)", _text(root / "proc/meminfo"), re.M)
+    words = re.findall(r"^(MemAvailable|SwapTotal|SwapFree):\s+(\d+)", text_of(root / "proc/meminfo"), re.M)
     yield told("memory", ", ".join(f"{name} {int(kib) >> 10} MiB" for name, kib in words))
 
 
 def _ghz(root: Path, name: str) -> str | None:
-    found = [_text(path).strip() for path in root.glob(_CLOCKS.format(name))]
+    found = [text_of(path).strip() for path in root.glob(_CLOCKS.format(name))]
     khz = max((int(one) for one in found if one.isdigit()), default=None)
     return None if khz is None else f"{khz / 1e6:.2f} GHz"
 
@@ -101,7 +101,7 @@ def nodes(root: Path = Path("/"), unit: Path = UNIT) -> Rows:
 
 
 def _nodes(root: Path, unit: Path) -> Rows:
-    named = re.findall(r"^DeviceAllow=/(\S+)", _text(unit), re.M)
+    named = re.findall(r"^DeviceAllow=/(\S+)", text_of(unit), re.M)
     here = [name for name in dict.fromkeys([*named, *_classes(root)]) if (root / name).exists()]
     if not here:
         yield Row(name="nodes", verdict=Verdict.ABSENT, detail="no device node of the service is on this machine")
@@ -136,10 +136,3 @@ def _argus(root: Path) -> Rows:
             yield held("argus", is_there, f"/{_ARGUS}: {error.strerror}", else_=Verdict.WORSE)
         else:
             yield held("argus", True, f"/{_ARGUS}: answers")
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_file(path, follows_links=True).decode("utf-8", "replace")
-    except OSError:
-        return ""

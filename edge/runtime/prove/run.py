@@ -32,7 +32,7 @@ from edge.runtime.software.binding import module_command
 from edge.untrusted import cleaned
 from edge.version import __version__
 
-__all__ = ["STEPS", "StepPlan", "examine_as_service", "prove", "redacted"]
+__all__ = ["STEPS", "StepPlan", "examine_as_service", "prove", "redacted", "text_of"]
 
 MOST_S = 600.0
 """For all steps together."""
@@ -273,7 +273,7 @@ def _words(root: Path, host: str) -> Iterator[tuple[str, str]]:
 
 
 def _serials(root: Path) -> Iterable[str]:
-    texts = [_text(root / path).strip("\0\n ") for path in _SERIALS]
+    texts = [text_of(root / path).strip("\0\n ") for path in _SERIALS]
     return {text for text in texts if len(text) >= _SHORTEST_SERIAL}
 
 
@@ -286,11 +286,12 @@ def _people() -> Iterable[str]:
 
 def _machines(root: Path) -> Iterable[str]:
     """Return the names of machines that this one knows by its files, its own longer ones among them."""
-    lines = (line.partition("#")[0].split()[1:] for line in _text(root / "etc/hosts").splitlines())
+    lines = (line.partition("#")[0].split()[1:] for line in text_of(root / "etc/hosts").splitlines())
     return {name for words in lines for name in words if len(name) >= _SHORTEST_NAME}
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return what a file says; empty where it cannot be read."""
     try:
         return read_file(path, follows_links=True).decode("utf-8", "replace")
     except OSError:

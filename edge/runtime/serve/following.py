@@ -28,7 +28,7 @@ from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import FrameResult, StreamId, StreamState
 
-__all__ = ["Counting", "Following", "Stages", "make_counting", "make_followers", "make_following"]
+__all__ = ["Counting", "Following", "Stages", "make_counting", "make_followers"]
 
 _log = logging.getLogger(__name__)
 _WINDOW_NS = 10_000_000_000  # over so long the rate of frames is taken
@@ -307,11 +307,6 @@ def make_followers(pipeline: Pipeline, labels: Sequence[str]) -> dict[StreamId, 
                     "max_fps is low for tracking stream=%s max_fps=%g reason=%s", stream.id, stream.max_fps, lack
                 )
     return followers
-
-
-def make_following(followers: Mapping[StreamId, Follower], publisher: Publisher, info: InfoMessage) -> Following:
-    """Number events on the epoch of the birth message."""
-    return Following(followers, EventPublisher(publisher, info.run_info))
 
 
 def make_counting(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> Counting | None:

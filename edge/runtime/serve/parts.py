@@ -17,6 +17,8 @@ from edge.config.schema import StreamConfig
 from edge.engine.kind import RacingKind, load_kind
 from edge.engine.pipeline_model import detector_of, read_model
 from edge.protocols import Engine, Publisher
+from edge.publish.events import EventPublisher
+from edge.publish.frames import FramePublisher, Selection
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage
 from edge.runtime.look.pictures import Annotator, PicturePublisher, Pictures
@@ -25,15 +27,8 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.loop import Inference, StreamFilter
 from edge.runtime.serve.engine import Deployed, Running, start_engine
-from edge.runtime.serve.following import Stages, make_counting, make_followers, make_following
-from edge.runtime.serve.publishing import (
-    LastLook,
-    LastSwitchPublisher,
-    announce,
-    birth_message,
-    make_frame_publisher,
-    make_publisher,
-)
+from edge.runtime.serve.following import Following, Stages, make_counting, make_followers
+from edge.runtime.serve.publishing import LastLook, LastSwitchPublisher, announce, birth_message, make_publisher
 from edge.runtime.serve.service import Changes, PipelineParts
 from edge.runtime.serve.streams import StreamMaker, StreamStates, stated_rates, stream_filters, terms_of
 from edge.track.follow import Follower
@@ -63,8 +58,10 @@ def build_parts(
     running = start_engine(pipeline, spec, deployed)
     info = birth_message(pipeline, spec, running, deployed)
     publisher = make_publisher(pipeline, info)
-    frames = make_frame_publisher(pipeline, publisher, info)
-    stages = Stages(make_following(followers, publisher, info), make_counting(pipeline, publisher, info))
+    selection = Selection(config.publish.mode, heartbeat_s=config.publish.heartbeat_s)
+    frames = FramePublisher(publisher, info.run_info, selection)
+    following = Following(followers, EventPublisher(publisher, info.run_info))
+    stages = Stages(following, make_counting(pipeline, publisher, info))
     states = StreamStates(_ids(pipeline), publisher, device=info.device, on_change=stages.change)
     batcher = _batcher(pipeline, running.engine, counters := FrameCounters())
     maker = StreamMaker(spec, states)
@@ -91,11 +88,13 @@ def build_parts(
         stated_fps=stated_rates(pipeline),
         build_runs=_build_runs(running, deployed),
         stages=stages,
-        last_switch=shown.last_switch,
-        last_look=shown.last_look,
+        tellers=[
+            teller.tick
+            for teller in (shown.last_switch, shown.last_look, _picture_publisher(shown.pictures, publisher, what_runs))
+            if teller is not None
+        ],
         reload=reload,
         status=StatusServer(shown, config.http, socket_path=socket_path),
-        pictures=_picture_publisher(shown.pictures, publisher, what_runs),
     )
 
 

@@ -29,7 +29,6 @@ from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import DeployMessage, PullMessage
 from edge.publish.discovery import announcements, nothing_of, removed_streams
 from edge.publish.fanout import FanoutPublisher
-from edge.publish.frames import FramePublisher, Selection
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.message import ModelInfo, RetainedBytes
 from edge.publish.messages import EngineInfo, InfoMessage
@@ -50,7 +49,6 @@ __all__ = [
     "announce",
     "birth_message",
     "is_on_terminal",
-    "make_frame_publisher",
     "make_publisher",
 ]
 
@@ -119,12 +117,6 @@ def _announcements(pipeline: Pipeline, info: InfoMessage) -> list[RetainedBytes]
     if config.mqtt is None:
         return []
     return announcements(config.mqtt, info, config.streams, publish=config.publish, state_dir=_state_dir(pipeline))
-
-
-def make_frame_publisher(pipeline: Pipeline, publisher: Publisher, info: InfoMessage) -> FramePublisher:
-    """Number frames on the epoch of the birth message."""
-    publish = pipeline.config.publish
-    return FramePublisher(publisher, info.run_info, Selection(publish.mode, heartbeat_s=publish.heartbeat_s))
 
 
 def birth_message(

@@ -251,9 +251,8 @@ def serve_pipeline(
             relief.tick(report)
         if admission is not None:
             admission.tick(report)
-        for part in (parts.last_switch, parts.last_look, parts.pictures):
-            if part is not None:
-                part.tick()
+        for tell in parts.tellers:
+            tell()
         if parts.status is not None:
             parts.status.tick(report)
         on_tick(report)

@@ -23,14 +23,12 @@ from edge.media.rate import Caps
 from edge.media.threads import stuck_streams
 from edge.protocols import FrameSource, Publisher
 from edge.reading import read_file
-from edge.runtime.look.pictures import PicturePublisher
 from edge.runtime.look.server import StatusServer
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters, RunReport, RunTimes, StreamCounts, StreamReport, report_stream
 from edge.runtime.pipeline.loop import Inference, InferenceLoop
 from edge.runtime.pipeline.puller import Puller
 from edge.runtime.serve.following import Stages
-from edge.runtime.serve.publishing import LastLook, LastSwitchPublisher
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, Precision, SourceCounts, StreamId
 
@@ -145,9 +143,9 @@ class RunningStreams:
 class PipelineParts:
     """Everything that a pipeline consists of, made and not yet started.
 
-    `last_switch` and `last_look` are there only where a release runs, and `reload` only where none does: a release does
-    not change. Sources obey `orders`; `stated_fps` is the `max_fps` of each live stream, None where it states none.
-    `build_runs`: whether a build runs whose timings the engine would spoil.
+    `reload` is there only where no release runs: a release does not change. Sources obey `orders`; `stated_fps` is the
+    `max_fps` of each live stream, None where it states none. `build_runs`: whether a build runs whose timings the
+    engine would spoil. `tellers` publish what is news, about once a second.
     """
 
     name: str
@@ -163,11 +161,9 @@ class PipelineParts:
     stated_fps: Mapping[StreamId, float | None] = field(default_factory=dict)
     build_runs: Callable[[], bool] = lambda: False
     stages: Stages | None = None
-    last_switch: LastSwitchPublisher | None = None
-    last_look: LastLook | None = None
+    tellers: Sequence[Callable[[], None]] = ()
     reload: Callable[[], Changes] | None = None
     status: StatusServer | None = None
-    pictures: PicturePublisher | None = None
 
 
 class Service:

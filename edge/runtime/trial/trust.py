@@ -120,9 +120,16 @@ class Signed:
     """
 
     manifest: Manifest
+    content: bytes
+    signature: bytes
     signer: str
-    is_downgrade: bool
+    is_downgrade: bool = False
     withdrawn: DeployError | None = None
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Bytes of each blob that it consists of."""
+        return {one.sha256: one.length_bytes for one in self.manifest.files}
 
 
 def verify_offer(device: Device, content: bytes, signature: bytes) -> Signed:
@@ -269,8 +276,14 @@ def _verified(
     signer = verify_counting(
         device, content, signature, namespace=namespace, at=at, is_former=is_former, is_list_used=is_list_used
     )
-    manifest = decode_manifest(content)
-    return Signed(manifest=manifest, signer=signer, is_downgrade=namespace == DOWNGRADE, withdrawn=withdrawn)
+    return Signed(
+        manifest=decode_manifest(content),
+        content=content,
+        signature=signature,
+        signer=signer,
+        is_downgrade=namespace == DOWNGRADE,
+        withdrawn=withdrawn,
+    )
 
 
 def _created_at(content: bytes) -> datetime:

@@ -22,12 +22,12 @@ from edge.media.images import write_image
 from edge.types import ImageSize
 from edge.version import __version__
 from tests.support.command_line import command
+from tests.support.demo_model import MODEL, TABLE
 from tests.support.manifests import allowed, ssh_key
 from tools.street.scene import Scene
 
 pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
 
-ROOT = Path(__file__).parents[3]
 AT = "1795132800"  # 2026-11-20T00:00:00Z
 
 
@@ -35,8 +35,8 @@ AT = "1795132800"  # 2026-11-20T00:00:00Z
 def place(tmp_path_factory):
     """A pipeline of two cameras with the demo's model and table, pictures of a street, and a key."""
     folder = tmp_path_factory.mktemp("place")
-    shutil.copy(ROOT / "edge" / "demo" / "model" / "traffic.onnx", folder)
-    shutil.copy(ROOT / "calib_cache" / "traffic.calib.json", folder)
+    shutil.copy(MODEL, folder)
+    shutil.copy(TABLE, folder)
     (folder / "golden").mkdir()
     for seed in range(8):
         picture, _ = Scene(1000 + seed, ImageSize(width=640, height=360)).frame(40)

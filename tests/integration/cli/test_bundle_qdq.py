@@ -13,10 +13,9 @@ from edge.engine.kind import QdqForm
 from edge.evaluate.golden import decode_golden
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
-from tests.integration.cli.test_bundle import ROOT, bundle, place  # noqa: F401 - a fixture
+from tests.integration.cli.test_bundle import bundle, place  # noqa: F401 - a fixture
+from tests.support.demo_model import MODEL, TABLE
 from tests.support.qdq import pair_of, store, stored, with_activation_scales, with_joint_scale
-
-DEMO, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
 
 
 @pytest.fixture(
@@ -26,7 +25,7 @@ DEMO, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic
 def brought(request):
     """The demo's model with the pairs of its table, weights in int8 or in float: what training with them would give."""
     form = QdqForm(weights=request.param)
-    return Forms(inspect_model(DEMO), read_table(TABLE)).qdq_model(form).model
+    return Forms(inspect_model(MODEL), read_table(TABLE)).qdq_model(form).model
 
 
 def pipeline_of(place, content, change=None, engine="auto"):  # noqa: F811

@@ -1,16 +1,13 @@
 """`edge-deploy capacity` as a user types it."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.command_line import command
-
-ROOT = Path(__file__).parents[3]
-MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
+from tests.support.demo_model import MODEL, TABLE
 
 
 def capacity(*arguments, expected=0):

@@ -29,9 +29,12 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("program", "name"), COMMANDS)
+OF_TABLES = [("edge-deploy", f"table {name}") for name in ("show", "lint", "diff", "import", "export", "qdq")]
+
+
+@pytest.mark.parametrize(("program", "name"), [*COMMANDS, *OF_TABLES])
 def test_every_command_has_help_with_examples(program, name):
-    shown = command(program, name, "--help").stdout
+    shown = command(program, *name.split(), "--help").stdout
 
     assert "Examples:" in shown
     assert f"{program} {name}" in shown

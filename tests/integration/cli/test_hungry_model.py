@@ -13,13 +13,12 @@ from onnx import helper, numpy_helper
 
 from edge.media.images import write_image
 from edge.types import ImageSize
+from tests.support.demo_model import MODEL, TABLE
 from tests.support.manifests import ssh_key
 from tools.street.scene import Scene
 
 pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
 
-ROOT = Path(__file__).parents[3]
-TABLE = ROOT / "calib_cache" / "traffic.calib.json"
 # The picture after the thirtieth doubling is 300 TB; a command with all its libraries takes a tenth of this.
 MOST_BYTES = 2 << 30
 # By a small process in between: what a child is said to have used is never less than what who started it has.
@@ -35,7 +34,7 @@ sys.exit(done.returncode)
 def place(tmp_path_factory):
     """A folder with the hungry model, a pipeline that serves it, pictures and a key."""
     folder = tmp_path_factory.mktemp("hungry")
-    onnx.save(_hungry(ROOT / "edge" / "demo" / "model" / "traffic.onnx"), folder / "hungry.onnx")
+    onnx.save(_hungry(MODEL), folder / "hungry.onnx")
     shutil.copy(TABLE, folder)
     (folder / "pictures").mkdir()
     for seed in range(2):

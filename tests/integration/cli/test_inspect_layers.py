@@ -1,15 +1,12 @@
 """`edge-deploy inspect --layers` on the demo's own model and table."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import command
+from tests.support.demo_model import MODEL, TABLE
 from tests.support.models import yolov8
-
-ROOT = Path(__file__).parents[3]
-MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
 
 
 def account(*arguments):

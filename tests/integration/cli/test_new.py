@@ -19,6 +19,7 @@ from edge.config.credentials import Credential, read_credential
 from edge.config.load import load_pipeline
 from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
 from tests.support.clips import write_clip
+from tests.support.demo_model import MODEL
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
@@ -32,7 +33,6 @@ pytestmark = [
         reason="commands on further models and options",
     ),
 ]
-MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
 BIN = Path(sys.executable).parent
 USER, PASSWORD = "bob", "s3cr: t@/x"
 QUOTED = "s3cr%3A%20t%40%2Fx"
@@ -253,6 +253,11 @@ class Typist:
     def type(self, text):
         os.write(self._terminal, text.encode())
 
+    def log_in(self, question):
+        for asked, answer in ((question, USER), ("Password", PASSWORD)):
+            self.wait_for(asked)
+            self.type(f"{answer}\n")
+
     def interrupt(self):
         """Press Ctrl-C, again where it came between a prompt and its read, which Python's own `input` does not see."""
         for _ in range(6):
@@ -279,10 +284,7 @@ class Typist:
 
 def test_a_person_is_asked_once_for_each_host_and_the_password_is_not_shown(desk, server):
     typist = Typist(desk, MODEL, server.url("/main"), server.url("/sub"))
-    typist.wait_for("wants a login. User")
-    typist.type(f"{USER}\n")
-    typist.wait_for("Password")
-    typist.type(f"{PASSWORD}\n")
+    typist.log_in("wants a login. User")
 
     assert typist.end() == 3, typist.shown  # the other path of the server is closed to this user
     assert typist.shown.count("wants a login") == 1
@@ -309,10 +311,7 @@ def test_a_person_compares_the_fingerprint_of_a_camera_once_and_then_logs_in(des
     typist.wait_for("Is it the camera's?")
     assert encrypted.fingerprint in typist.shown
     typist.type("y\n")
-    typist.wait_for("wants a login. User")
-    typist.type(f"{USER}\n")
-    typist.wait_for("Password")
-    typist.type(f"{PASSWORD}\n")
+    typist.log_in("wants a login. User")
 
     assert typist.end() == 0, typist.shown
     assert typist.shown.count("Is it the camera's?") == 1
@@ -448,10 +447,7 @@ def test_a_broker_that_takes_us_in_gets_the_messages(desk, clips, tmp_path, is_c
 def test_the_login_of_a_broker_is_asked_for_by_that_name(desk, clips, tmp_path):
     with Mosquitto(tmp_path / "broker", users={USER: PASSWORD}) as broker:
         typist = Typist(desk, MODEL, clips / "lobby.mp4", "--broker", f"mqtt://127.0.0.1:{broker.port}")
-        typist.wait_for("the broker 127.0.0.1 wants a login. User")
-        typist.type(f"{USER}\n")
-        typist.wait_for("Password")
-        typist.type(f"{PASSWORD}\n")
+        typist.log_in("the broker 127.0.0.1 wants a login. User")
 
         assert typist.end() == 0, typist.shown
         assert desk.pipeline().config.mqtt.credential == "127-0-0-1"

@@ -2,15 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.support import models
 from tests.support.command_line import command
-
-ROOT = Path(__file__).parents[3]
-MODEL, TABLE = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
+from tests.support.demo_model import MODEL, TABLE
 
 
 def roofline(*arguments, expected=0):

@@ -29,14 +29,6 @@ def imported(tmp_path, text, *options, has_errors=False):
     return tmp_path / "t.calib.json"
 
 
-@pytest.mark.parametrize("name", ["show", "lint", "diff", "import", "export", "qdq"])
-def test_every_command_has_help_with_examples(name):
-    shown = table(name, "--help").stdout
-
-    assert "Examples:" in shown
-    assert f"edge-deploy table {name}" in shown
-
-
 @pytest.mark.parametrize("text", SAMPLES.values(), ids=SAMPLES)
 def test_a_cache_survives_import_and_export(tmp_path, text):
     path = imported(tmp_path, text)

@@ -1,9 +1,13 @@
+import getpass
+import sys
+
 import pytest
 
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.device_root import DeviceRoot
 from tests.support.showing import chromium, showing
+from tests.support.sshd import Sshd
 
 TRACKING = {
     "zones": [{"id": "forecourt", "polygon": [[0.1, 0.5], [0.9, 0.5], [0.5, 1.0]]}],
@@ -48,3 +52,20 @@ def service(tmp_path, model, clip, device, monkeypatch):
 def browser():
     with chromium() as one:
         yield one
+
+
+@pytest.fixture
+def deploy(tmp_path, device):
+    """The words of an `edge-deploy` command about gate-01, which is the device behind a real sshd."""
+    with Sshd(tmp_path / "sshd", command=device.command) as sshd:
+        inventory = tmp_path / "targets.toml"
+        inventory.write_text(
+            f'[defaults]\nssh_config = "{sshd.address().config}"\nuser = "{getpass.getuser()}"\n'
+            f'[[target]]\nname = "gate-01"\nhost = "device"\n'
+        )
+
+        def words(command, *arguments):
+            program = [sys.executable, "-m", "edge.cli.edge_deploy", command, "gate-01"]
+            return [*program, "--targets", str(inventory), *arguments]
+
+        yield words

@@ -1,6 +1,5 @@
 """`edge-deploy open`: the status page of a device, over a real sshd whose key may start the agent and nothing else."""
 
-import getpass
 import json
 import os
 import signal
@@ -13,7 +12,6 @@ import pytest
 from tests.support.http_client import ask, connect
 from tests.support.ports import free_port
 from tests.support.showing import needs_chromium
-from tests.support.sshd import Sshd
 from tests.support.wait import wait_until
 
 pytestmark = [
@@ -25,34 +23,20 @@ pytestmark = [
 
 
 @pytest.fixture
-def opened(tmp_path, device):
+def opened(tmp_path, deploy):
     """Start `edge-deploy open gate-01` with more arguments; give the process."""
     children = []
-    with Sshd(tmp_path / "sshd", command=device.command) as sshd:
 
-        def start(*arguments):
-            inventory = tmp_path / "targets.toml"
-            inventory.write_text(
-                f'[defaults]\nssh_config = "{sshd.address().config}"\nuser = "{getpass.getuser()}"\n'
-                f'[[target]]\nname = "gate-01"\nhost = "device"\n'
-            )
-            words = [sys.executable, "-m", "edge.cli.edge_deploy", "open", "gate-01", "--targets", str(inventory)]
-            environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
-            children.append(
-                subprocess.Popen(
-                    [*words, *arguments],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    env=environment,
-                )
-            )
-            return children[-1]
+    def start(*arguments):
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+        told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        children.append(subprocess.Popen(deploy("open", *arguments), env=environment, **told))
+        return children[-1]
 
-        yield start
-        for child in children:
-            child.kill()
-            child.communicate(timeout=60)
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate(timeout=60)
 
 
 def address_of(process):

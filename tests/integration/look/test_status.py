@@ -1,14 +1,11 @@
 """`edge-deploy status` says how a device stands: as its service tells subscribers, over a real sshd and agent."""
 
-import getpass
 import json
 import subprocess
-import sys
 
 import pytest
 
 from tests.support.http_client import ask
-from tests.support.sshd import Sshd
 from tests.support.wait import wait_until
 
 pytestmark = [
@@ -18,23 +15,16 @@ pytestmark = [
 
 
 @pytest.fixture
-def status(tmp_path, device, monkeypatch):
+def status(tmp_path, deploy, monkeypatch):
     """Run `edge-deploy status gate-01` with more arguments; give what it printed, and said."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "workstation"))
-    with Sshd(tmp_path / "sshd", command=device.command) as sshd:
-        inventory = tmp_path / "targets.toml"
-        inventory.write_text(
-            f'[defaults]\nssh_config = "{sshd.address().config}"\nuser = "{getpass.getuser()}"\n'
-            f'[[target]]\nname = "gate-01"\nhost = "device"\n'
-        )
-        words = [sys.executable, "-m", "edge.cli.edge_deploy", "status", "gate-01", "--targets", str(inventory)]
 
-        def run(*arguments):
-            done = subprocess.run([*words, *arguments], capture_output=True, text=True, timeout=60, check=False)
-            assert done.returncode == 0, done.stderr
-            return done.stdout, done.stderr
+    def run(*arguments):
+        done = subprocess.run(deploy("status", *arguments), capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr
 
-        yield run
+    return run
 
 
 def test_a_device_with_a_dead_camera_is_degraded_and_why(service, status):

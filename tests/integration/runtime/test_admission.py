@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.clips import write_clip
+from tests.support.demo_model import MODEL
 
 pytestmark = [
     pytest.mark.integration,
@@ -15,7 +15,6 @@ pytestmark = [
         "test_it_is_told_with_figures_and_runs_all_the_same", reason="further services over real models"
     ),
 ]
-MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 FPS = 1000.0  # of each of eight streams: more than any machine that tests run on does with a detector of this size
 
 
@@ -36,9 +35,8 @@ def test_it_is_told_with_figures_and_runs_all_the_same(run, streams):
     assert stats["balanced"]
     assert stats["inferred"] > 0
     assert "reason=8000.0 fps" in told
-    states = [json.loads(line) for line in (run.folder / "out.jsonl").read_text().splitlines()]
-    reasons = [one["reason"] for one in states if one["schema"] == "edge.state/1" and one.get("reason")]
-    assert any("8000.0 fps" in reason for reason in reasons), states[:3]
+    reasons = [one["reason"] for one in run.messages("edge.state/1") if one.get("reason")]
+    assert any("8000.0 fps" in reason for reason in reasons), reasons[:3]
 
 
 def test_it_is_refused_where_the_pipeline_file_asks_for_that(run, streams):

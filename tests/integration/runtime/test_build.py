@@ -5,6 +5,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,6 @@ import threading
 import pytest
 
 from edge.bundle.manifest import GoldenLimits, decode_manifest
-from edge.errors import DeployError
 from edge.runtime.build.engine import answer_request, build_for_pipeline, build_for_release, make_in_workshop
 from edge.runtime.build.handover import Taken, proof_in, proof_of, take_over
 from edge.runtime.build.request import ask as ask_for
@@ -21,6 +21,7 @@ from tests.support import command_line
 from tests.support.deployable import deployable
 from tests.support.device_releases import plan_of, serving
 from tests.support.logged import logged
+from tests.support.raised import code_of, error_of
 from tests.support.serving import builder, engine_folders
 from tests.support.wait import QuietWatch, wait_until
 
@@ -31,11 +32,10 @@ pytestmark = [
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)  # the tables of tiny random models are rough
 
 
-def code_of(call):
-    with pytest.raises(DeployError) as caught:
-        call()
-    assert caught.value.exit_code == 7
-    return caught.value.code
+def refusal(builder, release):
+    error = error_of(build_for_release, builder, release)
+    assert error.exit_code == 7
+    return error
 
 
 def test_an_engine_is_built_proven_and_attached(device, release):
@@ -85,9 +85,7 @@ def test_f15_a_damaged_blob_is_found_before_anything_is_built(device, release):
     blob.chmod(0o644)
     blob.write_bytes(blob.read_bytes()[:-2] + b"X\n")
 
-    with pytest.raises(DeployError) as caught:
-        build_for_release(builder(device), release)
-    assert caught.value.code == "device.release.damaged"
+    assert code_of(build_for_release, builder(device), release) == "device.release.damaged"
     assert engine_folders(device) == []
 
 
@@ -115,7 +113,7 @@ def test_f19_a_build_that_dies_is_an_error_and_leaves_nothing(device, release, w
     old = serving(device, sequence=9)
     before = engine_folders(device)
 
-    assert code_of(lambda: build_for_release(builder(device, worker), release)) == code
+    assert refusal(builder(device, worker), release).code == code
 
     assert engine_folders(device) == before
     assert device.releases.current() == old
@@ -129,7 +127,7 @@ HANG = f"import subprocess, time; subprocess.Popen(['sleep', '{NAP}']); time.sle
 def test_f19_a_build_that_hangs_ends_at_its_deadline_with_all_its_processes(device, release):
     watch = QuietWatch()
 
-    assert code_of(lambda: build_for_release(builder(device, HANG, deadline_s=1.0), release)) == "build.timeout"
+    assert refusal(builder(device, HANG, deadline_s=1.0), release).code == "build.timeout"
 
     assert watch.seconds() < 20
     assert engine_folders(device) == []
@@ -145,7 +143,7 @@ def test_a_build_that_is_told_to_stop_leaves_nothing(device, release):
     stop = threading.Event()
     stop.set()
 
-    assert code_of(lambda: build_for_release(builder(device, HANG, stop=stop), release)) == "build.stopped"
+    assert refusal(builder(device, HANG, stop=stop), release).code == "build.stopped"
     assert engine_folders(device) == []
 
 
@@ -155,13 +153,12 @@ def test_f20_a_corrupted_scale_is_refused_with_the_numbers_of_each_class(device,
     assert build_for_release(builder(device), good).golden.passed
     before = engine_folders(device)
 
-    with pytest.raises(DeployError) as caught:
-        build_for_release(builder(device), bad)
+    error = refusal(builder(device), bad)
 
-    assert (caught.value.code, caught.value.exit_code) == ("smoke.accuracy", 7)
-    per_class = caught.value.evidence["per_class"]
+    assert error.code == "smoke.accuracy"
+    per_class = error.evidence["per_class"]
     assert set(per_class) == {"class-0", "class-1"}
-    assert sum(found for _, found, _ in per_class.values()) < caught.value.evidence["expected"]
+    assert sum(found for _, found, _ in per_class.values()) < error.evidence["expected"]
     assert engine_folders(device) == before
     assert device.releases.engine_key(bad) is None
 
@@ -169,7 +166,7 @@ def test_f20_a_corrupted_scale_is_refused_with_the_numbers_of_each_class(device,
 def test_a_kind_that_is_not_to_be_had_is_named(device, tmp_path):
     release = deployable(device, tmp_path / "source", pipeline={"engine": {"kind": "tensorflow"}})
 
-    assert code_of(lambda: build_for_release(builder(device), release)) == "build.failed"
+    assert refusal(builder(device), release).code == "build.failed"
 
 
 def test_a_kind_that_cannot_run_here_is_named_with_what_is_missing(device, tmp_path, monkeypatch):
@@ -177,9 +174,9 @@ def test_a_kind_that_cannot_run_here_is_named_with_what_is_missing(device, tmp_p
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "openvino" else find(name))
     release = deployable(device, tmp_path / "source", pipeline={"engine": {"kind": "openvino"}})
 
-    with pytest.raises(DeployError, match=r"openvino cannot run here: .*pip install openvino") as caught:
-        build_for_release(builder(device), release)
-    assert caught.value.code == "build.kind"
+    error = error_of(build_for_release, builder(device), release)
+    assert error.code == "build.kind"
+    assert re.search(r"openvino cannot run here: .*pip install openvino", str(error))
 
 
 def fallback(**more):
@@ -351,8 +348,7 @@ def test_a_request_that_was_answered_is_not_built_again_and_another_one_is(devic
 def test_a_request_that_fails_is_answered_with_code_and_evidence(device, release):
     request = ask(device, release)
 
-    with pytest.raises(DeployError):
-        answer_request(device, request, answered(device, "import os; os.abort()"))
+    error_of(answer_request, device, request, answered(device, "import os; os.abort()"))
     take_over(device)
 
     result = json.loads(device.layout.build_result.read_text())

@@ -5,15 +5,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from edge.demo.cameras import FPS, lay_out_cameras
 from tests.support import street
+from tests.support.demo_model import MODEL
 
 pytestmark = pytest.mark.integration
-MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
 KINDS = ("detections", "event", "occupancy")
 LINES = {"left": 0.3, "middle": 0.5, "right": 0.7}
 

@@ -39,10 +39,6 @@ sys.exit(worker.main(sys.argv[1]))
 """
 
 
-def report_of(device, key):
-    return json.loads((device.layout.engine(key) / "build.json").read_text())["report"]
-
-
 def test_forms_of_int8_race_in_the_builder_and_the_account_is_kept(device, tmp_path):
     release = deployable(
         device, tmp_path / "source", precision="int8", golden=GoldenLimits(min_recall=0.5, max_score_error=0.5)
@@ -50,7 +46,7 @@ def test_forms_of_int8_race_in_the_builder_and_the_account_is_kept(device, tmp_p
 
     built = build_for_release(builder(device, WORKER), release)
 
-    report = report_of(device, built.key)
+    report = json.loads((device.layout.engine(built.key) / "build.json").read_text())["report"]
     rows = {row["form"]: row for row in report["int8_forms"]["rows"]}
     assert set(rows) == {"as proven", "on one thread"}
     assert rows["on one thread"]["ms"] > 0

@@ -140,8 +140,7 @@ def test_what_is_ignored_is_in_no_message(run, model, clip):
     run.finish(run.start(run.write(streams, model={"onnx": str(model), "score_threshold": 0.001, "labels": LABELS})))
 
     def centres(name):
-        lines = [json.loads(line) for line in (run.folder / "out.jsonl").read_text().splitlines()]
-        frames = [one for one in lines if one["schema"] == "edge.detections/1" and one["stream"] == name]
+        frames = [one for one in run.messages() if one["stream"] == name]
         return [box["bbox"][0] + box["bbox"][2] / 2 for frame in frames for box in frame["detections"]]
 
     assert min(centres("b")) < WIDTH / 2 <= min(centres("a"))

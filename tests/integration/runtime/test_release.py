@@ -15,12 +15,12 @@ from edge.device.engines import read_record
 from edge.device.facts import this_moment
 from edge.device.health import read_health
 from edge.device.switch import commit, roll_back
-from edge.errors import DeployError
 from edge.runtime.build.engine import build_for_release
 from edge.runtime.build.request import read_request
 from edge.runtime.trial.rollback import go_back, recover_at_boot
 from tests.support.deployable import deployable
 from tests.support.device_releases import attach_engine, flip, forge, plan_of, put_on_trial, signer_of, stage
+from tests.support.raised import error_of
 from tests.support.serving import builder
 from tests.support.systemd import NotifySocket
 from tests.support.units import failed_units
@@ -198,13 +198,10 @@ def test_after_a_changed_release_the_newest_valid_one_serves_and_with_none_it_st
     assert go_back(device, failed_units(78), "unit-failed").release == old
     assert "signature" in device.state().last.reason
     forge(device, old, "pipeline.yaml", harmful(device, old))
-    with pytest.raises(DeployError) as caught:
-        go_back(device, failed_units(78), "unit-failed")
-    assert caught.value.exit_code == 9
+    assert error_of(go_back, device, failed_units(78), "unit-failed").exit_code == 9
     last = device.state().last
     assert (last.result, "signature" in last.reason) == ("failed", True), last
-    with pytest.raises(DeployError):
-        recover_at_boot(device, moment=dataclasses.replace(this_moment(), boot_id="boot-2"))
+    error_of(recover_at_boot, device, moment=dataclasses.replace(this_moment(), boot_id="boot-2"))
     assert device.state().last.reason == f"{old} is current, and no release is valid"
     refused(device, tmp_path)
 

@@ -110,8 +110,7 @@ def test_sizes_are_those_of_the_source(run, tmp_path):
 
     run.complete([{"id": "odd", "uri": "odd.mkv"}, {"id": "one", "uri": "one.mp4"}])
 
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    sizes = {one["stream"]: one["size"] for one in lines if one["schema"] == "edge.detections/1"}
+    sizes = {one["stream"]: one["size"] for one in run.messages()}
     assert sizes == {"odd": [852, 480], "one": [320, 180]}
 
 
@@ -168,18 +167,16 @@ def test_f40_a_stream_that_changes_its_size_goes_on(run, tmp_path):
     stats, _ = run.complete([{"id": "both", "uri": "both.h264"}])
 
     assert stream(stats, "both")["inferred"] == 40
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    sizes = [tuple(one["size"]) for one in lines if one["schema"] == "edge.detections/1"]
+    sizes = [tuple(one["size"]) for one in run.messages()]
     assert sizes == [(320, 180)] * 20 + [(180, 320)] * 20
 
 
-def test_max_fps_and_classes(run, clip, tmp_path):
+def test_max_fps_and_classes(run, clip):
     stats, _ = run.complete([{"id": "a", "uri": str(clip), "max_fps": 10, "classes": ["class-1"]}])
 
     assert stream(stats, "a")["dropped"]["max_fps"] == 40
     assert stream(stats, "a")["inferred"] == 20
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert {found["label"] for one in lines for found in one.get("detections", ())} <= {"class-1"}
+    assert {found["label"] for one in run.messages() for found in one["detections"]} <= {"class-1"}
 
 
 def test_an_unknown_class_is_refused_with_the_labels_there_are(run, clip):

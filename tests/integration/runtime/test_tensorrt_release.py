@@ -11,7 +11,7 @@ import pytest
 from edge.bundle.manifest import GoldenLimits
 from edge.device.engines import read_record
 from edge.engine.pipeline_model import read_model
-from edge.errors import DeployError, EngineError
+from edge.errors import EngineError
 from edge.runtime.agent.watch import _release as status_of
 from edge.runtime.serve.engine import open_release, start_engine
 from edge.runtime.serve.parts import build_parts
@@ -20,6 +20,7 @@ from edge.runtime.trial.soundness import problem_of_release
 from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.fake_gpu import WORKER
+from tests.support.raised import error_of
 from tests.support.serving import serve
 
 pytestmark = [
@@ -30,6 +31,8 @@ pytestmark = [
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
 INT8_WINS = {"int8_ms": 1, "float_ms": 20}
 FLOAT_WINS = {"int8_ms": 20, "float_ms": 1}
+MODEL = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
+FALLING_BACK = {"precision": "int8", "harm": 0.02, "pipeline": {"model": MODEL}}
 
 
 def staged(device, folder, *, limits=WIDE, **more):
@@ -86,8 +89,7 @@ def test_the_service_of_a_release_knows_that_a_build_runs_by_its_folder(device, 
 
 
 def test_int8_that_fails_its_golden_frames_gives_way_to_fp16(device, tmp_path):
-    model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
-    release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
+    release = staged(device, tmp_path / "source", **FALLING_BACK)
 
     built = build(device, release, refuses_cache=True, **INT8_WINS)
 
@@ -98,8 +100,7 @@ def test_int8_that_fails_its_golden_frames_gives_way_to_fp16(device, tmp_path):
 
 
 def test_of_two_int8_forms_the_one_that_passes_the_golden_frames_serves(device, tmp_path):
-    model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
-    release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
+    release = staged(device, tmp_path / "source", **FALLING_BACK)
 
     built = build(device, release, **INT8_WINS)
 
@@ -110,8 +111,7 @@ def test_of_two_int8_forms_the_one_that_passes_the_golden_frames_serves(device, 
 
 
 def test_build_report_status_and_info_message_tell_the_same_of_a_fallback(device, tmp_path):
-    model = {"onnx": "model.onnx", "precision": "int8", "calibration": "model.calib.json", "fallback": "fp16"}
-    release = staged(device, tmp_path / "source", precision="int8", harm=0.02, pipeline={"model": model})
+    release = staged(device, tmp_path / "source", **FALLING_BACK)
 
     built = build(device, release, **FLOAT_WINS)
 
@@ -144,10 +144,9 @@ def test_build_report_status_and_info_message_tell_the_same_of_a_fallback(device
 def test_a_build_that_fails_says_why_and_leaves_no_plan(device, tmp_path, fault, code, told):
     release = staged(device, tmp_path / "source")
 
-    with pytest.raises(DeployError, match=told) as caught:
-        build(device, release, build=fault)
+    error = error_of(build, device, release, build=fault)
 
-    assert caught.value.code == code
+    assert (error.code, told in error.problem) == (code, True)
     assert not list(device.layout.root.rglob("model.plan"))
 
 

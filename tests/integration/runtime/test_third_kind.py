@@ -28,6 +28,11 @@ pytestmark = [
     pytest.mark.slow_but("test_a_release_is_built_proven_and_served_by_it", reason="further services over real models"),
 ]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
+OURS = (sys.executable, "-m", "edge.runtime.build.worker")
+
+
+def without_it(monkeypatch):
+    monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
 
 
 def build(device, release, *, worker=(sys.executable, "-c", WORKER)):
@@ -78,11 +83,10 @@ def test_an_engine_of_a_kind_that_is_gone_is_another_system_s_and_is_built_anew(
     release = deployable(device, tmp_path / "source")
     build(device, release)
 
-    monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
+    without_it(monkeypatch)
 
     assert problem_of_release(device, release).code == "device.engine.changed"
-    worker = (sys.executable, "-m", "edge.runtime.build.worker")
-    assert build(device, release, worker=worker).engine.startswith("openvino ")
+    assert build(device, release, worker=OURS).engine.startswith("openvino ")
     assert problem_of_release(device, release) is None
 
 
@@ -110,15 +114,11 @@ def test_an_engine_of_a_kind_that_stopped_working_lets_another_one_be_built(devi
         build_parts(pipeline, deployed=deployed)
 
 
-def without_it(monkeypatch):
-    monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
-
-
 def test_a_better_kind_that_appears_later_is_named_and_the_working_engine_goes_on_serving(device, tmp_path):
     release = deployable(device, tmp_path / "source")
     with pytest.MonkeyPatch.context() as before:
         without_it(before)
-        build(device, release, worker=(sys.executable, "-m", "edge.runtime.build.worker"))
+        build(device, release, worker=OURS)
 
     told = "onnxruntime runs here by now and auto prefers it to openvino: push the release again to build for it"
     assert why_better(device, release) == told
@@ -146,7 +146,7 @@ def test_the_builder_s_process_builds_for_the_kind_that_it_was_told_or_not_at_al
     release = deployable(device, tmp_path / "source")
 
     with pytest.raises(DeployError, match=r"engine\.kind 'onnxruntime': expected one of"):  # which it does not find
-        build(device, release, worker=(sys.executable, "-m", "edge.runtime.build.worker"))
+        build(device, release, worker=OURS)
 
     assert not list(device.layout.root.rglob("model.plan"))
     with pytest.MonkeyPatch.context() as before:

@@ -171,7 +171,20 @@ def test_a_service_that_ends_by_an_error_tells_systemd_which(tmp_path, monkeypat
     assert str(absent) in systemd.lines[-1]
 
 
-def test_ctrl_c_while_a_library_is_imported_is_no_missing_library(capsys, monkeypatch):
+@pytest.fixture
+def ended(capsys, monkeypatch):
+    """Run a command to the end of its process; return its exit code, and what it has said."""
+
+    def ended(command):
+        monkeypatch.setattr(sys, "argv", ["edge-deploy"])
+        with pytest.raises(SystemExit) as found:
+            run_command(command)
+        return found.value.code, capsys.readouterr().err
+
+    return ended
+
+
+def test_ctrl_c_while_a_library_is_imported_is_no_missing_library(ended):
     """An extension module whose import is interrupted raises ImportError from KeyboardInterrupt."""
 
     @click.command()
@@ -181,15 +194,11 @@ def test_ctrl_c_while_a_library_is_imported_is_no_missing_library(capsys, monkey
         except ImportError as error:
             raise MissingDependencyError("a library is not importable", hint="pip install it") from error
 
-    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
-    with pytest.raises(SystemExit) as ended:
-        run_command(interrupted)
-
-    assert ended.value.code == 130
-    assert "not importable" not in capsys.readouterr().err
+    code, said = ended(interrupted)
+    assert (code, "not importable" in said) == (130, False)
 
 
-def test_a_library_that_stumbles_while_ctrl_c_ends_it_is_no_internal_error(capsys, monkeypatch):
+def test_a_library_that_stumbles_while_ctrl_c_ends_it_is_no_internal_error(ended):
     """Dask closes what it has not opened yet."""
 
     @click.command()
@@ -199,40 +208,28 @@ def test_a_library_that_stumbles_while_ctrl_c_ends_it_is_no_internal_error(capsy
         finally:
             None.cancel()
 
-    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
-    with pytest.raises(SystemExit) as ended:
-        run_command(interrupted)
-
-    assert ended.value.code == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    assert ended(interrupted) == (130, "interrupted\n")
 
 
-def test_errors_that_are_each_other_s_cause_are_told(capsys, monkeypatch):
+def test_errors_that_are_each_other_s_cause_are_told(ended):
     @click.command()
     def circular():
         first, second = EdgeError("the first"), EdgeError("the second")
         first.__cause__, second.__cause__ = second, first
         raise first
 
-    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
-    with pytest.raises(SystemExit) as ended:
-        run_command(circular)
-
-    assert ended.value.code not in (0, 130)
-    assert "the first" in capsys.readouterr().err
+    code, said = ended(circular)
+    assert code not in (0, 130)
+    assert "the first" in said
 
 
-def test_numbers_of_a_device_s_error_stand_below_it_one_in_a_line(capsys, monkeypatch):
+def test_numbers_of_a_device_s_error_stand_below_it_one_in_a_line(ended):
     @click.command()
     def refused():
         evidence = {"path": "m\x1b[2J.onnx", "missing": ["nvv4l2decoder"], "free\x07": 3}
         raise DeployError("preflight.disk", "no room", hint="remove files", evidence=evidence)
 
-    monkeypatch.setattr(sys, "argv", ["edge-deploy"])
-    with pytest.raises(SystemExit):
-        run_command(refused)
-
-    first, *numbers = capsys.readouterr().err.splitlines()
+    first, *numbers = ended(refused)[1].splitlines()
     assert "no room" in first
     assert first.endswith("(preflight.disk)")
     assert numbers == [r'  path: "m\u001b[2J.onnx"', '  missing: ["nvv4l2decoder"]', r"  free\u0007: 3"]

@@ -4,14 +4,12 @@ import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from edge.cli.output import aligned, folded
+from tests.support.demo_model import MODEL, TABLE
 
-MODEL = Path(__file__).parents[3] / "edge/demo/model/traffic.onnx"
-TABLE = Path(__file__).parents[3] / "calib_cache/traffic.calib.json"
 ROWS = [
     ("ms", "share", "operator", "layer"),
     ("1.25", "7%", "Conv", "/model/neck/cv1/conv/Conv"),

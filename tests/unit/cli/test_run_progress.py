@@ -1,26 +1,24 @@
-"""The live table of a run; accounts are those of `tests.unit.runtime.serve.test_watchdog`."""
+"""The live table of a run."""
 
-import dataclasses
 import io
 
 from rich.console import Console
 
 from edge.cli.commands.run import live_table, report_lines, run_table
-from edge.types import StreamState
-from tests.unit.runtime.serve.test_watchdog import account
+from tests.support.accounts import CONNECTING, DOWN, UP, account
 
 STAGES_MS = {"total": {"p50": 25.0, "p95": 31.0}}
 
 
 def at(*streams):
-    return dataclasses.replace(account(turns=1, batches=1, streams=streams), stages_ms=STAGES_MS)
+    return account(*streams, stages_ms=STAGES_MS)
 
 
 def test_a_row_for_each_camera_with_its_state():
-    states = [StreamState.UP, StreamState.DOWN, StreamState.CONNECTING]
+    states = [UP, DOWN, CONNECTING]
     console = Console(file=io.StringIO(), width=100)
 
-    console.print(run_table(at(*[(state, 7, 5, 0) for state in states])))
+    console.print(run_table(at(*[(state, 7, 5) for state in states])))
 
     _, head, *rows = console.file.getvalue().splitlines()
     assert head.split() == ["camera", "state", "fps", "frames", "detections"]
@@ -29,15 +27,15 @@ def test_a_row_for_each_camera_with_its_state():
 
 
 def test_where_nothing_was_inferred_there_is_no_latency():
-    _, total, *_ = report_lines(at((StreamState.DOWN, 0, 0, 0)))
+    _, total, *_ = report_lines(at((DOWN, 0, 0)))
 
     assert (total.startswith("0 frames in "), "latency" in total, "None" in total) == (True, False, False)
-    assert "latency p50 25.0 ms" in list(report_lines(at((StreamState.UP, 7, 5, 0))))[1]
+    assert "latency p50 25.0 ms" in list(report_lines(at((UP, 7, 5))))[1]
 
 
 def test_nothing_is_drawn_where_stderr_is_no_terminal(capsys):
     with live_table(is_wanted=True) as (show, remove):
-        show(at((StreamState.UP, 1, 1, 0)))
+        show(at((UP, 1, 1)))
         remove()
 
     assert capsys.readouterr() == ("", "")

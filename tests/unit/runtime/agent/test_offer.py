@@ -1,4 +1,4 @@
-"""A release is offered: with the lock, as what it is, and only where nothing that can be known stands against it."""
+"""A release is offered: with the lock, as what it is, and only where nothing that is known stands against it."""
 
 import base64
 import dataclasses
@@ -6,13 +6,13 @@ import dataclasses
 import pytest
 
 from edge.device.facts import gather_facts
+from edge.device.state import BadRelease, Phase, State, Verdict, mark_bad
 from edge.device.units import TRIAL_UNIT
-from edge.errors import DeployError
 from edge.runtime.agent import offer
-from edge.runtime.agent.offer import bytes_of, plan, put_manifest
+from edge.runtime.agent.offer import bytes_of, check_not_bad, check_trusted_state, plan, put_manifest
 from edge.wire.release import OfferRequest
 from tests.support.agent_session import AgentSession
-from tests.support.raised import code_of
+from tests.support.raised import code_of, error_of
 
 MIB = 1024 * 1024
 
@@ -87,6 +87,23 @@ def test_a_disk_that_is_full_of_what_is_needed_is_told_by_a_plan(root, session, 
 
 def test_what_is_no_base64_is_told_by_its_name():
     assert bytes_of("AP8=", "the manifest") == b"\x00\xff"
-    with pytest.raises(DeployError, match="the manifest") as caught:
-        bytes_of("no base64!", "the manifest")
-    assert caught.value.code == "request.value"
+    error = error_of(bytes_of, "no base64!", "the manifest")
+    assert (error.code, "the manifest" in error.problem) == ("request.value", True)
+
+
+def test_a_release_that_has_failed_here_is_refused_with_its_reason(root):
+    device, release = root.device, "0" * 12
+    check_not_bad(device, release)
+    mark_bad(device.layout, device.durable, release, BadRelease(verdict=Verdict.BAD, reason="no frames", at="then"))
+
+    error = error_of(check_not_bad, device, release)
+    assert (error.code, "no frames" in error.problem) == ("preflight.bad", True)
+    check_not_bad(device, "1" * 12)
+
+
+def test_a_device_that_has_stopped_trying_takes_nothing_until_a_person_has_looked(root):
+    check_trusted_state(root.device)
+    root.device.write_state(State(phase=Phase.FAILED, reason="no way back"))
+
+    error = error_of(check_trusted_state, root.device)
+    assert (error.code, "no way back" in error.problem) == ("person.failed", True)

@@ -13,8 +13,9 @@ from edge.publish.device_messages import PullMessage
 from edge.publish.message import ModelInfo
 from edge.publish.messages import InfoMessage
 from edge.runtime.look.status import Rates, Snapshot, metrics_of, status_json
-from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunReport, RunTimes, StreamReport
-from edge.types import DropReason, Precision, StreamId, StreamState
+from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunTimes
+from edge.types import DropReason, Precision, StreamId
+from tests.support.accounts import DOWN, UP, account, counted
 
 A, B = StreamId("a"), StreamId("b")
 MQTT = {
@@ -41,8 +42,8 @@ LOOK = PullMessage(
 
 def report(**changes):
     streams = (
-        StreamReport(
-            stream=A,
+        counted(
+            A,
             decoded=100,
             inferred=80,
             detections=33,
@@ -50,28 +51,21 @@ def report(**changes):
             errors=1,
             fps=9.0,
         ),
-        StreamReport(stream=B, decoded=7, inferred=7, detections=0, dropped={}, errors=0, fps=1.0),
+        counted(B, decoded=7, inferred=7, fps=1.0),
     )
     values = {
-        "name": "gates",
-        "engine": "openvino 1",
         "precision": Precision.INT8,
         "times": RunTimes(elapsed_s=10, cpu_s=2.5, peak_memory_bytes=1000),
         "streams": streams,
         "statuses": {
-            A: StreamStatus(stream=A, state=StreamState.UP, reason="", reconnects=4),
-            B: StreamStatus(stream=B, state=StreamState.DOWN, reason="</script>", reconnects=0),
+            A: StreamStatus(stream=A, state=UP, reason="", reconnects=4),
+            B: StreamStatus(stream=B, state=DOWN, reason="</script>", reconnects=0),
         },
-        "stages_ms": {},
         "batch_sizes": {1: 3, 2: 42},
         "published": {"mqtt": MQTT, "jsonl": {"accepted": 9, "delivered": 9, "waiting": 0, "dropped": 0}},
         "recent": RecentTimes(infer_p95_ms=8.04, age_p95_ms=20.0),
-        "turns": 5,
-        "has_work": True,
-        "hanging": (),
-        "is_final": False,
     }
-    return RunReport(**{**values, **changes})
+    return account(**{**values, **changes})
 
 
 def moment(**changes):
@@ -177,7 +171,7 @@ def test_the_document_of_the_page_has_the_same_figures():
 def test_rates_are_of_the_last_seconds():
     rates = Rates()
     for second, inferred in ((0, 0), (1, 10), (2, 20), (8, 20), (14, 20)):
-        one = StreamReport(stream=A, decoded=0, inferred=inferred, detections=0, dropped={}, errors=0, fps=0)
+        one = counted(A, inferred=inferred)
         found = rates.of(report(streams=(one,)), now_s=second)[A]
         expected = {0: 0, 1: 10, 2: 10, 8: 0, 14: 0}[second]
         assert found == pytest.approx(expected), second

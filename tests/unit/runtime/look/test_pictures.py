@@ -8,6 +8,7 @@ from edge.runtime.look.pictures import PicturePublisher, Pictures
 from edge.runtime.pipeline.batcher import Batch, Row
 from edge.types import ImageSize, Letterbox, StreamId
 from tests.support import values
+from tests.support.kept import Kept
 
 EAST, WEST = StreamId("east"), StreamId("west")
 SOURCE = ImageSize(width=1280, height=720)
@@ -101,14 +102,6 @@ def test_an_old_picture_is_none_and_is_let_go(pictures, clock):
     assert pictures._pictures == {}
 
 
-class Sent:
-    def __init__(self):
-        self.messages = []
-
-    def publish(self, message):
-        self.messages.append(message)
-
-
 def seen(pictures, clock, *streams):
     """One turn of the inference loop, which shows a frame of each of these streams."""
     clock.now_s += 1
@@ -119,7 +112,7 @@ def seen(pictures, clock, *streams):
 
 
 def test_pictures_of_streams_are_published_so_often_and_a_stream_without_frames_has_none():
-    clock, sent = Clock(), Sent()
+    clock, sent = Clock(), Kept()
     pictures = Pictures(labels=["person"], clock_s=clock)
     publishing = PicturePublisher(pictures, sent, streams=lambda: [EAST, WEST], every_s=9, clock_s=clock)
 

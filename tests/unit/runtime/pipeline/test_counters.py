@@ -5,15 +5,9 @@ import pytest
 
 from edge.runtime.pipeline.counters import FrameCounters, LatencyHistogram, StreamCounts, StreamReport, report_stream
 from edge.runtime.pipeline.shares import FrameCounts
-from edge.types import (
-    DropReason,
-    SourceCounts,
-    StageTimes,
-    StreamId,
-    StreamState,
-)
+from edge.types import DropReason, SourceCounts, StageTimes, StreamId
 from tests.support import values
-from tests.unit.runtime.serve.test_watchdog import account
+from tests.support.accounts import UP, account
 
 EAST = StreamId("east")
 
@@ -91,7 +85,7 @@ def test_no_count_is_below_zero_though_the_sum_comes_out(kind):
 
 
 def test_messages_below_zero_do_not_balance_though_the_sum_comes_out():
-    report = account(turns=1, batches=1, streams=[(StreamState.UP, 5, 5, 0)])
+    report = account((UP, 5, 5))
     good = {"accepted": 3, "delivered": 3, "waiting": 0, "dropped": 0}
 
     assert dataclasses.replace(report, published={"mqtt": good}).is_balanced

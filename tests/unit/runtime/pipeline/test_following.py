@@ -17,6 +17,7 @@ from edge.track.bytetrack import ByteTracker
 from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import StreamId, StreamState
+from tests.support.kept import Kept
 from tests.support.logged import logged
 from tests.support.watching import result
 
@@ -24,19 +25,6 @@ EAST = StreamId("east")
 WHOLE = Zone(id="yard", polygon=((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)))
 GATE = Line(id="gate", start=(0.5, 1.0), end=(0.5, 0.0))
 PARKED = (400, 200, 500, 260)
-
-
-class Kept:
-    """A publisher that keeps everything."""
-
-    def __init__(self):
-        self.messages = []
-
-    def publish(self, message):
-        self.messages.append(message)
-
-    def of(self, kind):
-        return [message for message in self.messages if isinstance(message, kind)]
 
 
 class Stage:

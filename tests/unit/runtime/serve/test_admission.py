@@ -1,17 +1,17 @@
 """Whether an engine can serve what streams ask for: figures worked out by hand, and a clock of its own."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from edge.errors import ConfigError
 from edge.runtime.serve.overload import Admission, EngineSpeed, judge_admission, measure_engine
 from edge.types import StreamId
+from tests.support.accounts import DOWN, UP, Run
+from tests.support.accounts import FIRST as A
+from tests.support.accounts import SECOND as B
 from tests.support.logged import logged
-from tests.unit.runtime.serve.test_watchdog import DOWN, UP, account
 
-A, B, C = StreamId("s0"), StreamId("s1"), StreamId("s2")
+C = StreamId("s2")
 FORTY = EngineSpeed(rows=4, batch_s=0.1)  # 40 frames per second
 
 
@@ -82,29 +82,20 @@ def test_a_rate_that_nobody_states_is_not_guessed():
     assert verdict.text.endswith("decoding is not included, nor are streams whose rate is not stated: s0")
 
 
-class Run:
-    def __init__(self):
-        self.told, self.live, self.terms = [], frozenset((A, B)), {}
-        self.admission = Admission(FORTY, self, tell=self.told.append)
-        self.second, self.counts, self.state = 0, [0, 0], UP
-        self.seconds(0, 0, 0)
-
-    def seconds(self, count, *fps):
-        for _ in range(max(1, count)):
-            self.second += bool(count)
-            self.counts = [one + more for one, more in zip(self.counts, fps, strict=True)]
-            report = account(turns=1, batches=1, streams=[(self.state, one, one, 0) for one in self.counts])
-            times = dataclasses.replace(report.times, elapsed_s=float(self.second))
-            self.admission.tick(dataclasses.replace(report, times=times))
-
-
-def test_rates_that_come_are_judged_once_after_ten_seconds(caplog):
+@pytest.fixture
+def run():
     run = Run()
-    run.seconds(9, 30, 30)
+    run.admission = Admission(FORTY, run, tell=run.told.append)
+    run.watched_by(run.admission)
+    return run
+
+
+def test_rates_that_come_are_judged_once_after_ten_seconds(run, caplog):
+    run.seconds(9, inferred=(30, 30))
     assert run.told == []
 
-    run.seconds(1, 30, 30)
-    run.seconds(30, 30, 30)
+    run.seconds(1, inferred=(30, 30))
+    run.seconds(30, inferred=(30, 30))
 
     assert len(run.told) == 1
     assert "60.0 fps" in run.told[0]
@@ -112,31 +103,28 @@ def test_rates_that_come_are_judged_once_after_ten_seconds(caplog):
     assert logged(caplog).count("engine-too-slow") == 1
 
 
-def test_cameras_that_are_away_are_waited_for():
-    run = Run()
+def test_cameras_that_are_away_are_waited_for(run):
     run.state = DOWN
-    run.seconds(40, 30, 0)
+    run.seconds(40, inferred=(30, 0))
     assert run.told == []
 
     run.state = UP
-    run.seconds(10, 10, 10)
+    run.seconds(10, inferred=(10, 10))
 
     assert run.told == [None]
 
 
-def test_streams_of_a_reload_are_judged_as_well():
-    run = Run()
+def test_streams_of_a_reload_are_judged_as_well(run):
     run.live = frozenset((A,))
-    run.seconds(10, 30, 30)
+    run.seconds(10, inferred=(30, 30))
     run.live = frozenset((A, B))
-    run.seconds(10, 30, 30)
+    run.seconds(10, inferred=(30, 30))
 
     assert run.told[0] is None
     assert "60.0 fps" in run.told[1]
 
 
-def test_stated_rates_are_judged_at_once_and_refused_where_that_is_asked_for(caplog):
-    run = Run()
+def test_stated_rates_are_judged_at_once_and_refused_where_that_is_asked_for(run, caplog):
     run.admission.at_start({A: 30.0, B: 30.0}, refuses=False)
 
     assert "60.0 fps" in run.told[0]

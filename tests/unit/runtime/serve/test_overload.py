@@ -1,7 +1,5 @@
 """When a device says that it cannot keep up: made-up accounts of a run, second by second."""
 
-import dataclasses
-
 import pytest
 
 from edge.media.camera import StreamStatus
@@ -10,44 +8,22 @@ from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.overload import Overload
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, StreamId, StreamState
+from tests.support.accounts import Run
+from tests.support.kept import Kept
 from tests.support.logged import logged
-from tests.unit.runtime.serve.test_watchdog import UP, account
 
 
-class Run:
-    """Two streams, whose frames per second are given second by second."""
-
-    def __init__(self):
-        self.told, self.told_of_streams = [], []
-        self.terms = {}
-        self._overload = Overload(self.told.append, lambda *one: self.told_of_streams.append(one), self)
-        self._second = 0
-        self._streams = [[0, 0], [0, 0]]  # inferred, lost
-        self.reason = DropReason.SUPERSEDED
-        self._tick()
-
-    def seconds(self, count, *, inferred, lost):
-        for _ in range(count):
-            self._second += 1
-            for stream, more_inferred, more_lost in zip(self._streams, inferred, lost, strict=True):
-                stream[0] += more_inferred
-                stream[1] += more_lost
-            self._tick()
-
-    def _tick(self):
-        report = account(turns=1, batches=1, streams=[(UP, good + bad, good, 0) for good, bad in self._streams])
-        streams = tuple(
-            dataclasses.replace(one, dropped={self.reason: bad})
-            for one, (_, bad) in zip(report.streams, self._streams, strict=True)
-        )
-        times = dataclasses.replace(report.times, elapsed_s=float(self._second))
-        self._overload.tick(dataclasses.replace(report, streams=streams, times=times))
+@pytest.fixture
+def run():
+    run = Run()
+    run.told_of_streams = []
+    run.watched_by(Overload(run.told.append, lambda *one: run.told_of_streams.append(one), run))
+    return run
 
 
 @pytest.mark.parametrize("reason", [DropReason.LATE, DropReason.SUPERSEDED, DropReason.YIELDED, DropReason.STALE])
-def test_half_a_minute_of_lost_frames_is_told_with_figures(caplog, reason):
-    run = Run()
-    run.reason = reason
+def test_half_a_minute_of_lost_frames_is_told_with_figures(run, caplog, reason):
+    run.lost_as = reason
     run.seconds(29, inferred=(20, 20), lost=(4, 6))
     assert run.told == []
 
@@ -58,18 +34,16 @@ def test_half_a_minute_of_lost_frames_is_told_with_figures(caplog, reason):
 
 
 @pytest.mark.parametrize("reason", [DropReason.MAX_FPS, DropReason.DAMAGED, DropReason.STOPPED])
-def test_what_is_dropped_for_other_reasons_is_no_overload(reason):
-    run = Run()
-    run.reason = reason
+def test_what_is_dropped_for_other_reasons_is_no_overload(run, reason):
+    run.lost_as = reason
 
     run.seconds(100, inferred=(20, 20), lost=(20, 20))
 
     assert run.told == []
 
 
-def test_a_stream_is_told_of_by_itself_though_the_machine_as_a_whole_keeps_up(caplog):
+def test_a_stream_is_told_of_by_itself_though_the_machine_as_a_whole_keeps_up(run, caplog):
     """In windows of ten seconds 0.2 of 3 fps are few frames: a rate, not a count, is judged."""
-    run = Run()
     for _ in range(5):
         run.seconds(5, inferred=(60, 0), lost=(0, 3))
         run.seconds(1, inferred=(60, 1), lost=(0, 2))
@@ -81,8 +55,7 @@ def test_a_stream_is_told_of_by_itself_though_the_machine_as_a_whole_keeps_up(ca
     assert run.told_of_streams[1:] == [("s1", None)]
 
 
-def test_a_burst_is_no_overload():
-    run = Run()
+def test_a_burst_is_no_overload(run):
     for _ in range(5):
         run.seconds(20, inferred=(20, 20), lost=(10, 0))
         run.seconds(10, inferred=(20, 20), lost=(0, 0))
@@ -90,8 +63,7 @@ def test_a_burst_is_no_overload():
     assert run.told == []
 
 
-def test_it_is_over_when_hardly_any_are_lost_for_half_a_minute_and_not_before():
-    run = Run()
+def test_it_is_over_when_hardly_any_are_lost_for_half_a_minute_and_not_before(run):
     run.seconds(30, inferred=(20, 20), lost=(10, 0))
     assert len(run.told) == 1
 
@@ -105,24 +77,22 @@ def test_it_is_over_when_hardly_any_are_lost_for_half_a_minute_and_not_before():
     assert run.told[1:] == [None]
 
 
-def test_a_run_without_frames_is_no_overload():
-    run = Run()
-
+def test_a_run_without_frames_is_no_overload(run):
     run.seconds(100, inferred=(0, 0), lost=(0, 0))
 
     assert run.told == []
 
 
 def test_two_things_that_are_wrong_are_told_beside_each_other():
-    published = []
-    states = StreamStates([StreamId("a")], Collecting(published), device="dev")
+    kept = Kept()
+    states = StreamStates([StreamId("a")], kept, device="dev")
     states.alarm("throttled by heat")
     states.alarm("cannot keep up: 1 of 2 fps", about="overload")
     states.alarm("cannot keep up: 1 of 3 fps", about="overload")
     states.alarm(None)
     states.alarm(None, about="overload")
 
-    assert [(one.state, one.reason) for one in published] == [
+    assert kept.states() == [
         ("degraded", "throttled by heat"),
         ("degraded", "throttled by heat; cannot keep up: 1 of 2 fps"),
         ("degraded", "cannot keep up: 1 of 3 fps"),
@@ -131,14 +101,14 @@ def test_two_things_that_are_wrong_are_told_beside_each_other():
 
 
 def test_the_reason_names_the_cameras_that_are_down_now():
-    published = []
-    states = StreamStates([StreamId("a"), StreamId("b")], Collecting(published), device="dev")
+    kept = Kept()
+    states = StreamStates([StreamId("a"), StreamId("b")], kept, device="dev")
     states.fail(StreamId("a"), "gone")
     states.fail(StreamId("b"), "gone")
     states.alarm("throttled by heat")
     states.change(StreamStatus(stream=StreamId("a"), state=StreamState.UP, reason=None, reconnects=1))
 
-    assert [(one.state, one.reason) for one in published if one.topic == "state"] == [
+    assert kept.states() == [
         ("degraded", "down: a"),
         ("degraded", "down: a, b"),
         ("degraded", "down: a, b; throttled by heat"),
@@ -162,9 +132,9 @@ def test_a_stream_that_was_removed_before_its_end_was_told_is_not_told_as_ended(
 
 
 def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():
-    published = []
+    kept = Kept()
     east = StreamId("east")
-    states = StreamStates([east], Collecting(published), device="dev")
+    states = StreamStates([east], kept, device="dev")
 
     def change(state, reason="frames arrive"):
         states.change(StreamStatus(stream=east, state=state, reason=reason, reconnects=0))
@@ -176,7 +146,7 @@ def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():
     states.overload(east, None)
     states.overload(StreamId("gone"), "overload: 1.0 of 3.0 fps are inferred")
 
-    assert [(one.state, one.reason) for one in published if isinstance(one, StreamStateMessage)] == [
+    assert [(one.state, one.reason) for one in kept.of(StreamStateMessage)] == [
         ("up", None),
         ("degraded", "overload: 0.18 of 3.0 fps are inferred"),
         ("down", "no frame for 3 s"),
@@ -186,14 +156,8 @@ def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():
     assert states.statuses()[east].state is StreamState.UP, "for health files and trials: its frames come"
 
 
-class Collecting:
-    def __init__(self, published):
-        self.publish = published.append
-
-
-def test_a_stream_wants_no_more_than_its_own_limit_lets_through():
+def test_a_stream_wants_no_more_than_its_own_limit_lets_through(run):
     """Of 25 frames per second under a limit of 12, one decoder gave out 5 and saw 20 come too late."""
-    run = Run()
     run.terms = {StreamId("s1"): Terms(max_fps=12)}
 
     run.seconds(30, inferred=(20, 5), lost=(0, 20))
@@ -203,8 +167,7 @@ def test_a_stream_wants_no_more_than_its_own_limit_lets_through():
     assert run.told_of_streams == [("s1", "overload: 5.0 of 12.0 fps are inferred")]
 
 
-def test_what_comes_too_late_and_its_limit_would_have_let_go_is_no_overload():
-    run = Run()
+def test_what_comes_too_late_and_its_limit_would_have_let_go_is_no_overload(run):
     run.terms = {StreamId("s1"): Terms(max_fps=12)}
 
     run.seconds(100, inferred=(20, 12), lost=(0, 13))

@@ -1,59 +1,17 @@
 """Orders, log and state of the overload ladder, on made-up accounts of a run, second by second."""
 
-import dataclasses
-
 from edge.media.rate import Caps
 from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.overload import Relief
-from edge.types import DropReason, StreamId
+from tests.support.accounts import FIRST, SECOND, Run
 from tests.support.logged import logged
-from tests.unit.runtime.serve.test_watchdog import UP, account
-
-A, B = StreamId("s0"), StreamId("s1")
 
 
-class Run:
-    """Two streams, whose frames per second are given; the engine is at work for a share of the time."""
-
+class Capped(Run):
     def __init__(self, terms=None):
-        self.orders, self.told, self.live = Caps(), [], frozenset((A, B))
-        self.builds, self.terms = False, terms or {}
-        self.relief = Relief(
-            self.orders,
-            self,
-            tell=self.told.append,
-            build_runs=lambda: self.builds,
-        )
-        self.second, self.busy_s = 0, 0.0
-        self.inferred, self.lost, self.capped, self.skipped = ([0, 0] for _ in range(4))
-        self._tick()
-
-    def seconds(self, count, *, inferred, lost=(0, 0), capped=(0, 0), skipped=(0, 0), busy=1.0):
-        for _ in range(count):
-            self.second += 1
-            self.busy_s += busy
-            for total, more in (
-                (self.inferred, inferred),
-                (self.lost, lost),
-                (self.capped, capped),
-                (self.skipped, skipped),
-            ):
-                total[:] = [one + other for one, other in zip(total, more, strict=True)]
-            self._tick()
-
-    def _tick(self):
-        report = account(turns=1, batches=1, streams=[(UP, 0, good, 0) for good in self.inferred])
-        streams = tuple(
-            dataclasses.replace(
-                one,
-                decoded=self.inferred[i] + self.lost[i] + self.capped[i],
-                dropped={DropReason.SUPERSEDED: self.lost[i], DropReason.CAPPED: self.capped[i]},
-                skipped=self.skipped[i],
-            )
-            for i, one in enumerate(report.streams)
-        )
-        times = dataclasses.replace(report.times, elapsed_s=float(self.second))
-        self.relief.tick(dataclasses.replace(report, streams=streams, times=times, engine_busy_s=self.busy_s))
+        super().__init__()
+        self.orders, self.builds, self.terms = Caps(), False, terms or {}
+        self.watched_by(Relief(self.orders, self, tell=self.told.append, build_runs=lambda: self.builds))
 
 
 def caps(run):
@@ -61,29 +19,29 @@ def caps(run):
 
 
 def test_ten_seconds_of_lost_frames_cap_the_rates_and_say_so(caplog):
-    run = Run()
+    run = Capped()
     run.seconds(9, inferred=(20, 20), lost=(10, 5))
     assert run.told == []
     assert not run.orders.in_force()
 
     run.seconds(1, inferred=(20, 20), lost=(10, 5))
 
-    assert caps(run) == {A: 19.4, B: 19.4}  # 0.97 of what was inferred, in equal shares
+    assert caps(run) == {FIRST: 19.4, SECOND: 19.4}  # 0.97 of what was inferred, in equal shares
     assert run.told == ["frame rates are capped: s0:19.4,s1:19.4"]
     assert "overload-capped wanted_fps=55.0 caps=s0:19.4,s1:19.4 reason=overload" in logged(caplog)
 
 
 def test_priorities_count():
-    run = Run({A: Terms(priority=3)})
+    run = Capped({FIRST: Terms(priority=3)})
 
     run.seconds(10, inferred=(20, 20), lost=(20, 20))
 
-    assert caps(run) == {A: 29.1, B: 9.7}
+    assert caps(run) == {FIRST: 29.1, SECOND: 9.7}
 
 
 def test_when_there_is_time_to_spare_all_frames_are_taken_again(caplog):
     caplog.set_level("INFO")
-    run = Run()
+    run = Capped()
     run.seconds(10, inferred=(20, 20), lost=(10, 10))
     run.seconds(60, inferred=(19, 19), capped=(11, 11), busy=0.95)
     assert len(run.told) == 1  # 60 fps are wanted, and 40 would fit
@@ -99,11 +57,11 @@ def test_when_there_is_time_to_spare_all_frames_are_taken_again(caplog):
 
 def test_while_a_build_runs_the_engine_is_left_half_of_its_time(caplog):
     caplog.set_level("INFO")
-    run = Run()
+    run = Capped()
     run.seconds(5, inferred=(30, 10), busy=0.8)  # 50 fps could be inferred
     run.builds = True
     run.seconds(5, inferred=(30, 10), busy=0.8)
-    assert caps(run) == {A: 15}  # of 25 in all; the other's 10 are less than half of them
+    assert caps(run) == {FIRST: 15}  # of 25 in all; the other's 10 are less than half of them
 
     run.seconds(60, inferred=(15, 10), capped=(15, 0), busy=0.6)
     assert len(run.told) == 1  # it goes on, though nothing is lost
@@ -116,18 +74,18 @@ def test_while_a_build_runs_the_engine_is_left_half_of_its_time(caplog):
 
 
 def test_a_build_that_begins_while_the_engine_stands_still_caps_once_there_is_a_rate():
-    run = Run()
+    run = Capped()
     run.seconds(5, inferred=(30, 10), busy=0.8)
     run.builds = True
     run.seconds(5, inferred=(0, 0), lost=(30, 10), busy=0.8)
     assert not run.orders.in_force()
 
     run.seconds(5, inferred=(30, 10), busy=0.8)
-    assert caps(run) == {A: 15}
+    assert caps(run) == {FIRST: 15}
 
 
 def test_a_build_beside_an_engine_that_has_time_to_spare_caps_nothing():
-    run = Run()
+    run = Capped()
     run.builds = True
 
     run.seconds(20, inferred=(20, 20), busy=0.4)
@@ -138,38 +96,38 @@ def test_a_build_beside_an_engine_that_has_time_to_spare_caps_nothing():
 
 def test_caps_of_an_overload_are_not_raised_by_a_build():
     """The engine could do more than it gets: decoding is what takes the time."""
-    run = Run()
+    run = Capped()
     run.seconds(10, inferred=(10, 10), lost=(10, 10), busy=0.2)
     run.builds = True
     run.seconds(5, inferred=(9, 9), capped=(11, 11), busy=0.3)  # half of the engine would be 15 for each
 
-    assert caps(run) == {A: 9.7, B: 9.7}
+    assert caps(run) == {FIRST: 9.7, SECOND: 9.7}
 
 
 def test_files_that_wait_are_let_be():
-    run = Run()
-    run.live = frozenset((A,))
+    run = Capped()
+    run.live = frozenset((FIRST,))
 
     run.seconds(10, inferred=(20, 100), lost=(20, 0))
 
-    assert caps(run) == {A: 19.4}
+    assert caps(run) == {FIRST: 19.4}
 
 
 def test_a_camera_that_went_meanwhile_is_free_when_it_is_over():
-    run = Run()
+    run = Capped()
     run.seconds(10, inferred=(20, 20), lost=(10, 10))
-    run.live = frozenset((A,))
+    run.live = frozenset((FIRST,))
     run.seconds(15, inferred=(19, 0), capped=(11, 0), busy=0.3)
 
-    assert run.orders.of(B).max_fps is None
+    assert run.orders.of(SECOND).max_fps is None
 
 
 def test_caps_go_when_what_the_streams_own_limits_want_would_fit(caplog):
     """Each sends 25 fps and wants 12; 13 that a cap lets go, and 4 skipped pictures, are none that anyone wants."""
     caplog.set_level("INFO")
-    run = Run({A: Terms(max_fps=12), B: Terms(max_fps=12)})
+    run = Capped({FIRST: Terms(max_fps=12), SECOND: Terms(max_fps=12)})
     run.seconds(10, inferred=(8, 8), lost=(4, 4))
-    assert caps(run) == {A: 7.76, B: 7.76}
+    assert caps(run) == {FIRST: 7.76, SECOND: 7.76}
 
     run.seconds(15, inferred=(8, 8), capped=(13, 13), skipped=(4, 4), busy=0.5)  # 32 fps would be inferred
 
@@ -180,7 +138,7 @@ def test_caps_go_when_what_the_streams_own_limits_want_would_fit(caplog):
 
 def test_where_no_cap_would_leave_anything_out_none_is_told_of():
     """What was wanted fell meanwhile: of 16 fps in the end, 18 were served on the average."""
-    run = Run()
+    run = Capped()
     run.seconds(5, inferred=(12, 12), lost=(12, 12))
     run.seconds(5, inferred=(6, 7), lost=(1, 1))
 

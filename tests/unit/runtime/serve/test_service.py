@@ -1,6 +1,7 @@
 """The service with recorded sources and a real engine on a tiny model: every frame has a fate, whatever happens."""
 
 import dataclasses
+import itertools
 import json
 import logging
 import re
@@ -16,18 +17,13 @@ from edge.engine.openvino.engine import OpenVinoEngine
 from edge.errors import EngineError, SourceError
 from edge.media.camera import StreamStatus
 from edge.model.inspect import inspect_model
-from edge.publish.jsonl import JsonlPublisher
-from edge.runtime.pipeline.batcher import Batcher
-from edge.runtime.pipeline.counters import FrameCounters
-from edge.runtime.pipeline.loop import Inference
 from edge.runtime.serve import overload
 from edge.runtime.serve.serve import Heartbeat, serve_pipeline
-from edge.runtime.serve.service import PipelineParts, Service
-from edge.runtime.serve.streams import StreamStates
-from edge.types import DropReason, Precision, StreamId, StreamState
-from edge.vision.heads import Detector, head_of
+from edge.runtime.serve.service import Service
+from edge.types import DropReason, StreamId, StreamState
 from tests.support.qdq import with_joint_scale
 from tests.support.recorded import Breakage, RecordedSource
+from tests.support.service_parts import PICTURE, live, parts_of, recorded
 from tests.support.wait import wait_until
 
 
@@ -56,25 +52,9 @@ class SlowEngine:
 def make(spec, tmp_path):
     def make_parts(sources, *, model=spec, score_threshold=0.5, max_batch=4, max_wait_s=0.01, **slow):
         engine = SlowEngine(OpenVinoEngine(model, max_batch=max_batch, threads=1), **slow)
-        counters, publisher = FrameCounters(), JsonlPublisher(str(tmp_path / "out.jsonl"))
         results = []
-        head = head_of(spec)
-        parts = PipelineParts(
-            name="test",
-            precision=Precision.FP32,
-            sources=sources,
-            inference=Inference(
-                engine=engine,
-                detector=Detector(head=head, score_threshold=score_threshold, iou_threshold=0.5, max_detections=10),
-                filters={},
-                on_results=results.extend,
-            ),
-            batcher=Batcher(engine.canvases, max_wait_s=max_wait_s, pad_value=114, on_drop=counters.dropped),
-            counters=counters,
-            publisher=publisher,
-            states=StreamStates([source.stream for source in sources], publisher, device="test"),
-        )
-        return parts, results
+        more = {"on_results": results.extend, "score_threshold": score_threshold, "max_wait_s": max_wait_s}
+        return parts_of(spec, engine, sources, tmp_path / "out.jsonl", **more), results
 
     return make_parts
 
@@ -82,10 +62,6 @@ def make(spec, tmp_path):
 def pictures(count, *, height=40, seed=0):
     random = np.random.default_rng(seed)
     return [random.integers(0, 256, (height, 64, 3), np.uint8) for _ in range(count)]
-
-
-def recorded(spec, name, images, **settings):
-    return RecordedSource(StreamId(name), images, preprocess=spec.preprocess, **settings)
 
 
 def by_name(report):
@@ -138,11 +114,8 @@ class HangingSource:
 
 
 def test_a_camera_whose_read_hangs_stops_no_other(make, spec):
-    def live(name):
-        return recorded(spec, name, (image for _ in range(100_000) for image in pictures(1)), fps=200, is_live=True)
-
-    hanging = HangingSource(live("hanging"), hangs_at=100)
-    parts, _ = make([hanging, live("well")], max_batch=1, extra_s=0.01)
+    hanging = HangingSource(live(spec, "hanging", fps=200), hangs_at=100)
+    parts, _ = make([hanging, live(spec, "well", fps=200)], max_batch=1, extra_s=0.01)
     stop = threading.Event()
     running = threading.Thread(target=lambda: Service(parts).run(stop), daemon=True)
     running.start()
@@ -181,11 +154,7 @@ def test_a_frame_that_cannot_be_copied_ends_its_stream_alone(make, spec):
 
 
 def test_live_streams_on_a_slow_engine_drop_the_older_frames_and_stay_fresh(make, spec):
-    sources = [
-        recorded(spec, name, (image for _ in range(400) for image in pictures(1)), fps=100, is_live=True)
-        for name in ("a", "b")
-    ]
-    parts, results = make(sources, extra_s=0.05)
+    parts, results = make([live(spec, name, fps=100) for name in ("a", "b")], extra_s=0.05)
 
     report = Service(parts).run(threading.Event(), duration_s=2)
 
@@ -203,11 +172,7 @@ def test_live_streams_on_a_slow_engine_drop_the_older_frames_and_stay_fresh(make
 
 def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec, monkeypatch, tmp_path):
     monkeypatch.setattr(overload, "_WINDOW_S", 0.1)
-    sources = [
-        recorded(spec, name, (image for _ in range(100_000) for image in pictures(1)), fps=100, is_live=True)
-        for name in ("a", "b")
-    ]
-    parts, _ = make(sources, extra_s=0.05)
+    parts, _ = make([live(spec, name, fps=100) for name in ("a", "b")], extra_s=0.05)
     stop = threading.Event()
     running = threading.Thread(
         target=serve_pipeline, args=(parts, Heartbeat(Notifier({}), path=None), stop), daemon=True
@@ -231,11 +196,7 @@ def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec
 
 
 def test_more_streams_than_rows_are_served_in_turn(make, spec):
-    sources = [
-        recorded(spec, f"s{i}", (image for _ in range(1000) for image in pictures(1)), fps=100, is_live=True)
-        for i in range(5)
-    ]
-    parts, _ = make(sources, max_batch=2, extra_s=0.02)
+    parts, _ = make([live(spec, f"s{i}", fps=100) for i in range(5)], max_batch=2, extra_s=0.02)
 
     report = Service(parts).run(threading.Event(), duration_s=2)
 
@@ -245,7 +206,7 @@ def test_more_streams_than_rows_are_served_in_turn(make, spec):
 
 
 def test_stop_drains_what_was_read(make, spec):
-    parts, results = make([recorded(spec, "a", (image for _ in range(100_000) for image in pictures(1)))])
+    parts, results = make([recorded(spec, "a", itertools.repeat(PICTURE))])
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
 
@@ -257,7 +218,7 @@ def test_stop_drains_what_was_read(make, spec):
 
 
 def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, spec):
-    source = recorded(spec, "a", (image for _ in range(1000) for image in pictures(1)))
+    source = recorded(spec, "a", itertools.repeat(PICTURE))
     parts, results = make([source], max_batch=1, fails_at=3)
 
     accounts = []
@@ -272,7 +233,7 @@ def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, sp
 
 
 def test_a_tick_sees_the_run_as_it_goes(make, spec):
-    parts, _ = make([recorded(spec, "a", (image for _ in range(100_000) for image in pictures(1)))])
+    parts, _ = make([recorded(spec, "a", itertools.repeat(PICTURE))])
     seen = []
     stop = threading.Event()
 

@@ -3,66 +3,28 @@
 import pytest
 
 from edge.device.units import Notifier
-from edge.media.camera import StreamStatus
-from edge.runtime.pipeline.counters import RecentTimes, RunReport, RunTimes, StreamReport
 from edge.runtime.serve.serve import Heartbeat
-from edge.types import DropReason, Precision, StreamId, StreamState
+from edge.types import DropReason
+from tests.support.accounts import CONNECTING, DOWN, ENDED, UP, account
 from tests.support.systemd import NotifySocket
 from tests.support.wait import wait_until
-
-UP, DOWN, CONNECTING, ENDED = StreamState.UP, StreamState.DOWN, StreamState.CONNECTING, StreamState.ENDED
-
-
-def account(*, turns, batches, streams, has_work=False, hanging=()):
-    """An account of streams given as (state, decoded, inferred, dropped on purpose)."""
-    names = [StreamId(f"s{index}") for index in range(len(streams))]
-    return RunReport(
-        name="test",
-        engine="test",
-        precision=Precision.FP32,
-        times=RunTimes(elapsed_s=1, cpu_s=1, peak_memory_bytes=1),
-        streams=tuple(
-            StreamReport(
-                stream=name,
-                decoded=decoded,
-                inferred=inferred,
-                detections=0,
-                dropped={DropReason.MAX_FPS: dropped},
-                errors=0,
-                fps=0.0,
-            )
-            for name, (_, decoded, inferred, dropped) in zip(names, streams, strict=True)
-        ),
-        statuses={
-            name: StreamStatus(stream=name, state=state, reason="", reconnects=0)
-            for name, (state, *_) in zip(names, streams, strict=True)
-        },
-        stages_ms={},
-        batch_sizes={1: batches},
-        published={},
-        recent=RecentTimes(),
-        turns=turns,
-        has_work=has_work,
-        hanging=hanging,
-        is_final=False,
-    )
 
 
 @pytest.mark.parametrize(
     ("turns", "batches", "streams", "has_work", "hanging", "is_fed"),
     [
-        (20, 11, [(UP, 11, 11, 0)], True, (), True),
-        (20, 11, [(UP, 11, 11, 0), (DOWN, 0, 0, 0)], False, (), True),
-        (20, 10, [(DOWN, 10, 10, 0), (ENDED, 5, 5, 0)], False, (), True),
-        (20, 10, [(UP, 15, 10, 5)], False, (), True),
-        (20, 10, [(UP, 10, 10, 0)], False, (), True),
-        (20, 10, [(CONNECTING, 0, 0, 0)], False, (), True),
-        (10, 10, [(DOWN, 10, 10, 0)], False, (), False),
-        (10, 11, [(UP, 11, 11, 0)], True, (), False),
-        (20, 10, [(UP, 12, 10, 0)], True, (), False),
-        (20, 11, [(UP, 11, 11, 0), (UP, 0, 0, 0)], True, ("pull-s1",), False),
-        (20, 10, [(CONNECTING, 0, 0, 0)], False, ("pull-s0",), False),
-        (20, 11, [(UP, 11, 11, 0), (DOWN, 0, 0, 0)], True, ("teardown s1",), False),
+        (20, 11, [(UP, 11, 11)], True, (), True),
+        (20, 11, [(UP, 11, 11), (DOWN, 0, 0)], False, (), True),
+        (20, 10, [(DOWN, 10, 10), (ENDED, 5, 5)], False, (), True),
+        (20, 10, [(UP, 15, 10, {"dropped": {DropReason.MAX_FPS: 5}})], False, (), True),
+        (20, 10, [(UP, 10, 10)], False, (), True),
+        (20, 10, [(CONNECTING, 0, 0)], False, (), True),
+        (10, 10, [(DOWN, 10, 10)], False, (), False),
+        (10, 11, [(UP, 11, 11)], True, (), False),
+        (20, 10, [(UP, 12, 10)], True, (), False),
+        (20, 11, [(UP, 11, 11), (UP, 0, 0)], True, ("pull-s1",), False),
+        (20, 10, [(CONNECTING, 0, 0)], False, ("pull-s0",), False),
+        (20, 11, [(UP, 11, 11), (DOWN, 0, 0)], True, ("teardown s1",), False),
     ],
     ids=[
         "a-batch-completed",
@@ -83,11 +45,11 @@ def test_the_watchdog_is_fed_by_progress_only(tmp_path, caplog, turns, batches, 
     now = [0.0]
     with NotifySocket(tmp_path / "notify", watchdog_s=30) as systemd:
         heartbeat = Heartbeat(Notifier(systemd.environ), path=None, clock_s=lambda: now[0])
-        heartbeat.tick(account(turns=10, batches=10, streams=[(state, 10, 10, 0) for state, *_ in streams]))
+        heartbeat.tick(account(*((state, 10, 10) for state, *_ in streams), turns=10, batches=10))
         now[0] = 10.0
 
         for _ in range(2):
-            heartbeat.tick(account(turns=turns, batches=batches, streams=streams, has_work=has_work, hanging=hanging))
+            heartbeat.tick(account(*streams, turns=turns, batches=batches, has_work=has_work, hanging=hanging))
         heartbeat.stopping()
 
         wait_until(lambda: "STOPPING=1" in systemd.lines, what="everything was heard")
@@ -100,7 +62,7 @@ def test_the_watchdog_is_fed_by_progress_only(tmp_path, caplog, turns, batches, 
 def test_threads_that_were_suspended_with_the_machine_do_not_hang(tmp_path, caplog):
     heartbeat = Heartbeat(Notifier({}), path=None)
     for hanging in (("pull-s0", "infer"), (), ("infer",), ("infer",), ("infer",)):
-        heartbeat.tick(account(turns=1, batches=1, streams=[(UP, 1, 1, 0)], hanging=hanging))
+        heartbeat.tick(account((UP, 1, 1), hanging=hanging))
 
     assert "pull-s0" not in caplog.text
     assert caplog.text.count("names=infer") == 1
@@ -112,7 +74,7 @@ def test_it_is_not_fed_more_often_than_is_asked_for(tmp_path):
         heartbeat = Heartbeat(Notifier(systemd.environ), path=None, clock_s=lambda: now[0])
         for second in range(31):
             now[0] = float(second)
-            heartbeat.tick(account(turns=second + 1, batches=second + 1, streams=[(UP, second, second, 0)]))
+            heartbeat.tick(account((UP, second, second), turns=second + 1, batches=second + 1))
         heartbeat.stopping()
 
         wait_until(lambda: "STOPPING=1" in systemd.lines, what="everything was heard")

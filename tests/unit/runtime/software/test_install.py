@@ -46,6 +46,13 @@ def kept(device):
     return device.software.names()
 
 
+def brought(device, *own, **how):
+    """Stage such a release, and have its software installed."""
+    found = bring(device, *own, **how)
+    keep_software(device)
+    return found
+
+
 def said(device):
     path = device.layout.software / "said.json"
     return json.loads(path.read_text()) if path.exists() else {}
@@ -110,8 +117,7 @@ def test_a_release_that_comes_meanwhile_is_done_as_well(device, monkeypatch):
 
 
 def test_software_over_what_provision_has_installed_since_is_another_and_the_one_before_stays(device, tmp_path):
-    name, one = bring(device)
-    keep_software(device)
+    name, one = brought(device)
     before = Installation(key=one.key, beside=str(tmp_path))
     (device.layout.software / one.name).rename(device.layout.software / before.name)
     account = device.layout.software / before.name / "installation.json"
@@ -126,8 +132,7 @@ def test_software_over_what_provision_has_installed_since_is_another_and_the_one
 
 
 def test_software_over_an_installed_one_that_is_gone_goes(device):
-    bring(device)
-    keep_software(device)
+    brought(device)
     (one,) = device.software.names()
     account = device.layout.software / one / "installation.json"
     account.write_text(json.dumps({**json.loads(account.read_text()), "beside": "/opt/edge-that-is-gone"}))
@@ -138,8 +143,7 @@ def test_software_over_an_installed_one_that_is_gone_goes(device):
 
 
 def test_python_takes_the_bytecode_that_was_made_for_it(device):
-    _, one = bring(device, tiny(b"__import__('os').getpid()"))
-    keep_software(device)
+    _, one = brought(device, tiny(b"__import__('os').getpid()"))
     home = device.layout.software / one.name / "lib"
     (home / "edge/__init__.py").write_text("MARK = 'from the source'")  # unchecked: only bytecode can say otherwise
 
@@ -166,8 +170,7 @@ def test_python_takes_the_bytecode_that_was_made_for_it(device):
     ids=["a-bit", "program", "lib", "account", "all"],
 )
 def test_software_that_was_damaged_or_lost_is_installed_again(device, damage):
-    name, one = bring(device)
-    keep_software(device)
+    name, one = brought(device)
     damage(device.layout.software / one.name)
     assert problem_of_software(device, name).code == "device.software.missing"
 
@@ -178,8 +181,7 @@ def test_software_that_was_damaged_or_lost_is_installed_again(device, damage):
 
 
 def test_one_read_that_fails_takes_nothing_away(device, monkeypatch):
-    name, one = bring(device)
-    keep_software(device)
+    name, one = brought(device)
     wheel_of(device, name).unlink()
     monkeypatch.setattr(type(device.software), "problem", lambda *_: "is damaged: Input/output error")
     keep_software(device)
@@ -190,8 +192,7 @@ def test_one_read_that_fails_takes_nothing_away(device, monkeypatch):
 
 
 def test_software_that_is_whole_is_not_written_again(device, monkeypatch):
-    bring(device)
-    keep_software(device)
+    brought(device)
     monkeypatch.setattr(install, "_install", lambda *_: pytest.fail("it was written again"))
 
     keep_software(device)
@@ -231,8 +232,7 @@ def test_software_that_a_stranger_has_signed_is_not_unpacked(device):
 
 
 def test_software_of_a_signer_who_counted_once_is_not_taken_and_what_was_taken_then_is_kept_whole(device):
-    _, taken = bring(device)
-    keep_software(device)
+    _, taken = brought(device)
     withdraw(device)
     late, _ = bring(device, tiny(b"2"), sequence=2)
     device.software.remove(taken.name)
@@ -242,8 +242,7 @@ def test_software_of_a_signer_who_counted_once_is_not_taken_and_what_was_taken_t
 
 
 def test_that_software_was_trusted_is_forgotten_with_its_last_release(device):
-    name, one = bring(device)
-    keep_software(device)
+    name, one = brought(device)
     assert device.software.vouched() == [one.key]
     device.durable.remove_tree(device.layout.release(name))
 
@@ -261,8 +260,7 @@ def test_software_that_is_signed_with_a_key_that_has_run_out_is_not_taken(device
 
 
 def test_a_manifest_that_cannot_be_read_once_takes_nothing_away(device):
-    name, one = bring(device)
-    keep_software(device)
+    name, one = brought(device)
     manifest = device.layout.release(name) / "manifest.json"
     content = manifest.read_bytes()
     manifest.chmod(0o600)
@@ -277,8 +275,7 @@ def test_a_manifest_that_cannot_be_read_once_takes_nothing_away(device):
 
 
 def test_where_there_is_no_folder_of_releases_nothing_is_taken_away(device):
-    _, one = bring(device)
-    keep_software(device)
+    _, one = brought(device)
     device.layout.releases.rename(device.layout.var / "elsewhere")
 
     keep_software(device)
@@ -305,8 +302,7 @@ def test_what_is_no_installation_is_left_alone(device):
     ids=["long", "deep", "lzma", "bzip2", "deflated"],
 )
 def test_whatever_one_release_brings_the_software_of_the_others_is_kept(device, own):
-    _, one = bring(device, tiny(b"2"), sequence=2)
-    keep_software(device)
+    _, one = brought(device, tiny(b"2"), sequence=2)
     (device.layout.software / one.name / "lib/edge/__init__.py").write_bytes(b"flipped")
     for sequence in range(3, 7):  # before and behind it in their order
         bring(device, own, sequence=sequence, **{f"more-{sequence}-py3-none-any.whl": tiny()})
@@ -368,20 +364,18 @@ def test_software_that_cannot_run_here_is_named_and_leaves_nothing(device, own, 
 
     assert problem in said(device)[name]
     assert list(device.layout.software.iterdir()) == [device.layout.software / "said.json"]
-    with pytest.raises(DeployError, match=problem.split(" ")[0]) as refused:
-        require_to_build(device, name)
-    assert (refused.value.code, refused.value.evidence) == ("build.software", {"untried": False})
+    error = error_of(require_to_build, device, name)
+    assert (error.code, error.evidence) == ("build.software", {"untried": False})
+    assert problem.split(" ")[0] in error.problem
 
 
 def test_software_that_nobody_has_tried_to_install_is_told_from_what_cannot_be(device):
-    tried, _ = bring(device, b"no archive")
-    keep_software(device)
+    tried, _ = brought(device, b"no archive")
     name, _ = bring(device, sequence=2)
 
-    with pytest.raises(DeployError, match="is not here") as untried:
-        require_to_build(device, name)
+    error = error_of(require_to_build, device, name)
 
-    assert untried.value.evidence == {"untried": True}
+    assert ("is not here" in error.problem, error.evidence) == (True, {"untried": True})
     assert tried in said(device)
 
 
@@ -395,8 +389,7 @@ def test_a_signature_that_does_not_count_is_said_as_such_to_who_builds(device):
 
 
 def test_what_is_said_of_software_ends_with_it(device):
-    name, _ = bring(device, b"no archive")
-    keep_software(device)
+    name, _ = brought(device, b"no archive")
     device.durable.remove_tree(device.layout.release(name))
 
     keep_software(device)
@@ -449,9 +442,8 @@ def test_a_process_is_the_software_of_the_releases_that_bring_it_and_of_no_other
     plain = stage(device)
     keep_software(device)
     assert [is_this(device, release) for release in (name, other, plain)] == [False, False, True]
-    with pytest.raises(DeployError, match="this process is another") as here:
-        require_software(device, name)
-    assert here.value.code == "device.software.missing"
+    error = error_of(require_software, device, name)
+    assert (error.code, "this process is another" in error.problem) == ("device.software.missing", True)
 
     monkeypatch.setattr(binding, "running", lambda: one.name)
 
@@ -474,8 +466,7 @@ def test_the_disk_that_says_no_to_one_thing_stops_nothing_else(device, monkeypat
 @pytest.fixture
 def whole(device, monkeypatch):
     monkeypatch.undo()  # it is really started
-    _, one = bring(device, own_with({}))
-    keep_software(device)
+    _, one = brought(device, own_with({}))
     assert said(device) == {}
     return device.layout.software / one.name
 

@@ -23,6 +23,12 @@ from tests.support.units import FakeUnits, failed_units
 FAILED = UnitState(active="failed", sub="failed", result="exit-code", exit_status=1)
 
 
+@pytest.fixture
+def two(device):
+    """A release that served, and the one that does."""
+    return serving(device, sequence=1), serving(device, sequence=2)
+
+
 def verdict_of(device, service, units=None):
     return run_trial(device, units or FakeUnits(RUNTIME_UNIT), service.trial())
 
@@ -179,9 +185,8 @@ def test_a_way_back_is_needed_where_nothing_can_be_known(device, switched):
     assert is_needed(device, FakeUnits(RUNTIME_UNIT))
 
 
-def test_a_proven_release_that_fails_goes_back_to_the_one_before(device):
-    old = serving(device, sequence=1)
-    serving(device, sequence=2)
+def test_a_proven_release_that_fails_goes_back_to_the_one_before(device, two):
+    old, _ = two
 
     way = go_back(device, failed_units(), "unit-failed")
 
@@ -213,9 +218,8 @@ def other_system(device, release):
     return attach_engine(device, release, versions={"openvino": "1.0", "architecture": "x"})
 
 
-def test_f24_after_an_upgrade_the_same_release_is_built_anew_rather_than_an_older_one_served(device):
-    serving(device, sequence=1)
-    new = serving(device, sequence=2)
+def test_f24_after_an_upgrade_the_same_release_is_built_anew_rather_than_an_older_one_served(device, two):
+    _, new = two
     other_system(device, new)
 
     go_back(device, failed_units(), "unit-failed")
@@ -225,9 +229,8 @@ def test_f24_after_an_upgrade_the_same_release_is_built_anew_rather_than_an_olde
     assert device.state().attempts == 1
 
 
-def test_f24_a_build_that_has_failed_is_not_asked_for_again(device):
-    old = serving(device, sequence=1)
-    new = serving(device, sequence=2)
+def test_f24_a_build_that_has_failed_is_not_asked_for_again(device, two):
+    old, new = two
     other_system(device, new)
     failed = BuildResult(release=new, problem=Problem(code="build.failed", problem="why"))
     device.layout.build_result.write_bytes(failed.encode())
@@ -235,9 +238,8 @@ def test_f24_a_build_that_has_failed_is_not_asked_for_again(device):
     assert go_back(device, failed_units(), "unit-failed").release == old
 
 
-def test_f24_an_engine_of_an_older_edge_deploy_that_the_service_refuses_is_built_anew_but_not_for_ever(device):
-    old = serving(device, sequence=1)
-    new = serving(device, sequence=2)
+def test_f24_an_engine_of_an_older_edge_deploy_that_the_service_refuses_is_built_anew_but_not_for_ever(device, two):
+    old, new = two
     record = device.layout.engine(device.releases.engine_key(new)) / "build.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "software": "0.0.1"}))
     units = failed_units(78)
@@ -258,9 +260,8 @@ def test_f15_a_damaged_plan_is_put_aside_and_built_anew(device):
     assert not device.engines.has(key)
 
 
-def test_f15_a_damaged_blob_is_put_aside_so_that_the_next_push_sends_it_again(device):
-    old = serving(device, sequence=1)
-    new = serving(device, sequence=2)
+def test_f15_a_damaged_blob_is_put_aside_so_that_the_next_push_sends_it_again(device, two):
+    old, new = two
     sha256 = device.releases.blobs(new)["model.onnx"]
     flip(device.layout.blob(sha256))
 
@@ -268,9 +269,8 @@ def test_f15_a_damaged_blob_is_put_aside_so_that_the_next_push_sends_it_again(de
     assert device.store.missing({sha256: 2}) == {sha256: 0}
 
 
-def test_a_service_that_failed_before_its_trial_began_is_the_reason_that_is_kept(device):
-    serving(device, sequence=1)
-    new = serving(device, sequence=2)
+def test_a_service_that_failed_before_its_trial_began_is_the_reason_that_is_kept(device, two):
+    _, new = two
     put_on_trial(device, new)
 
     go_back(device, failed_units(), "unit-failed")
@@ -318,9 +318,8 @@ def test_a_power_cut_before_the_way_back_does_not_blame_a_release_for_what_the_d
     assert read_bad(device.layout, device.durable.files) == {}
 
 
-def test_a_proven_release_that_the_device_no_longer_gives_its_secret_is_no_way_back(device):
-    old = serving(device, sequence=1)
-    serving(device, sequence=2)
+def test_a_proven_release_that_the_device_no_longer_gives_its_secret_is_no_way_back(device, two):
+    old, _ = two
     units = failed_units()
     units.states[RUNTIME_UNIT] = LACKING
 
@@ -329,9 +328,8 @@ def test_a_proven_release_that_the_device_no_longer_gives_its_secret_is_no_way_b
     assert read_bad(device.layout, device.durable.files) == {}
 
 
-def test_a_release_that_is_kept_can_be_asked_for(device):
-    old = serving(device, sequence=1)
-    serving(device, sequence=2)
+def test_a_release_that_is_kept_can_be_asked_for(device, two):
+    old, _ = two
 
     assert go_to(device, old).release == device.releases.current() == old
     assert device.state().phase is Phase.TRIAL
@@ -344,18 +342,16 @@ def test_a_release_that_is_not_kept_cannot(device, name):
     assert code_of(go_to, device, name) in ("request.rollback", "request.release")
 
 
-def test_recovery_at_boot_finds_a_damaged_file_and_takes_the_release_before(device, later):
-    old = serving(device, sequence=1)
-    new = serving(device, sequence=2)
+def test_recovery_at_boot_finds_a_damaged_file_and_takes_the_release_before(device, two, later):
+    old, new = two
     flip(device.layout.release(new) / "model.onnx")
 
     assert recover_at_boot(device, moment=later).release == device.releases.current() == old
 
 
 @pytest.mark.parametrize("harm", [other_system, lambda device, release: flip(plan_of(device, release))])
-def test_f24_recovery_keeps_a_release_whose_engine_can_be_built_anew(device, harm, later):
-    serving(device, sequence=1)
-    new = serving(device, sequence=2)
+def test_f24_recovery_keeps_a_release_whose_engine_can_be_built_anew(device, two, harm, later):
+    _, new = two
     harm(device, new)
 
     assert recover_at_boot(device, moment=later).release == new

@@ -11,9 +11,8 @@ import pytest
 from edge.engine.openvino import profile
 from edge.engine.openvino.profile import OpenVinoLayerProfiler, executed_node_of_layers, names_in_nodes
 from edge.model.inspect import inspect_model
-from edge.model.qdq import insert_qdq
 from tests.support import models
-from tests.support.qdq import minmax, pictures
+from tests.support.qdq import quantized
 from tests.support.values import canvases
 
 
@@ -30,10 +29,12 @@ def times_of(profiler, spec, runs=3):
 def test_every_convolution_is_found_in_float_and_in_int8(tmp_path):
     path = models.yolox(tmp_path / "m.onnx", batch=1)
     spec, names = inspect_model(path), convolutions(path)
-    made = insert_qdq(path, spec, ranges=minmax(path, pictures()), keep_float=())
-    quantized = OpenVinoLayerProfiler(dataclasses.replace(spec, is_quantized=True), names, content=made.model)
+    int8 = dataclasses.replace(spec, is_quantized=True)
 
-    for profiler in (OpenVinoLayerProfiler(spec, names), quantized):
+    for profiler in (
+        OpenVinoLayerProfiler(spec, names),
+        OpenVinoLayerProfiler(int8, names, content=quantized(path).model),
+    ):
         times = times_of(profiler, spec)
 
         assert set(times) == set(names)

@@ -11,7 +11,6 @@ from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
 from edge.model.opset import with_opset
 from edge.model.qdq import insert_qdq, quantizable_tensors
-from edge.types import HeadFamily
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
 from tests.support.qdq import (
     all_tensors,
@@ -22,24 +21,17 @@ from tests.support.qdq import (
     one_operator,
     pairs,
     pictures,
+    quantized,
     run,
     run_node,
+    spec_of,
 )
-from tests.support.values import model_spec
 
 FAMILIES = [yolov5, yolov8, yolox, yolov10]
 
 
-def spec_of(path, *, size=32):
-    """What insertion needs to know of a graph that is no detector."""
-    return model_spec(path, side=size, batch=1, family=HeadFamily.YOLOX)
-
-
-def quantize(path, *, keep_float=(), feed=None, spec=None, **more):
-    feed = feed or pictures(size=32)
-    ranges = minmax(path, feed)
-    needed = {name: ranges[name] for name in quantizable_tensors(load_graph(path))}
-    return insert_qdq(path, spec or spec_of(path), ranges=needed, keep_float=keep_float, **more)
+def quantize(path, **more):
+    return quantized(path, **{"spec": spec_of(path), **more})
 
 
 def assert_computes_fake_quantization(path, result, feed, *, axes, skips=()):
@@ -256,13 +248,9 @@ def test_gemm_is_quantized_along_its_output_channels(tmp_path, is_transposed):
     path = one_operator(tmp_path / "one.onnx", "Gemm", weight=weight, shape=(4, 6), transB=is_transposed)
     feed = {"images": np.random.default_rng(2).normal(0, 1, (4, 6)).astype(np.float32)}
 
-    result = insert_qdq(load_graph(path), _flat_spec(path), ranges={"images": 3.0}, keep_float=())
+    result = insert_qdq(load_graph(path), spec_of(path, size=6), ranges={"images": 3.0}, keep_float=())
 
     assert_computes_fake_quantization(path, result, feed, axes={"Gemm": 1 - is_transposed})
-
-
-def _flat_spec(path):
-    return spec_of(path, size=6)
 
 
 def test_product_of_two_activations_is_quantized_on_both_sides(tmp_path):

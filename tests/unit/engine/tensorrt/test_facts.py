@@ -1,29 +1,21 @@
 """Why TensorRT cannot run on a machine, and what to do: every machine that we know of, made up from files or values."""
 
+import dataclasses
+import functools
 import os
 
 import pytest
 
 from edge.engine.kinds import AUTO, choose_kind, facts_of_kind
 from edge.engine.tensorrt.facts import FACTS, why_not
-from edge.engine.tensorrt.machine import SystemCopy, ThisMachine, read_machine
+from edge.engine.tensorrt.machine import SystemCopy, read_machine
+from tests.support.fake_gpu import BOARD
 
-ORIN = ThisMachine(
-    architecture="aarch64",
-    python="3.10",
-    board="NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super",
-    l4t="36.4.3",
-    nodes=("/dev/nvhost-gpu",),
-    libraries={"tensorrt": "10.3.0"},
-)
-
-
-def changed(**values):
-    return ThisMachine(**({name: getattr(ORIN, name) for name in ThisMachine.__slots__} | values))
+changed = functools.partial(dataclasses.replace, BOARD)
 
 
 def test_an_orin_with_jetpack_runs_it():
-    assert why_not(ORIN) is None
+    assert why_not(BOARD) is None
 
 
 @pytest.mark.parametrize(

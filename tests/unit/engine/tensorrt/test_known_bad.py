@@ -5,21 +5,14 @@ import dataclasses
 import pytest
 
 from edge.engine.tensorrt import examine
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.examine import KNOWN_BAD, known_bad_on, version_numbers
 from edge.engine.tensorrt.machine import SystemCopy, ThisMachine
 from edge.runtime import doctor
 from tests.support import fake_tensorrt
+from tests.support.fake_gpu import BOARD
+from tests.support.fake_tensorrt import builds
 
-ORIN = ThisMachine(
-    architecture="aarch64",
-    python="3.10",
-    board="NVIDIA Jetson Orin Nano",
-    l4t="36.4.3",
-    nodes=("/dev/nvhost-gpu",),
-    libraries={"tensorrt": "10.3.0"},
-    is_venv=True,
-)
+ORIN = dataclasses.replace(BOARD, is_venv=True)
 DESKTOP = ThisMachine(
     architecture="x86_64",
     python="3.12",
@@ -65,8 +58,7 @@ def test_versions_are_compared_by_their_numbers():
 
 
 def found(machine, monkeypatch, version="10.3.0"):
-    device = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
-    monkeypatch.setattr(examine, "read_device", lambda: device)
+    monkeypatch.setattr(examine, "read_device", lambda: builds.ORIN)
     with fake_tensorrt.used(version):
         return {one.name: one for one in examine.examined(machine)}
 

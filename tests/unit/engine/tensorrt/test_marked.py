@@ -3,13 +3,11 @@
 import pytest
 
 from edge.engine.tensorrt.binding import import_tensorrt
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.inside import build_marked
 from edge.errors import EngineError
 from edge.model.graph import load_graph
 from tests.support import fake_tensorrt
-
-DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+from tests.support.fake_tensorrt.builds import DESKTOP
 
 
 def marked(spec, names):

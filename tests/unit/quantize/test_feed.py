@@ -80,16 +80,6 @@ def test_every_frame_comes_once_and_in_order(canvases, max_batch, count):
         assert all(where is WHERE for _, where in placed)
 
     assert numbers == values == list(range(1, count + 1))
-
-
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 16])
-@pytest.mark.parametrize("max_batch", [1, 3])
-@pytest.mark.parametrize("canvases", [2, 5])
-def test_a_source_that_has_ended_is_not_read_again(canvases, max_batch, count):
-    source = Source(count)
-
-    list(feed(source, Engine(canvases=canvases, max_batch=max_batch)))
-
     assert (source.reads, source.reads_after_end) == (count + 1, 0)
 
 

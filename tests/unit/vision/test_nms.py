@@ -7,22 +7,7 @@ from hypothesis import strategies as st
 
 from edge.vision import nms
 from edge.vision.nms import iou_matrix, kept_by_nms
-
-
-def obvious_iou(a, b):
-    width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
-    height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
-    shared = width * height
-    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared
-    return shared / union if union > 0 else 0.0
-
-
-def obvious_nms(xyxy, score, group, iou_threshold):
-    kept = []
-    for index in sorted(range(len(score)), key=lambda i: (-score[i], i)):
-        if all(group[index] != group[k] or obvious_iou(xyxy[index], xyxy[k]) <= iou_threshold for k in kept):
-            kept.append(index)
-    return kept
+from tests.support import slow_detections
 
 
 def random_boxes(seed, count):
@@ -40,7 +25,7 @@ def test_equals_the_textbook(seed, count, iou_threshold):
 
     kept = kept_by_nms(xyxy, score, group, iou_threshold=iou_threshold)
 
-    assert kept.tolist() == obvious_nms(xyxy.tolist(), score.tolist(), group.tolist(), iou_threshold)
+    assert kept.tolist() == slow_detections.kept_by_nms(xyxy.tolist(), score.tolist(), group.tolist(), iou_threshold)
 
 
 @pytest.mark.parametrize("pairs_at_once", [1, 7, 1000])
@@ -50,7 +35,7 @@ def test_pairs_in_several_portions_equal_the_textbook(pairs_at_once, monkeypatch
 
     kept = kept_by_nms(xyxy, score, group, iou_threshold=0.4)
 
-    assert kept.tolist() == obvious_nms(xyxy.tolist(), score.tolist(), group.tolist(), 0.4)
+    assert kept.tolist() == slow_detections.kept_by_nms(xyxy.tolist(), score.tolist(), group.tolist(), 0.4)
 
 
 def test_a_chain_of_overlaps_keeps_every_other_box():

@@ -10,6 +10,7 @@ from edge.types import ColourOrder, HeadFamily, Precision
 from edge.vision.heads import Detector, head_of
 from edge.vision.letterbox import fit
 from tests.support.slow_detections import candidates, kept_by_nms
+from tests.support.values import infer
 
 THRESHOLD, OVERLAP, MOST = 0.25, 0.5, 10_000
 
@@ -26,9 +27,7 @@ def output_of_product(spec, canvases, *, table=None):
     precision = Precision.FP32 if table is None else Precision.INT8
     request = EngineRequest(precision=precision, max_batch=len(canvases), options=KIND.options_type())
     engine = build_and_load(KIND, Forms(spec, table), request)
-    engine.canvases[0][: len(canvases)] = canvases
-    engine.start(0, len(canvases))
-    output = engine.wait(0).copy()
+    output = infer(engine, canvases).copy()
     engine.close()
     return output
 

@@ -1,4 +1,4 @@
-"""Times of layers under their names in the ONNX file."""
+"""Times of layers under their names in the ONNX file, and which layers can be told apart in what an engine runs."""
 
 import dataclasses
 from datetime import timedelta
@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from edge.engine.kind import nodes_of_lone_layers
 from edge.engine.openvino import profile
 from edge.engine.openvino.profile import OpenVinoLayerProfiler, executed_node_of_layers, names_in_nodes
 from edge.model.inspect import inspect_model
@@ -153,3 +154,16 @@ def test_names_are_found_whole_whatever_is_in_them():
     assert names_in_nodes(origins, ["a", "b", "x,y", "y", "bc"]) == {
         "one": {"a", "b"}, "two": {"x,y", "y"}, "none": frozenset(),
     }  # fmt: skip
+
+
+def test_a_layer_is_alone_where_none_of_its_nodes_is_another_ones_too():
+    layers_of = {
+        "x": {"a"},
+        "y": {"a"},
+        "both": {"b", "c"},
+        "rest of b": {"b"},
+        "none": set(),
+        "z": {"d"},
+    }
+
+    assert nodes_of_lone_layers(layers_of) == {"a": ["x", "y"], "d": ["z"]}

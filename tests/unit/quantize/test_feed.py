@@ -1,10 +1,13 @@
-"""Frames through an engine that computes while others are read, and overwrites what it gave out."""
+"""Frames through an engine that computes while others are read, and overwrites what it gave out; what are no images."""
+
+import os
 
 import numpy as np
 import pytest
 
-from edge.errors import EndOfStream, SourceError
+from edge.errors import DatasetError, EndOfStream, SourceError
 from edge.quantize.feed import canvases_of, feed
+from edge.quantize.stills import image_digest
 from edge.types import Frame, ImageSize, Letterbox, Preprocess, StreamId
 from tests.support.values import header
 
@@ -141,3 +144,10 @@ def test_canvases_of_a_source_that_breaks_are_an_error():
 def test_canvases_of_a_source_that_stalls_are_not_cut_short():
     with pytest.raises(SourceError, match="no frame within 60 s"):
         list(canvases_of(Source(5, stalls_at=3), SETTINGS))
+
+
+def test_a_pipe_is_refused_before_it_is_read(tmp_path):
+    os.mkfifo(tmp_path / "a.jpg")
+
+    with pytest.raises(DatasetError, match="expected a regular file"):
+        image_digest(tmp_path / "a.jpg")

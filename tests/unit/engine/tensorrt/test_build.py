@@ -1,11 +1,16 @@
-"""Builds over a strict fake of each TensorRT: routes, scales, memory, progress, and every way to fail."""
+"""Builds over a strict fake of each TensorRT: routes, scales, memory, progress, and every way to fail.
+
+Also plans that give out tensors from inside the network.
+"""
 
 import msgspec
 import numpy as np
 import pytest
 
 from edge.engine.kind import QdqForm
+from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_failure
+from edge.engine.tensorrt.inside import build_marked
 from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.plan import split_plan
 from edge.errors import CalibrationError, EngineError, OutOfMemoryError
@@ -421,3 +426,27 @@ def test_an_error_is_not_lost_in_what_a_build_says_of_its_tactics(severity, capl
     assert isinstance(failed, OutOfMemoryError)
     assert "out of memory" in log.reason()
     assert len(log.warnings()) < 2000
+
+
+def marked(spec, names):
+    return build_marked(import_tensorrt(), DESKTOP, spec, spec.path.read_bytes(), names, max_batch=2)
+
+
+@pytest.mark.parametrize("version", ["8.6.1", "10.3.0", "11.4.0.106", "rtx-1.7.1.116"])
+def test_tensors_are_given_out_beside_the_output_each_once(spec, version):
+    inner = next(node.outputs[0] for node in load_graph(spec.path).nodes if node.op_type == "Conv")
+    with fake_tensorrt.used(version):
+        header, content = marked(spec, [inner, spec.output_name, inner])
+    assert [one.name for one in header.outputs] == [spec.output_name, inner]
+    assert header.precision == "fp32"
+    assert content
+
+
+def test_a_name_that_is_none_is_refused(spec):
+    with fake_tensorrt.used(), pytest.raises(EngineError, match='no tensor "nothing"'):
+        marked(spec, ["nothing"])
+
+
+def test_a_build_that_fails_is_told_with_its_reason(spec):
+    with fake_tensorrt.used(build="no implementation"), pytest.raises(EngineError, match="built nothing: no impl"):
+        marked(spec, [])

@@ -1,4 +1,4 @@
-"""kill -9 of the client, of the agent, and of what systemd runs, while a push is at work."""
+"""kill -9 of the client, of the agent, and of what systemd runs; restarts and power cuts: while a push is at work."""
 
 import pytest
 
@@ -92,3 +92,37 @@ def test_a_service_that_is_killed_serves_again_with_the_same_release(site):
     assert site.state()["phase"] == "idle"
     # What the broker had not acknowledged is lost with the process: at most the messages of a moment.
     assert sum(map(len, site.watcher.undeclared().values())) <= 10
+
+
+@pytest.mark.parametrize(
+    ("how", "phase", "event"),
+    [
+        ("power", "upload", "progress"),
+        ("power", "build", "begin"),
+        ("power", "switch", "begin"),
+        ("power", "trial", "progress"),
+        ("reboot", "build", "begin"),
+        ("reboot", "trial", "progress"),
+    ],
+)
+def test_f1_a_device_that_goes_down_serves_again_and_the_same_push_goes_on(site, large, how, phase, event):
+    old = site.current()
+
+    client = site.start_until(phase, event, "push", large.path)
+    if phase == "switch":
+        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
+    if how == "power":
+        site.device.power_cut()
+        site.device.boot()
+    else:
+        site.device.reboot()
+
+    assert site.current() in (old, large.manifest.release)
+    wait_until(lambda: site.is_in("edge-runtime", "active"), what="the service runs", timeout_s=60)
+    said = site.end(client)
+    if said.code:  # a reboot may have ended the trial as an orderly stop, which is a way back
+        said = site.push(large, "--retry-bad")
+    assert said.code == 0, said.told + str(said.documents[-3:])
+    assert site.current() == large.manifest.release
+    site.wait_serving(large.manifest.release)
+    assert "Traceback" not in site.journal()

@@ -4,6 +4,10 @@ import pytest
 
 from tests.support.wait import wait_until
 
+IN_EACH_PHASE = pytest.mark.parametrize(
+    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
+)
+
 
 def assert_converges(site, bundle) -> None:
     said = site.push(bundle, "--lock-wait", "60")
@@ -14,9 +18,7 @@ def assert_converges(site, bundle) -> None:
     site.wait_serving(bundle.manifest.release)
 
 
-@pytest.mark.parametrize(
-    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
-)
+@IN_EACH_PHASE
 def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_next_push(
     site, large, figures, phase, event
 ):
@@ -38,9 +40,7 @@ def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_ne
     assert_converges(site, large)
 
 
-@pytest.mark.parametrize(
-    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
-)
+@IN_EACH_PHASE
 def test_f6_an_agent_that_is_killed_is_called_again_and_the_push_ends_well(site, large, phase, event):
     client = site.start_until(phase, event, "push", large.path)
     if phase == "switch":

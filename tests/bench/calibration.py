@@ -17,7 +17,7 @@ import numpy as np
 from edge.calibrate.lint.facts import facts_of_model
 from edge.calibrate.table import read_table
 from edge.engine.kind import QdqForm, load_kind
-from edge.engine.openvino.engine import OpenVinoActivations, OpenVinoEngine
+from edge.engine.openvino.engine import OpenVinoActivations
 from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
@@ -28,6 +28,7 @@ from edge.quantize.make_table.new_tables import tensors_to_look_at
 from edge.quantize.make_table.observe import Observing
 from edge.quantize.make_table.subject import find_images
 from edge.types import ColourOrder
+from tests.bench.measure import engine_ms
 
 METHODS = ("mse", "percentile", "minmax", "entropy", "auto")
 ORT_IMAGES = 16  # its histogram calibrators keep every tensor of every image in memory
@@ -47,10 +48,11 @@ def measure_int8(model, data, *, folder, seconds):
     print(f"calibrating {model.name}", file=sys.stderr)
     spec = inspect_model(model)
     tables = {method: _calibrated(model, data, method, folder) for method in METHODS}
-    speed = {"fp32": _engine_ms(spec, None, seconds)}
+    speed, int8 = {"fp32": engine_ms(spec, seconds=seconds)}, dataclasses.replace(spec, is_quantized=True)
     accuracy = {"fp32": _accuracy(model, data, None)}
     for method, (table, _) in tables.items():
-        speed[method] = _engine_ms(spec, Forms(spec, read_table(table)).qdq_model(QdqForm()).model, seconds)
+        content = Forms(spec, read_table(table)).qdq_model(QdqForm()).model
+        speed[method] = engine_ms(int8, seconds=seconds, content=content)
         accuracy[method] = _accuracy(model, data, table)
     return {
         "model": model.stem,
@@ -99,21 +101,6 @@ def _observing(spec, data):
         spent["observe"] += time.perf_counter() - between
     engine.close()
     return spent
-
-
-def _engine_ms(spec, quantized, seconds):
-    used = spec if quantized is None else dataclasses.replace(spec, is_quantized=True)
-    engine = OpenVinoEngine(used, max_batch=4, content=quantized)
-    engine.canvases[0][:] = np.random.default_rng(0).integers(0, 256, engine.canvases[0].shape, np.uint8)
-    frames, started = -4, 0.0
-    while frames < 0 or time.perf_counter() - started < seconds:
-        engine.start(0, 4)
-        engine.wait(0)
-        frames += 4
-        started = started if frames else time.perf_counter()
-    elapsed_ms = (time.perf_counter() - started) * 1e3
-    engine.close()
-    return elapsed_ms / frames
 
 
 def _pixels(spec, images):

@@ -16,7 +16,7 @@ from tests.support import models
 from tests.support.attention import KINDS, attention
 from tests.support.engines import kinds_that_run
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
-from tests.support.values import canvases
+from tests.support.values import canvases, infer
 
 pytestmark = pytest.mark.usefixtures("every_kind")
 
@@ -45,15 +45,11 @@ def engine(request, spec, names):
 
 
 def run(engine, images, index=0):
-    engine.canvases[index][: len(images)] = images
-    engine.start(index, len(images))
-    return {name: values.copy() for name, values in engine.wait(index).items()}
+    return {name: values.copy() for name, values in infer(engine, images, index).items()}
 
 
 def observed(engine, images, index=0):
-    engine.canvases[index][: len(images)] = images
-    engine.start(index, len(images))
-    return dict(engine.wait(index))
+    return dict(infer(engine, images, index))
 
 
 def test_all_tensors_that_were_asked_for_equal_the_independent_reference(engine, spec, names):

@@ -14,7 +14,7 @@ from edge.vision.heads import Detector, head_of
 from tests.support import models
 from tests.support.engines import kinds_that_run
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
-from tests.support.values import canvases
+from tests.support.values import canvases, infer
 
 pytestmark = pytest.mark.usefixtures("every_kind")
 
@@ -49,10 +49,7 @@ def engine(request, spec):
 
 
 def reference(spec, images):
-    engine = OnnxRuntimeEngine(spec, max_batch=len(images))
-    engine.canvases[0][:] = images
-    engine.start(0, len(images))
-    return engine.wait(0)
+    return infer(OnnxRuntimeEngine(spec, max_batch=len(images)), images)
 
 
 def assert_close(spec, output, expected):
@@ -63,10 +60,8 @@ def assert_close(spec, output, expected):
 
 def test_output_equals_the_independent_reference(engine, spec):
     images = canvases(spec, 1)
-    engine.canvases[0][:] = images
-    engine.start(0, 3)
 
-    assert_close(spec, engine.wait(0), reference(spec, images))
+    assert_close(spec, infer(engine, images), reference(spec, images))
 
 
 def test_canvases_start_as_border(engine, spec):
@@ -120,10 +115,8 @@ def test_mean_and_std_are_applied(name, spec):
     changed = dataclasses.replace(spec, preprocess=settings)
     images = canvases(spec, 5, rows=2)
     engine = make(name, changed, 2)
-    engine.canvases[0][:] = images
-    engine.start(0, 2)
 
-    assert_close(spec, engine.wait(0), reference(changed, images))
+    assert_close(spec, infer(engine, images), reference(changed, images))
     engine.close()
 
 
@@ -179,9 +172,7 @@ def test_what_was_built_is_loaded_without_the_model(name, tmp_path):
 
     engine = kind.load(plan.data, spec, request)
 
-    engine.canvases[0][:] = images
-    engine.start(0, 2)
-    assert_close(spec, engine.wait(0), expected)
+    assert_close(spec, infer(engine, images), expected)
     engine.close()
 
 

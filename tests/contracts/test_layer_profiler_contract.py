@@ -8,10 +8,9 @@ import pytest
 
 from edge.engine.kind import load_kind
 from edge.model.inspect import inspect_model
-from edge.model.qdq import insert_qdq
 from tests.support import models
 from tests.support.engines import kinds_that_run
-from tests.support.qdq import minmax, pictures
+from tests.support.qdq import quantized
 from tests.support.values import canvases
 
 pytestmark = pytest.mark.usefixtures("every_kind")
@@ -30,8 +29,7 @@ def spec_and_content(request, model):
     spec = inspect_model(model)
     if request.param == "float":
         return spec, None
-    made = insert_qdq(model, spec, ranges=minmax(model, pictures(spec.batch)), keep_float=())
-    return dataclasses.replace(spec, is_quantized=True), made.model
+    return dataclasses.replace(spec, is_quantized=True), quantized(model).model
 
 
 @pytest.fixture

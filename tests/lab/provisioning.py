@@ -10,11 +10,11 @@ from tests.lab.device import VirtualDevice
 ROOT = Path(__file__).parents[2]
 
 
-def edge_deploy(*arguments: str, timeout_s: float = 600.0) -> subprocess.CompletedProcess[str]:
+def edge_deploy(*arguments: str, timeout_s: float = 600.0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run the workstation's command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "edge.cli.edge_deploy", *arguments],
-        cwd=ROOT,
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

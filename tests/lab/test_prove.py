@@ -1,23 +1,13 @@
 """`edge-deploy prove` on a booted device: under systemd, and inside the sandbox of the service."""
 
 import json
-import os
-import subprocess
-import sys
 
-from tests.lab.provisioning import ROOT
+from tests.lab.provisioning import edge_deploy
 
 
 def test_a_device_proves_itself_under_systemd_and_as_the_service(provisioned, tmp_path):
-    words = ["prove", provisioned.name, "--admin", "admin", "--ssh-config", str(provisioned.ssh_config)]
-    done = subprocess.run(
-        [sys.executable, "-m", "edge.cli.edge_deploy", *words],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
+    words = ("prove", provisioned.name, "--admin", "admin", "--ssh-config", str(provisioned.ssh_config))
+    done = edge_deploy(*words, timeout_s=1200, cwd=tmp_path)
 
     proof = json.loads((tmp_path / f"edge-proof-{provisioned.name}.json").read_text())
     steps = {(one["name"], one["as_service"]): one["rows"] for one in proof["steps"]}

@@ -1,8 +1,12 @@
-"""kill -9 of the client, of the agent, and of what systemd runs, while a push is at work."""
+"""kill -9 of the client, of the agent, and of what systemd runs; restarts and power cuts: while a push is at work."""
 
 import pytest
 
 from tests.support.wait import wait_until
+
+IN_EACH_PHASE = pytest.mark.parametrize(
+    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
+)
 
 
 def assert_converges(site, bundle) -> None:
@@ -14,9 +18,7 @@ def assert_converges(site, bundle) -> None:
     site.wait_serving(bundle.manifest.release)
 
 
-@pytest.mark.parametrize(
-    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
-)
+@IN_EACH_PHASE
 def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_next_push(
     site, large, figures, phase, event
 ):
@@ -38,9 +40,7 @@ def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_ne
     assert_converges(site, large)
 
 
-@pytest.mark.parametrize(
-    ("phase", "event"), [("upload", "progress"), ("build", "begin"), ("switch", "begin"), ("trial", "progress")]
-)
+@IN_EACH_PHASE
 def test_f6_an_agent_that_is_killed_is_called_again_and_the_push_ends_well(site, large, phase, event):
     client = site.start_until(phase, event, "push", large.path)
     if phase == "switch":
@@ -92,3 +92,37 @@ def test_a_service_that_is_killed_serves_again_with_the_same_release(site):
     assert site.state()["phase"] == "idle"
     # What the broker had not acknowledged is lost with the process: at most the messages of a moment.
     assert sum(map(len, site.watcher.undeclared().values())) <= 10
+
+
+@pytest.mark.parametrize(
+    ("how", "phase", "event"),
+    [
+        ("power", "upload", "progress"),
+        ("power", "build", "begin"),
+        ("power", "switch", "begin"),
+        ("power", "trial", "progress"),
+        ("reboot", "build", "begin"),
+        ("reboot", "trial", "progress"),
+    ],
+)
+def test_f1_a_device_that_goes_down_serves_again_and_the_same_push_goes_on(site, large, how, phase, event):
+    old = site.current()
+
+    client = site.start_until(phase, event, "push", large.path)
+    if phase == "switch":
+        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
+    if how == "power":
+        site.device.power_cut()
+        site.device.boot()
+    else:
+        site.device.reboot()
+
+    assert site.current() in (old, large.manifest.release)
+    wait_until(lambda: site.is_in("edge-runtime", "active"), what="the service runs", timeout_s=60)
+    said = site.end(client)
+    if said.code:  # a reboot may have ended the trial as an orderly stop, which is a way back
+        said = site.push(large, "--retry-bad")
+    assert said.code == 0, said.told + str(said.documents[-3:])
+    assert site.current() == large.manifest.release
+    site.wait_serving(large.manifest.release)
+    assert "Traceback" not in site.journal()

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -184,7 +183,3 @@ class Scene:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-
-
-def now() -> float:
-    return time.monotonic()

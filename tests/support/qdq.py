@@ -5,8 +5,12 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from edge.model.graph import graph_from_bytes
+from edge.model.graph import graph_from_bytes, load_graph
+from edge.model.inspect import inspect_model
+from edge.model.qdq import insert_qdq, quantizable_tensors
+from edge.types import HeadFamily
 from tests.support.models import Net
+from tests.support.values import model_spec
 
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level = 3
@@ -61,6 +65,19 @@ def minmax(path, feed):
 
 def pictures(count=1, size=96):
     return {"images": np.random.default_rng(3).random((count, 3, size, size), np.float32)}
+
+
+def spec_of(path, *, size=32):
+    """What insertion needs to know of a graph that is no detector."""
+    return model_spec(path, side=size, batch=1, family=HeadFamily.YOLOX)
+
+
+def quantized(path, feed=None, *, spec=None, **more):
+    """Insert pairs by the ranges that ONNX Runtime finds on `feed`, or on a picture of the model's size."""
+    spec = spec or inspect_model(path)
+    ranges = minmax(path, feed or pictures(spec.batch or 1, spec.preprocess.size.width))
+    needed = {name: ranges[name] for name in quantizable_tensors(load_graph(path))}
+    return insert_qdq(path, spec, ranges=needed, **{"keep_float": (), **more})
 
 
 def pairs(model):

@@ -29,6 +29,13 @@ def canvases(spec, seed=0, rows=3):
     return np.random.default_rng(seed).integers(0, 256, (rows, size.height, size.width, 3), np.uint8)
 
 
+def infer(engine, images, index=0):
+    """Return what an engine makes of images on one of its canvases, in its own memory."""
+    engine.canvases[index][: len(images)] = images
+    engine.start(index, len(images))
+    return engine.wait(index)
+
+
 def header(stream="east", frame=1, *, size=(1280, 720), **changes):
     """Return what is known of a frame; `size` is the source's."""
     source = size if isinstance(size, ImageSize) else ImageSize(width=size[0], height=size[1])

@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -13,9 +15,12 @@ import pytest
 
 from edge.calibrate.table import read_table
 from edge.config.load import load_pipeline
-from edge.demo.show import find_problems
+from edge.demo import show
+from edge.demo.cameras import lay_out_cameras
+from edge.demo.show import DemoHooks, calibrate_demo, find_problems
 from tests.support.little_wheels import pip_installed, whole_wheel
 from tests.support.mosquitto import Mosquitto
+from tests.support.wait import wait_until
 
 pytestmark = [
     pytest.mark.integration,
@@ -167,3 +172,63 @@ def test_what_does_not_balance_is_a_problem(run, received, expected):
 
     assert (problems == ()) == (expected is None)
     assert expected is None or any(expected in problem for problem in problems)
+
+
+def test_a_promise_that_is_not_kept_leaves_no_table_and_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(show, "MAX_DROP", -100.0)
+    lay_out_cameras(1, tmp_path)
+    steps = []
+    hooks = DemoHooks(
+        on_stage=lambda text: None,
+        on_work=lambda name, count: None,
+        on_step=lambda: steps.append(1),
+        on_tick=lambda report: None,
+    )
+
+    done = calibrate_demo(tmp_path, hooks)
+
+    assert steps
+    assert done.table is None
+    assert done.evidence is None
+    assert "INT8 loses" in done.problem
+    assert not (tmp_path / "traffic.calib.json").exists()
+
+
+def test_ctrl_c_ends_the_preparations_of_the_demo(tmp_path):
+    told, temporary = tmp_path / "told.txt", tmp_path / "tmp"
+    temporary.mkdir()
+    with told.open("w") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "edge.cli.edge_deploy", "demo", "--seconds", "5"],
+            stdout=subprocess.DEVNULL, stderr=stream, env={**os.environ, "TMPDIR": str(temporary)},
+        )  # fmt: skip
+    try:
+        wait_until(lambda: "calibrating" in told.read_text(), what="that it calibrates", timeout_s=120)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+
+    assert told.read_text().splitlines()[-1] == "interrupted"
+    assert list(temporary.iterdir()) == []
+
+
+def test_ctrl_c_of_a_terminal_while_the_cameras_run_loses_no_message(tmp_path):
+    told, result = tmp_path / "told.txt", tmp_path / "result.txt"
+    with told.open("w") as stream, result.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "edge.cli.edge_deploy", "demo", "--seconds", "60"],
+            stdout=output, stderr=stream, start_new_session=True,
+        )  # fmt: skip
+    try:
+        wait_until(lambda: "running 4 cameras" in told.read_text(), what="that cameras run", timeout_s=120)
+        time.sleep(2.0)  # messages are on their way
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+
+    assert told.read_text().splitlines()[-1] == "interrupted"
+    assert "counts          balance" in result.read_text()

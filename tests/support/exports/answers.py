@@ -9,6 +9,8 @@ from edge.quantize.forms import Forms
 from edge.types import ColourOrder, HeadFamily, Precision
 from edge.vision.heads import Detector, head_of
 from edge.vision.letterbox import fit
+from tests.support.slow_detections import candidates, kept_by_nms
+from tests.support.values import infer
 
 THRESHOLD, OVERLAP, MOST = 0.25, 0.5, 10_000
 
@@ -25,9 +27,7 @@ def output_of_product(spec, canvases, *, table=None):
     precision = Precision.FP32 if table is None else Precision.INT8
     request = EngineRequest(precision=precision, max_batch=len(canvases), options=KIND.options_type())
     engine = build_and_load(KIND, Forms(spec, table), request)
-    engine.canvases[0][: len(canvases)] = canvases
-    engine.start(0, len(canvases))
-    output = engine.wait(0).copy()
+    output = infer(engine, canvases).copy()
     engine.close()
     return output
 
@@ -93,53 +93,15 @@ def detections_by_hand(spec, output, *, overlap=OVERLAP, is_multi_label=False):
     """The same, by plain loops; each class of a cell counts where `is_multi_label`, as COCO's protocol has it."""
     size = spec.preprocess.size
     limits = [size.width, size.height] * 2
-    found = [_kept(spec, list(_candidates(spec, one, is_multi_label)), overlap) for one in output]
-    rows = [np.array(one, np.float64).reshape(-1, 6) for one in found]
+    rows = [np.array(_found(spec, one, overlap, is_multi_label), np.float64).reshape(-1, 6) for one in output]
     return [np.column_stack([np.clip(one[:, :4], 0, limits), one[:, 4:]]) for one in rows]
 
 
-def _candidates(spec, output, is_multi_label):
-    """Yield corners, score and class of one image's cells, by what its family means in its authors' own words."""
-    if spec.family is HeadFamily.YOLOV10:
-        for row in output[output[:, 4] > THRESHOLD]:
-            yield (*(_around(*row[:4], row[-1]) if spec.task == "obb" else row[:4]), *row[4:6])
-        return
-    grid = _yolox_grid(spec) if spec.family is HeadFamily.YOLOX else None
-    for cell, row in enumerate(output.T if spec.family is HeadFamily.YOLOV8 else output):
-        count = len(spec.labels)
-        scores = row[4 : 4 + count] if spec.family is HeadFamily.YOLOV8 else row[5 : 5 + count] * row[4]
-        x, y, width, height = row[:4]
-        if grid is not None:
-            column, line, stride = grid[cell]
-            x, y, width, height = (x + column) * stride, (y + line) * stride, *(np.exp([width, height]) * stride)
-        for label in range(len(scores)) if is_multi_label else [int(np.argmax(scores))]:
-            if scores[label] > THRESHOLD:
-                yield (*_around(x, y, width, height, row[-1] if spec.task == "obb" else 0.0), scores[label], label)
-
-
-def _around(x, y, width, height, angle):
-    """Return the corners of the upright box around one that is turned: the furthest of its four own corners."""
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    own = np.array([[-width, -height], [width, -height], [width, height], [-width, height]]) / 2 @ turn.T + [x, y]
-    return (*own.min(axis=0), *own.max(axis=0))
-
-
-def _yolox_grid(spec):
-    size = spec.preprocess.size
-    return [(x, y, s) for s in (8, 16, 32) for y in range(size.height // s) for x in range(size.width // s)]
-
-
-def _kept(spec, found, limit):
-    """Return those that no better one of their class covers, best first."""
-    chosen = []
-    for one in sorted(found, key=lambda one: -one[4]):
-        rivals = [] if spec.family is HeadFamily.YOLOV10 else [other for other in chosen if other[5] == one[5]]
-        if all(_overlap(one, other) <= limit for other in rivals):
-            chosen.append(one)
-    return chosen
-
-
-def _overlap(a, b):
-    width, height = (max(0.0, min(a[i + 2], b[i + 2]) - max(a[i], b[i])) for i in (0, 1))
-    area = sum((one[2] - one[0]) * (one[3] - one[1]) for one in (a, b))
-    return width * height / max(area - width * height, 1e-12)
+def _found(spec, output, overlap, is_multi_label):
+    """Return corners, score and class of one image, best first; those of YOLOv10 are chosen already."""
+    words = {"size": spec.preprocess.size, "classes": len(spec.labels), "threshold": THRESHOLD}
+    words |= {"is_multi_label": is_multi_label, "is_turned": spec.task == "obb"}
+    found = list(candidates(spec.family, output, **words))
+    group = range(len(found)) if spec.family is HeadFamily.YOLOV10 else [one[5] for one in found]
+    boxes, scores = [one[:4] for one in found], [one[4] for one in found]
+    return [found[i] for i in kept_by_nms(boxes, scores, group, overlap)]

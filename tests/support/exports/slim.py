@@ -1,6 +1,4 @@
-"""What is done to a fresh export: onnxslim folds constants, shares equal work and takes out what does nothing; ONNX
-Runtime's converter, for `half`, makes all floats float16 between the input and the output.
-"""
+"""What is done to a fresh export: onnxslim folds constants, shares equal work and takes out what does nothing."""
 
 from collections import Counter
 
@@ -165,26 +163,3 @@ def _with_nodes(model, nodes, known):
         numpy_helper.from_array(known[name], name) for name in sorted(needed) if name in known
     )
     return made
-
-
-def halved(model):
-    """Return a model that computes in float16, with float32 input and output."""
-    always_whole = {node.input[2] for node in model.graph.node if node.op_type == "Resize"}
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    known = {
-        name: value.astype(np.float16) if value.dtype == np.float32 and name not in always_whole else value
-        for name, value in stored.items()
-    }
-    picture, result = model.graph.input[0].name, model.graph.output[0].name
-    first = helper.make_node("Cast", [picture], ["graph_input_cast_0"], name="graph_input_cast0", to=10)
-    last = helper.make_node("Cast", ["graph_output_cast_0"], [result], name="graph_output_cast0", to=1)
-    for node in model.graph.node:
-        node.input[:] = ["graph_input_cast_0" if name == picture else name for name in node.input]
-        node.output[:] = ["graph_output_cast_0" if name == result else name for name in node.output]
-        for attribute in node.attribute:
-            if attribute.name == "value" and attribute.t.data_type == onnx.TensorProto.FLOAT:
-                attribute.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float16)))
-            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == onnx.TensorProto.FLOAT:
-                attribute.i = onnx.TensorProto.FLOAT16
-    del model.graph.value_info[:]
-    return _with_nodes(model, [first, *model.graph.node, last], known)

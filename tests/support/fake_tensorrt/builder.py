@@ -30,17 +30,16 @@ class IOptimizationProfile:
             raise ValueError("min <= opt <= max")
         self._shapes[input] = (tuple(min), tuple(opt), tuple(max))
 
-    def get_shape(self, input):
-        return list(self._shapes[input])
-
 
 class IBuilderConfig:
+    builder_optimization_level, profiling_verbosity, DLA_core = 3, 0, -1
+    avg_timing_iterations = num_compute_capabilities = default_device_type = int8_calibrator = progress_monitor = None
+
     def __init__(self, fake):
         self._fake = fake
         self._flags = {fake.module.BuilderFlag.TF32} if hasattr(fake.module.BuilderFlag, "TF32") else set()
         self._pools, self._profiles, self._cache = {}, [], None
         self._previews = set()
-        self._values = {"builder_optimization_level": 3, "profiling_verbosity": 0, "DLA_core": -1}
 
     def set_flag(self, flag):
         self._flags.add(self._fake.module.BuilderFlag(flag))
@@ -48,20 +47,14 @@ class IBuilderConfig:
     def clear_flag(self, flag):
         self._flags.discard(self._fake.module.BuilderFlag(flag))
 
-    def get_flag(self, flag):
-        return flag in self._flags
-
     def set_preview_feature(self, feature, enable):
         (self._previews.add if enable else self._previews.discard)(self._fake.module.PreviewFeature(feature).name)
 
     def set_quantization_flag(self, flag):
-        self._values["quantization_flag"] = self._fake.module.QuantizationFlag(flag)
+        self._fake.module.QuantizationFlag(flag)
 
     def set_memory_pool_limit(self, pool, pool_size):
         self._pools[self._fake.module.MemoryPoolType(pool)] = int(pool_size)
-
-    def get_memory_pool_limit(self, pool):
-        return self._pools.get(pool, 0)
 
     def add_optimization_profile(self, profile):
         self._profiles.append(profile)
@@ -81,30 +74,7 @@ class IBuilderConfig:
         return self._cache
 
     def set_compute_capability(self, compute_capability, index):
-        self._values["capability"] = self._fake.module.ComputeCapability(compute_capability)
-
-
-def _value(name):
-    def get(self):
-        return self._values.get(name)
-
-    def put(self, value):
-        self._values[name] = value
-
-    return property(get, put)
-
-
-for _name in (
-    "avg_timing_iterations",
-    "builder_optimization_level",
-    "profiling_verbosity",
-    "int8_calibrator",
-    "progress_monitor",
-    "default_device_type",
-    "DLA_core",
-    "num_compute_capabilities",
-):
-    setattr(IBuilderConfig, _name, _value(_name))
+        self._fake.module.ComputeCapability(compute_capability)
 
 
 class Builder:
@@ -156,7 +126,7 @@ def _refusal(fake, network, config):
         return f"Strongly typed networks take no precision flags, {typed} is set"
     if any(-1 in one.shape for one in network._inputs) and not config._profiles:
         return "Network has dynamic or shape inputs, but no optimization profile has been defined."
-    if config._values["DLA_core"] >= 0 and config._values["DLA_core"] >= fake.faults.dla_cores:
+    if 0 <= _dla_core(config) >= fake.faults.dla_cores:
         return "Cannot create DLA engine, 0 not available"
     types = {layer.type.name for layer in network._layers}
     has_pairs = "QUANTIZE" in types
@@ -165,6 +135,11 @@ def _refusal(fake, network, config):
     if has_pairs and not hasattr(fake.module, "int64") and _has_int8_weights(network):
         return "TensorRT does not support INT8 weights for explicit quantization"
     return None
+
+
+def _dla_core(config):
+    """Return the core that was asked for; TensorRT for RTX has none."""
+    return getattr(config, "DLA_core", -1)
 
 
 def _has_int8_weights(network):
@@ -178,9 +153,9 @@ def _lacking(fake, logger, network, config):
     has_pairs = any(layer.type.name == "QUANTIZE" for layer in network._layers)
     if not hasattr(flags, "INT8") or flags.INT8 not in config._flags or has_pairs:
         return None
-    calibrator = config._values.get("int8_calibrator")
-    if calibrator is not None:
-        return None if scales_of(fake, logger, network, calibrator) else "Engine building failed: calibration"
+    if config.int8_calibrator is not None:
+        has_scales = scales_of(fake, logger, network, config.int8_calibrator)
+        return None if has_scales else "Engine building failed: calibration"
     tensors = {id(one): one for layer in network._layers for one in layer._outputs}
     if not any(one._range for one in tensors.values()):
         return "Calibration failure occurred with no scaling factors detected."
@@ -189,7 +164,7 @@ def _lacking(fake, logger, network, config):
 
 def _went_on(config):
     """Tell the progress; return whether the build was not told to end."""
-    monitor = config._values.get("progress_monitor")
+    monitor = getattr(config, "progress_monitor", None)  # since TensorRT 10
     if monitor is None:
         return True
     for name, parent, steps in PHASES:
@@ -232,7 +207,7 @@ def _serialized(fake, network, config):
         "int8": _int8_layers(fake, network, config),
         "float": "FP16" if network._is_strong or _is_set(fake, config, "FP16") else "FP32",
         "names": [layer.name for layer in network._layers],
-        "dla_core": config._values["DLA_core"],
+        "dla_core": _dla_core(config),
     }
     told = json.dumps(header).encode()
     return b"FAKEPLAN" + len(told).to_bytes(4, "little") + told + network._content

@@ -58,7 +58,25 @@ class ITensor:
         return True
 
 
-class ILayer:
+class _Ends:
+    """What a layer and a whole network have of tensors."""
+
+    @property
+    def num_inputs(self):
+        return len(self._inputs)
+
+    def get_input(self, index):
+        return self._inputs[index]
+
+    @property
+    def num_outputs(self):
+        return len(self._outputs)
+
+    def get_output(self, index):
+        return self._outputs[index]
+
+
+class ILayer(_Ends):
     def __init__(self, fake, node, inputs, outputs):
         self._fake, self._node, self._inputs, self._outputs, self._precision = fake, node, inputs, outputs, None
 
@@ -71,20 +89,6 @@ class ILayer:
         return self._fake.module.LayerType[LAYER_OF.get(self._node.op_type, "ELEMENTWISE")]
 
     @property
-    def num_inputs(self):
-        return len(self._inputs)
-
-    def get_input(self, index):
-        return self._inputs[index]
-
-    @property
-    def num_outputs(self):
-        return len(self._outputs)
-
-    def get_output(self, index):
-        return self._outputs[index]
-
-    @property
     def precision(self):
         return self._precision
 
@@ -93,7 +97,7 @@ class ILayer:
         self._precision = self._fake.module.DataType(value)
 
 
-class INetworkDefinition:
+class INetworkDefinition(_Ends):
     def __init__(self, fake, flags):
         kinds = fake.module.NetworkDefinitionCreationFlag
         has_explicit = hasattr(kinds, "EXPLICIT_BATCH") and not hasattr(fake.module, "int64")
@@ -105,20 +109,6 @@ class INetworkDefinition:
         self._inputs, self._outputs, self._layers, self._content = [], [], [], None
 
     @property
-    def num_inputs(self):
-        return len(self._inputs)
-
-    def get_input(self, index):
-        return self._inputs[index]
-
-    @property
-    def num_outputs(self):
-        return len(self._outputs)
-
-    def get_output(self, index):
-        return self._outputs[index]
-
-    @property
     def num_layers(self):
         return len(self._layers)
 
@@ -127,9 +117,6 @@ class INetworkDefinition:
 
     def mark_output(self, tensor):
         self._outputs.append(tensor)
-
-    def unmark_output(self, tensor):
-        self._outputs.remove(tensor)
 
 
 class ParserError:

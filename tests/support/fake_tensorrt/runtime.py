@@ -14,17 +14,10 @@ NUMPY_OF = {"FLOAT": "float32", "HALF": "float16", "INT32": "int32", "INT64": "i
 
 
 class Runtime:
+    DLA_core = 0
+
     def __init__(self, logger):
         self._logger = self._fake_of(logger)
-        self._core = 0
-
-    @property
-    def DLA_core(self):
-        return self._core
-
-    @DLA_core.setter
-    def DLA_core(self, core):
-        self._core = core
 
     def deserialize_cuda_engine(self, serialized_engine):
         content, fake = bytes(serialized_engine), self._fake
@@ -57,29 +50,8 @@ class ICudaEngine:
         self._session = session_of(model.SerializeToString())
         self._contexts = 0
 
-    @property
-    def num_io_tensors(self):
-        return len(self._names)
-
-    def get_tensor_name(self, index):
-        return self._names[index]
-
-    def get_tensor_mode(self, name):
-        modes = self._fake.module.TensorIOMode
-        return modes.INPUT if name in [one for one, *_ in self._header["inputs"]] else modes.OUTPUT
-
-    def get_tensor_dtype(self, name):
-        return self._fake.module.DataType[self._of(name)[1]]
-
     def get_tensor_shape(self, name):
         return tuple(self._of(name)[2])
-
-    def get_tensor_profile_shape(self, name, profile_index):
-        return [tuple(shape) for shape in self._header["profiles"][profile_index][name]]
-
-    @property
-    def num_optimization_profiles(self):
-        return max(1, len(self._header["profiles"]))
 
     @property
     def num_layers(self):
@@ -180,10 +152,12 @@ def _fused(name, kind, metadata):
 
 
 class IExecutionContext:
+    enqueue_emits_profile = True
+
     def __init__(self, engine):
         self._engine, self._fake, self._addresses, self._shapes = engine, engine._fake, {}, {}
         self._sized_for, self._sizes = None, {}
-        self._profile, self._profiler, self._emits, self._has_run = 0, None, True, False
+        self._profile, self._profiler, self._has_run = 0, None, False
         self._config, self._needs_memory, self._memory = None, False, 0
 
     @property
@@ -203,14 +177,6 @@ class IExecutionContext:
         if not isinstance(profiler, self._fake.module.IProfiler) or not getattr(profiler, "_is_made", False):
             raise TypeError("a profiler is an IProfiler whose own __init__ was called")
         self._profiler = profiler
-
-    @property
-    def enqueue_emits_profile(self):
-        return self._emits
-
-    @enqueue_emits_profile.setter
-    def enqueue_emits_profile(self, value):
-        self._emits = bool(value)
 
     def report_to_profiler(self):
         refusal = self._fake.faults.profile
@@ -282,9 +248,6 @@ class IExecutionContext:
         self._addresses[name] = int(memory)
         return True
 
-    def get_tensor_address(self, name):
-        return self._addresses.get(name, 0)
-
     def infer_shapes(self):
         return [name for name, _, shape in self._engine._header["inputs"] if -1 in shape and name not in self._shapes]
 
@@ -320,7 +283,7 @@ class IExecutionContext:
 
     def _run(self, addresses, shapes):
         self._has_run = True
-        if self._profiler is not None and self._emits:
+        if self._profiler is not None and self.enqueue_emits_profile:
             self._report()
         header, faults = self._engine._header, self._fake.faults
         time.sleep((faults.int8_ms if header["int8"] else faults.float_ms) / 1e3)

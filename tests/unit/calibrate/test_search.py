@@ -61,15 +61,8 @@ def test_one_bad_layer_among_a_hundred_is_found_and_said():
     assert dict(found.best.choice.floats) == {"n37": "carries a large part of the error alone"}
     assert found.best.error == pytest.approx(0.1)
     assert found.best.float_share == pytest.approx(0.01)
-
-
-def test_the_bad_layer_is_found_by_halving_not_by_trying_every_layer():
-    measure = Additive({"n37": 1.0}, base=0.1)
-
-    search(ranges_of(), layers_of(100), measure)
-
     before = next(i for i, (_, floats, _) in enumerate(measure.asked) if floats == {"n37"})
-    assert before < 30  # one for each method, 12 parts of 9 layers, then 9 parts of one
+    assert before < 30  # by halving: one for each method, 12 parts of 9 layers, then 9 parts of one
 
 
 def test_of_a_hundred_layers_only_the_neighbours_of_useful_ones_are_tried_alone():

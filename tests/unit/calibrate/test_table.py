@@ -1,13 +1,17 @@
+"""Tables on disk and what differs between two; files that belong together: all of them are new, or none is."""
+
 import contextlib
 import json
 import math
+import os
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.calibrate.files import write_bytes
+from edge.calibrate.diff import TableDiff, diff_tables
+from edge.calibrate.files import write_all, write_bytes
 from edge.calibrate.table import (
     CalibrationTable,
     DatasetId,
@@ -220,3 +224,119 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, target):
         write_bytes(tmp_path / target, b"new")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def table(**ranges):
+    return calibration_table(ranges)
+
+
+def test_equal_tables_do_not_differ():
+    found = diff_tables(table(a=1.0, b=2.0), table(b=2.0, a=1.0 + 1e-12))  # one float32 scale
+
+    assert found == TableDiff(facts=(), only_first=(), only_second=(), changed=(), equal=2)
+
+
+def test_ranges_names_and_facts_that_differ():
+    second = msgspec.structs.replace(table(a=1.0, b=3.0, c=0.5, e=1.0), method="auto", keep_float=("/n",))
+    found = diff_tables(table(a=1.0, b=2.0, c=8.0, d=1.0), second)
+
+    assert (found.only_first, found.only_second, found.equal) == (("d",), ("e",), 1)
+    assert [(c.name, c.ratio) for c in found.changed] == [("c", 0.0625), ("b", 1.5)]
+    assert found.facts == (("method", "mse", "auto"), ("keep_float", "none", "/n"))
+
+
+def test_each_fact_that_differs_has_its_name():
+    other = msgspec.structs.replace(
+        table(),
+        model=ModelId(name="m", sha256="1"),
+        preprocess={"scale": 1.0},
+        preprocess_sha256="told by the preprocess",
+        dataset=DatasetId(images=3, sha256="2"),
+        method="auto",
+        made_by=MadeBy(engine="f"),
+        centred=True,
+        padded=True,
+        keep_float=("/n",),
+        float_reasons={"/n": "told by keep_float"},
+        evidence=Evidence(metric="mAP50-95", images=3, float_=0.5, int8=0.5, int8_mac_share=1.0),
+        imported=Imported(tensorrt="10.3.0", calibrator="EntropyCalibration2"),
+    )
+
+    told = [name for name, _, _ in diff_tables(table(), other).facts]
+
+    assert " ".join(told) == "model preprocess dataset method made_by centred padded keep_float evidence imported"
+
+
+def test_means_that_differ_are_a_fact():
+    def with_means(*means):
+        tensors = {
+            name: TensorRange(amax=1.0, method="mse", means=values) for name, values in zip("ab", means, strict=True)
+        }
+        return msgspec.structs.replace(table(), tensors=tensors)
+
+    one, other = with_means((1.0, 2.0), (3.0,)), with_means((1.0, 2.5), (3.0,))
+
+    assert diff_tables(one, one).facts == ()
+    assert diff_tables(one, other).facts == (
+        ("means", "2 tensors, 1 of them not the same", "2 tensors, 1 of them not the same"),
+    )
+    assert diff_tables(one, table(a=1.0, b=1.0)).facts == (
+        ("means", "2 tensors, 2 of them not the same", "0 tensors, 0 of them not the same"),
+    )
+
+
+def test_what_is_not_finite_has_no_ratio_and_comes_first():
+    found = diff_tables(table(a=1.0, z=0.0), table(a=2.0, z=math.inf))
+
+    assert [c["name"] for c in found.as_json()["changed"]] == ["z", "a"]
+    assert found.as_json()["changed"][0] == {"name": "z", "first": 0.0, "second": None, "ratio": None}
+
+
+def entries(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_all_are_written_over_old_ones_and_where_there_was_none(tmp_path):
+    (tmp_path / "a").write_bytes(b"old")
+    write_all({tmp_path / "a": b"one", tmp_path / "b": b"two"})
+
+    assert (tmp_path / "a").read_bytes() == b"one"
+    assert (tmp_path / "b").read_bytes() == b"two"
+    assert entries(tmp_path) == ["a", "b"]
+
+
+@pytest.mark.parametrize("order", [("old", "new", "folder"), ("folder", "new", "old"), ("new", "folder", "old")])
+def test_one_that_cannot_be_put_in_place_leaves_all_as_they_were(tmp_path, order):
+    (tmp_path / "old").write_bytes(b"before")
+    (tmp_path / "folder").mkdir()
+    number = (tmp_path / "old").stat().st_ino
+
+    with pytest.raises(CalibrationError, match="folder: cannot be written: Is a directory"):
+        write_all({tmp_path / name: b"after" for name in order})
+
+    assert (tmp_path / "old").read_bytes() == b"before"
+    assert (tmp_path / "old").stat().st_ino == number
+    assert entries(tmp_path) == ["folder", "old"]
+
+
+def test_one_that_cannot_be_staged_leaves_all_as_they_were(tmp_path):
+    with pytest.raises(CalibrationError, match="absent/b: cannot be written: No such file or directory"):
+        write_all({tmp_path / "a": b"one", tmp_path / "absent" / "b": b"two"})
+
+    assert entries(tmp_path) == []
+
+
+def test_an_old_file_comes_back_where_there_are_no_hard_links(tmp_path, monkeypatch):
+    (tmp_path / "old").write_bytes(b"before")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(os, "link", _no_hard_links)
+
+    with pytest.raises(CalibrationError, match="folder: cannot be written"):
+        write_all({tmp_path / "old": b"after", tmp_path / "folder": b"after"})
+
+    assert (tmp_path / "old").read_bytes() == b"before"
+    assert entries(tmp_path) == ["folder", "old"]
+
+
+def _no_hard_links(*_, **__):
+    raise PermissionError(1, "Operation not permitted")

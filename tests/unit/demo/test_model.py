@@ -1,16 +1,22 @@
-"""The shipped model: it is the file that its record describes, and it sees what is in a scene it was not trained on."""
+"""The shipped model and its table: the files that their records describe, and how good they are, INT8 included."""
 
 import hashlib
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from edge.calibrate.lint.check import lint_table
+from edge.calibrate.lint.facts import Severity, facts_of_model
+from edge.calibrate.table import read_table, table_text
+from edge.model.inspect import inspect_model
 from edge.types import ImageSize
 from tools.street.scene import CLASSES, Scene
 
-MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
+ROOT = Path(__file__).parents[3]
+MODEL, PATH = ROOT / "edge/demo/model/traffic.onnx", ROOT / "calib_cache/traffic.calib.json"
 RECORD = json.loads(MODEL.with_suffix(".json").read_text())
 
 
@@ -43,3 +49,33 @@ def test_it_finds_every_large_vehicle_of_an_unseen_scene():
         if (x1 - x0) * (y1 - y0) > 2000:
             near = np.abs(centres - [(x0 + x1) / 2, (y0 + y1) / 2]).max(axis=1) < 8
             assert scores[near, class_id].max() > 0.5
+
+
+def test_the_table_is_of_the_shipped_model():
+    table = read_table(PATH)
+
+    assert table.model is not None
+    assert table.model.sha256 == hashlib.sha256(MODEL.read_bytes()).hexdigest()
+
+
+def test_lint_finds_no_error():
+    findings = lint_table(read_table(PATH), facts_of_model(inspect_model(MODEL)))
+
+    assert [str(finding) for finding in findings if finding.severity is Severity.ERROR] == []
+
+
+def test_it_was_searched_and_is_proven_with_labels():
+    table = read_table(PATH)
+    evidence = msgspec.to_builtins(table.evidence)
+
+    assert table.method == "auto"
+    assert set(table.float_reasons) == set(table.keep_float)
+    assert set(evidence) == {"metric", "images", "float", "int8", "int8_mac_share", "uncertainty"}
+    assert evidence["metric"] == "mAP50-95"
+    assert evidence["images"] >= 64
+    assert evidence["int8"] >= evidence["float"] - 0.005
+    assert evidence["int8_mac_share"] >= 0.95
+
+
+def test_it_is_written_as_the_format_says():
+    assert table_text(read_table(PATH)) == PATH.read_text(encoding="utf-8")

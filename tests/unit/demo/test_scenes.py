@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from edge.types import ImageSize
+from tools.street.paint import Canvas
 from tools.street.scene import CLASSES, MIN_SIDE_SHARE, Scene
 
 SIZE = ImageSize(width=640, height=360)
 SMALL = ImageSize(width=320, height=180)
+RED = (255.0, 0.0, 0.0)
 SEEDS = (1, 3, 4, 10)  # along the road and across it, by day and by night
 
 
@@ -142,3 +144,11 @@ def test_other_sizes_work(width, height):
     image, truth = Scene(4, ImageSize(width=width, height=height)).frame(10)
     assert image.shape == (height, width, 3)
     assert (truth.xyxy <= [width, height, width, height]).all()
+
+
+def test_what_lies_outside_is_cut_off_and_a_veil_covers_by_its_share():
+    canvas = Canvas(width=4, height=4)
+    canvas.rect(-10, -10, -1, -1, RED)
+    canvas.ellipse(20, 20, 3, 3, RED)
+    canvas.polygon([(-5, -5), (50, -5), (50, 50), (-5, 50)], RED, opacity=0.5)
+    assert canvas.alpha.min() == canvas.alpha.max() == 0.5

@@ -197,9 +197,7 @@ def test_quantized_model_is_computed_right_behind_a_concat(tmp_path, monkeypatch
 
     outputs = []
     for engine in (OpenVinoEngine(spec, max_batch=1), OnnxRuntimeEngine(spec, max_batch=1)):
-        engine.canvases[0][:] = images
-        engine.start(0, 1)
-        outputs.append(engine.wait(0).copy())
+        outputs.append(infer(engine, images))
         engine.close()
 
     assert quantized.mac_share_int8 == 1.0
@@ -262,10 +260,8 @@ def test_equal_nodes_are_each_given_out(tmp_path):
     spec = dataclasses.replace(inspect_model(models.yolov8(tmp_path / "any.onnx", size=32, batch=1)), path=path)
     engine = OpenVinoActivations(spec, rows, max_batch=1)
     image = canvases(spec, rows=1)
-    engine.canvases[0][:] = image
 
-    engine.start(0, 1)
-    found = engine.wait(0)
+    found = infer(engine, image)
 
     for name in rows:
         np.testing.assert_allclose(found[name], image[:, :16].transpose(0, 3, 1, 2) / 255, rtol=1e-6)

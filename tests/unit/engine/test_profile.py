@@ -1,4 +1,4 @@
-"""Times of layers under their names in the ONNX file."""
+"""Times of layers under their names in the ONNX file, and which layers can be told apart in what an engine runs."""
 
 import dataclasses
 from datetime import timedelta
@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 import pytest
 
+from edge.engine.kind import nodes_of_lone_layers
 from edge.engine.openvino import profile
 from edge.engine.openvino.profile import OpenVinoLayerProfiler, executed_node_of_layers, names_in_nodes
 from edge.model.inspect import inspect_model
-from edge.model.qdq import insert_qdq
 from tests.support import models
-from tests.support.qdq import minmax, pictures
+from tests.support.qdq import quantized
 from tests.support.values import canvases
 
 
@@ -30,10 +30,12 @@ def times_of(profiler, spec, runs=3):
 def test_every_convolution_is_found_in_float_and_in_int8(tmp_path):
     path = models.yolox(tmp_path / "m.onnx", batch=1)
     spec, names = inspect_model(path), convolutions(path)
-    made = insert_qdq(path, spec, ranges=minmax(path, pictures()), keep_float=())
-    quantized = OpenVinoLayerProfiler(dataclasses.replace(spec, is_quantized=True), names, content=made.model)
+    int8 = dataclasses.replace(spec, is_quantized=True)
 
-    for profiler in (OpenVinoLayerProfiler(spec, names), quantized):
+    for profiler in (
+        OpenVinoLayerProfiler(spec, names),
+        OpenVinoLayerProfiler(int8, names, content=quantized(path).model),
+    ):
         times = times_of(profiler, spec)
 
         assert set(times) == set(names)
@@ -152,3 +154,16 @@ def test_names_are_found_whole_whatever_is_in_them():
     assert names_in_nodes(origins, ["a", "b", "x,y", "y", "bc"]) == {
         "one": {"a", "b"}, "two": {"x,y", "y"}, "none": frozenset(),
     }  # fmt: skip
+
+
+def test_a_layer_is_alone_where_none_of_its_nodes_is_another_ones_too():
+    layers_of = {
+        "x": {"a"},
+        "y": {"a"},
+        "both": {"b", "c"},
+        "rest of b": {"b"},
+        "none": set(),
+        "z": {"d"},
+    }
+
+    assert nodes_of_lone_layers(layers_of) == {"a": ["x", "y"], "d": ["z"]}

@@ -1,4 +1,7 @@
-"""mAP equals that of pycocotools on anything, and does not depend on the order of images."""
+"""mAP equals that of pycocotools on anything, and does not depend on the order of images.
+
+Matching is held against cases worked by hand; the standard error of a difference against what theory says.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.errors import DatasetError
-from edge.evaluate.coco_map import Accumulator, map_by_pycocotools
+from edge.evaluate.coco_map import (
+    IOU_THRESHOLDS,
+    Accumulator,
+    error_of_difference,
+    iou_of_xyxy,
+    map_by_pycocotools,
+    match,
+)
 from edge.evaluate.truth import GroundTruth
 from tests.support import values
 
@@ -140,3 +150,146 @@ def test_image_added_twice_is_refused():
 def test_ground_truth_of_other_shapes_is_refused():
     with pytest.raises(ValueError, match=r"expected xyxy \(N, 4\)"):
         GroundTruth(xyxy=np.zeros((2, 4)), class_id=np.zeros(1, np.int32), is_crowd=np.zeros(2, bool))
+
+
+def _match(detected, score, truth, crowd=None):
+    return match(
+        np.array(detected, float).reshape(-1, 4),
+        np.array(score, float),
+        truth=np.array(truth, float).reshape(-1, 4),
+        is_crowd=np.array([False] * len(truth) if crowd is None else crowd, bool),
+    )
+
+
+def test_iou_by_hand():
+    detected = np.array([[0, 0, 10, 10]], float)
+    truth = np.array([[0, 0, 10, 10], [5, 0, 15, 10], [10, 10, 20, 20], [0, 0, 20, 20]], float)
+
+    plain = iou_of_xyxy(detected, truth, is_crowd=np.zeros(4, bool))
+    crowd = iou_of_xyxy(detected, truth, is_crowd=np.ones(4, bool))
+
+    np.testing.assert_allclose(plain, [[1, 50 / 150, 0, 100 / 400]])
+    np.testing.assert_allclose(crowd, [[1, 0.5, 0, 1]])
+
+
+def test_thresholds_are_those_of_coco():
+    np.testing.assert_allclose(IOU_THRESHOLDS, [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95])
+
+
+def test_one_box_takes_one_detection_the_one_of_highest_score():
+    result = _match([[0, 0, 10, 10], [0, 0, 10, 9]], [0.4, 0.9], [[0, 0, 10, 10]])
+
+    assert result.score.tolist() == [0.9, 0.4]
+    assert result.is_matched[0].tolist() == [True, False]
+    assert result.is_matched[9].tolist() == [False, True]  # IoU 0.9 is too little at 0.95, so the second gets it
+
+
+def test_iou_of_exactly_the_threshold_counts():
+    result = _match([[0, 0, 10, 5]], [0.9], [[0, 0, 10, 10]])
+
+    assert result.is_matched[:, 0].tolist() == [True] + [False] * 9
+
+
+def test_crowd_takes_any_number_and_they_are_ignored():
+    detected = [[0, 0, 5, 5], [5, 5, 10, 10], [50, 50, 60, 60]]
+
+    result = _match(detected, [0.9, 0.8, 0.7], [[0, 0, 20, 20]], crowd=[True])
+
+    assert result.truths == 0
+    assert result.is_ignored[0].tolist() == [True, True, False]
+
+
+def test_single_box_comes_before_a_crowd_that_overlaps_more():
+    result = _match([[0, 0, 10, 10]], [0.9], [[0, 0, 20, 20], [0, 0, 10, 12]], crowd=[True, False])
+
+    assert result.is_matched[0, 0]
+    assert not result.is_ignored[0, 0]
+    assert result.is_ignored[9, 0]  # at 0.95 only the crowd is left
+
+
+@pytest.mark.parametrize(("detected", "truth"), [([], []), ([], [[0, 0, 1, 1]]), ([[0, 0, 1, 1]], [])])
+def test_nothing_on_one_side(detected, truth):
+    result = _match(detected, [0.5] * len(detected), truth)
+
+    assert result.is_matched.shape == (10, len(detected))
+    assert not result.is_matched.any()
+    assert result.truths == len(truth)
+
+
+def test_at_most_a_hundred_detections_count():
+    boxes = [[0, 0, 10, 10]] * 150
+
+    result = _match(boxes, np.linspace(0, 1, 150), [[0, 0, 10, 10]])
+
+    assert len(result.score) == 100
+    assert result.score.min() == pytest.approx(50 / 149)
+
+
+def test_last_of_equal_overlaps_is_taken_as_coco_does():
+    """The first detection lies midway between two boxes; taking the second leaves the first to the other detection."""
+    result = _match([[2.5, 0, 12.5, 10], [0, 0, 10, 10]], [0.9, 0.8], [[0, 0, 10, 10], [5, 0, 15, 10]])
+
+    assert result.is_matched[0].tolist() == [True, True]
+
+
+BOX = [0.0, 0.0, 10.0, 10.0]
+
+
+def accumulated(found, *, labelled=None, order=1):
+    """One object on each image; `found` says whether it is found."""
+    accumulator = Accumulator()
+    for number, is_found in list(enumerate(found))[::order]:
+        boxes = [BOX] if labelled is None or labelled[number] else []
+        accumulator.add(f"{number:03}", values.detections([BOX] * is_found), GroundTruth.of(boxes, [0] * len(boxes)))
+    return accumulator
+
+
+def test_a_model_differs_from_itself_by_nothing():
+    found = [True, False] * 20
+
+    assert error_of_difference(accumulated(found), accumulated(found)) == 0
+
+
+@pytest.mark.parametrize(("images", "lost"), [(64, 6), (64, 32), (200, 20)])
+def test_objects_that_one_model_misses_at_random_give_the_error_of_a_share(images, lost):
+    """Average precision is the recall here, so the error is that of a binomial share."""
+    missed = [number < lost for number in range(images)]
+    share = lost / images
+
+    error = error_of_difference(accumulated([True] * images), accumulated([not one for one in missed]))
+
+    assert error == pytest.approx(np.sqrt(share * (1 - share) / images), rel=0.25)
+
+
+def test_the_order_of_images_does_not_matter_and_two_runs_are_equal():
+    one, other = [True] * 30, [number % 3 > 0 for number in range(30)]
+
+    first = error_of_difference(accumulated(one), accumulated(other))
+
+    assert first == error_of_difference(accumulated(one, order=-1), accumulated(other, order=-1)) > 0
+
+
+@pytest.mark.parametrize("found", [[True], [False]])
+def test_a_single_image_says_nothing(found):
+    assert error_of_difference(accumulated([True]), accumulated(found)) is None
+
+
+def test_a_single_image_with_labels_among_others_says_nothing():
+    labelled = [True, False, False]
+
+    error = error_of_difference(accumulated([True] * 3, labelled=labelled), accumulated([False] * 3, labelled=labelled))
+
+    assert error is None  # 1 against 0 in every draw that has the labelled image: chance looks like certainty
+
+
+def test_draws_without_any_labelled_image_are_passed_over():
+    labelled = [True, True, False]
+
+    error = error_of_difference(accumulated([True] * 3, labelled=labelled), accumulated([False] * 3, labelled=labelled))
+
+    assert error == pytest.approx(0)  # 1 against 0 in every draw that has a labelled image
+
+
+def test_different_images_are_refused():
+    with pytest.raises(ValueError, match="of different images"):
+        error_of_difference(accumulated([True, True]), accumulated([True]))

@@ -1,9 +1,13 @@
-"""Each family is recognised from the file alone; what is stated has to agree."""
+"""Each family is recognised from the file alone, with its strides; what is stated has to agree; obstacles are said."""
 
+import numpy as np
+import onnx
 import pytest
 
 from edge.errors import ModelError
+from edge.model.families import strides_of
 from edge.model.inspect import COCO_LABELS, ModelOverrides, inspect_model
+from edge.model.obstacles import report_on_model
 from edge.types import ColourOrder, HeadFamily, ImageSize, PadPosition
 from tests.support.exports.answers import canvases_for, difference, output_of_onnxruntime, output_of_product
 from tests.support.models import (
@@ -195,3 +199,73 @@ def test_graph_that_cannot_be_followed_needs_a_stated_family(tmp_path):
     spec = inspect_model(path, overrides=ModelOverrides(family=HeadFamily.YOLOV8))
     assert spec.family is HeadFamily.YOLOV8
     assert "the family is taken as it is stated" in spec.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "width", "height", "strides"),
+    [
+        (8400, 640, 640, (8, 16, 32)),  # Ultralytics at 640
+        (3549, 416, 416, (8, 16, 32)),  # YOLOX nano
+        (34000, 640, 640, (4, 8, 16, 32)),  # P2
+        (8500, 640, 640, (8, 16, 32, 64)),  # P6: 25500 anchors / 3
+        (2000, 640, 640, (16, 32)),  # tiny
+        (5040, 640, 384, (8, 16, 32)),
+        (300, 640, 640, None),
+        (8400, 320, 320, (4, 8, 16)),
+        (8400, 416, 416, None),
+        (8399, 640, 640, None),
+        (0, 640, 640, None),
+        (18900, 640, 640, None),
+    ],
+)
+def test_cells_belong_to_neighbouring_strides(cells, width, height, strides):
+    assert strides_of(cells, ImageSize(width=width, height=height)) == strides
+
+
+def test_size_has_to_be_a_multiple_of_the_largest_stride():
+    assert strides_of(81 * 81 + 40 * 40 + 20 * 20, ImageSize(width=650, height=650)) is None
+
+
+def _sentences(path):
+    return "\n".join(report_on_model(inspect_model(path)).obstacles)
+
+
+def test_depthwise_mixed_output_and_fixed_batch_are_said(tmp_path):
+    text = _sentences(yolov8(tmp_path / "tiny.onnx", batch=1))
+
+    assert "3 of its convolutions are depthwise" in text
+    assert 'Its output "output0" joins boxes and scores' in text
+    assert "Its batch is fixed to 1" in text
+    assert "Q/DQ" not in text
+
+
+def test_dynamic_batch_is_no_obstacle(tmp_path):
+    assert "batch" not in _sentences(yolov5(tmp_path / "tiny.onnx"))
+
+
+def test_qdq_nodes_are_counted(tmp_path):
+    path = with_qdq(yolov8(tmp_path / "float.onnx"), tmp_path / "int8.onnx")
+
+    assert "It carries 2 Q/DQ nodes already" in _sentences(path)
+
+
+def test_integer_operators_are_named(tmp_path):
+    path = yolov8(tmp_path / "tiny.onnx")
+    model = onnx.load(path)
+    stored = {"m": np.ones((2, 2), np.uint8), "s": np.float32(0.5), "z": np.uint8(0)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), name) for name, v in stored.items())
+    node = onnx.helper.make_node("QLinearMatMul", ["m", "s", "z", "m", "s", "z", "s", "z"], ["q"], name="ql")
+    model.graph.node.insert(0, node)
+    path.write_bytes(model.SerializeToString())
+
+    assert "It has 1 QLinearMatMul nodes, integer operators that TensorRT does not run" in _sentences(path)
+
+
+def test_old_opset_is_said(tmp_path):
+    path = yolov10(tmp_path / "tiny.onnx")
+    model = onnx.load(path)
+    report = report_on_model(inspect_model(path))
+
+    assert model.opset_import[0].version == 17
+    assert not any("opset" in sentence for sentence in report.obstacles)
+    assert report.cost.macs > 0

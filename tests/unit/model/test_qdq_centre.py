@@ -7,23 +7,20 @@ from onnx import helper
 
 from edge.model.editor import resolve
 from edge.model.graph import graph_from_bytes, load_graph
-from edge.model.qdq import insert_qdq, quantizable_tensors
+from edge.model.qdq import insert_qdq
 from edge.model.qdq.emulated import with_float_copies
 from edge.model.qdq.placement import called
 from edge.model.qdq.scales import lowest_values
 from tests.support.models import Net
-from tests.support.qdq import all_tensors, fake_quantize_channels, minmax, run
-from tests.unit.model.test_qdq_insert import spec_of
+from tests.support.qdq import all_tensors, fake_quantize_channels, quantized, run, spec_of
 
 LOWEST_SILU = -0.27846455
 SIDE = 8
 FEED = {"images": np.random.default_rng(3).normal(0, 3, (1, 3, SIDE, SIDE)).astype(np.float32)}
 
 
-def quantize(path, feed=FEED, *, size=SIDE, keep_float=(), **more):
-    ranges = minmax(path, feed)
-    needed = {name: ranges[name] for name in quantizable_tensors(load_graph(path))}
-    return insert_qdq(path, spec_of(path, size=size), ranges=needed, keep_float=keep_float, is_centred=True, **more)
+def quantize(path, feed=FEED, *, size=SIDE, **more):
+    return quantized(path, feed, spec=spec_of(path, size=size), is_centred=True, **more)
 
 
 def asymmetric(x, amax):

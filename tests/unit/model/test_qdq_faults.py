@@ -10,12 +10,12 @@ from edge.errors import ModelError
 from edge.model.graph import graph_of_proto, load_graph
 from edge.model.inspect import inspect_model
 from edge.model.obstacles import report_on_model
-from edge.model.qdq import insert_qdq, qdq_faults, require_sound_pairs
+from edge.model.qdq import qdq_faults, require_sound_pairs
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
 from tests.support.qdq import (
-    minmax,
     pair_of,
     pictures,
+    quantized,
     run,
     set_axis,
     square_weight,
@@ -28,10 +28,8 @@ from tests.unit.model.test_qdq_read import SYMMETRIC, by_onnxruntime
 FAMILIES = [yolov5, yolov8, yolox, yolov10]
 
 
-def quantized(tmp_path, build=yolov8, **words):
-    path = build(tmp_path / "float.onnx", batch=1)
-    made = insert_qdq(path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=(), **words)
-    return onnx.load_model_from_string(made.model)
+def with_pairs(tmp_path, build=yolov8, **words):
+    return onnx.load_model_from_string(quantized(build(tmp_path / "float.onnx", batch=1), **words).model)
 
 
 def faults(model):
@@ -41,7 +39,7 @@ def faults(model):
 @pytest.mark.parametrize("words", [{}, {"has_float_weights": True}], ids=["stored weights", "float weights"])
 @pytest.mark.parametrize("build", FAMILIES)
 def test_our_own_pairs_have_none(tmp_path, build, words):
-    assert faults(quantized(tmp_path, build, **words)) == ()
+    assert faults(with_pairs(tmp_path, build, **words)) == ()
     assert qdq_faults(load_graph(tmp_path / "float.onnx")) == ()
 
 
@@ -80,7 +78,7 @@ def with_joint_output(model):
 )
 @pytest.mark.parametrize("build", [yolov8, yolov5])
 def test_pairs_that_give_no_detections_are_refused(tmp_path, build, change):
-    model = quantized(tmp_path, build)
+    model = with_pairs(tmp_path, build)
     node, word = change(model)
 
     (found,) = (one for one in faults(model) if one.is_fatal)
@@ -93,7 +91,7 @@ def test_pairs_that_give_no_detections_are_refused(tmp_path, build, change):
 
 def test_a_joint_scale_that_scores_live_through_is_none(tmp_path):
     """Boxes as shares of the picture have the range of scores."""
-    model = quantized(tmp_path)
+    model = with_pairs(tmp_path)
     with_joint_scale(model, level=1 / 127)
 
     assert faults(model) == ()
@@ -179,7 +177,7 @@ NOT_FOR_TENSORRT = [
 
 @pytest.mark.parametrize("change", NOT_FOR_TENSORRT)
 def test_pairs_that_tensorrt_does_not_take_are_obstacles(tmp_path, change):
-    model = quantized(tmp_path)
+    model = with_pairs(tmp_path)
     node, word = change(model)
 
     (found,) = faults(model)
@@ -191,7 +189,7 @@ def test_pairs_that_tensorrt_does_not_take_are_obstacles(tmp_path, change):
 
 
 def test_the_right_axis_may_be_counted_from_the_end(tmp_path):
-    model = quantized(tmp_path)
+    model = with_pairs(tmp_path)
     node, weight = square_weight(model)
     set_axis(node, -weight.ndim)
 
@@ -200,7 +198,7 @@ def test_the_right_axis_may_be_counted_from_the_end(tmp_path):
 
 def test_a_type_that_only_the_node_states_counts(tmp_path):
     """From opset 21 on `output_dtype` takes the place of a zero point."""
-    model = quantized(tmp_path)
+    model = with_pairs(tmp_path)
     model.opset_import[0].version = 21
     without_zero_point(model)
     pair_of(model, "images")[0].attribute.append(helper.make_attribute("output_dtype", onnx.TensorProto.INT8))

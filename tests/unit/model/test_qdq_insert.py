@@ -1,4 +1,7 @@
-"""Pairs stand where the rules of TensorRT want them, and compute what fake quantization in numpy computes."""
+"""Pairs stand where the rules of TensorRT want them, and compute what fake quantization in numpy computes.
+
+The share of INT8 is counted in the Q/DQ model itself, as the placement that made it counts.
+"""
 
 import numpy as np
 import onnx
@@ -10,8 +13,8 @@ from edge.errors import ModelError
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
 from edge.model.opset import with_opset
-from edge.model.qdq import insert_qdq, quantizable_tensors
-from edge.types import HeadFamily
+from edge.model.qdq import insert_qdq, int8_mac_share, quantizable_tensors
+from tests.support import models
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
 from tests.support.qdq import (
     all_tensors,
@@ -22,24 +25,17 @@ from tests.support.qdq import (
     one_operator,
     pairs,
     pictures,
+    quantized,
     run,
     run_node,
+    spec_of,
 )
-from tests.support.values import model_spec
 
 FAMILIES = [yolov5, yolov8, yolox, yolov10]
 
 
-def spec_of(path, *, size=32):
-    """What insertion needs to know of a graph that is no detector."""
-    return model_spec(path, side=size, batch=1, family=HeadFamily.YOLOX)
-
-
-def quantize(path, *, keep_float=(), feed=None, spec=None, **more):
-    feed = feed or pictures(size=32)
-    ranges = minmax(path, feed)
-    needed = {name: ranges[name] for name in quantizable_tensors(load_graph(path))}
-    return insert_qdq(path, spec or spec_of(path), ranges=needed, keep_float=keep_float, **more)
+def quantize(path, **more):
+    return quantized(path, **{"spec": spec_of(path), **more})
 
 
 def assert_computes_fake_quantization(path, result, feed, *, axes, skips=()):
@@ -256,13 +252,9 @@ def test_gemm_is_quantized_along_its_output_channels(tmp_path, is_transposed):
     path = one_operator(tmp_path / "one.onnx", "Gemm", weight=weight, shape=(4, 6), transB=is_transposed)
     feed = {"images": np.random.default_rng(2).normal(0, 1, (4, 6)).astype(np.float32)}
 
-    result = insert_qdq(load_graph(path), _flat_spec(path), ranges={"images": 3.0}, keep_float=())
+    result = insert_qdq(load_graph(path), spec_of(path, size=6), ranges={"images": 3.0}, keep_float=())
 
     assert_computes_fake_quantization(path, result, feed, axes={"Gemm": 1 - is_transposed})
-
-
-def _flat_spec(path):
-    return spec_of(path, size=6)
 
 
 def test_product_of_two_activations_is_quantized_on_both_sides(tmp_path):
@@ -443,3 +435,36 @@ def test_float_output_of_every_tensor_is_near(tmp_path):
     floats = all_tensors(path, feed)["output0"]
 
     assert np.abs(run(result.model, feed)["output0"] - floats).mean() < 0.02 * np.abs(floats).mean()
+
+
+@pytest.mark.parametrize("build", [models.yolov5, models.yolov8, models.yolov10])
+@pytest.mark.parametrize("kept", [0, 2])
+def test_share_of_a_model_that_we_quantized(tmp_path, build, kept):
+    path = build(tmp_path / "m.onnx", batch=1)
+    made = quantized(path, keep_float=quantized(path).quantized_nodes[:kept])
+
+    share = int8_mac_share(graph_from_bytes(made.model, "test"), inspect_model(path))
+
+    assert share == made.mac_share_int8
+    assert (share < 1) == (kept > 0)
+
+
+def test_a_float_model_has_none(tmp_path):
+    path = models.yolov8(tmp_path / "m.onnx")
+
+    assert int8_mac_share(load_graph(path), inspect_model(path)) == 0
+
+
+def test_weights_alone_in_int8_do_not_count(tmp_path):
+    path = models.yolov8(tmp_path / "m.onnx", batch=1)
+    model = onnx.load_model_from_string(quantized(path).model)
+    source = {
+        node.output[0]: node.input[0]
+        for node in model.graph.node
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    }
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            node.input[0] = source[source[node.input[0]]]
+
+    assert int8_mac_share(graph_from_bytes(model.SerializeToString(), "test"), inspect_model(path)) == 0

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from edge.model.graph import graph_from_bytes, load_graph
-from edge.model.qdq import insert_qdq, quantizable_tensors, with_float_arithmetic
+from edge.model.qdq import with_float_arithmetic
 from tests.support import models
 from tests.support.models import Net
-from tests.support.qdq import all_tensors, minmax, pictures, run
-from tests.unit.model.test_qdq_insert import spec_of
+from tests.support.qdq import all_tensors, pictures, quantized, run, spec_of
 
 SIDE = 9
 PIXELS = np.random.default_rng(7).integers(0, 255, (1, 3, SIDE, SIDE)).astype(np.float32)
@@ -45,11 +44,8 @@ def convolution(net, x, **attributes):
     return net.op("Conv", x, weight, net.const(np.array([3, -5, 8])), kernel_shape=[3, 3], **attributes)
 
 
-def quantize(path, feed=FEED, *, size=SIDE, is_padded=True, keep_float=(), **more):
-    ranges = minmax(path, feed)
-    needed = {name: ranges[name] for name in quantizable_tensors(load_graph(path))}
-    spec = spec_of(path, size=size)
-    return insert_qdq(path, spec, ranges=needed, keep_float=keep_float, is_centred=True, is_padded=is_padded, **more)
+def quantize(path, feed=FEED, *, size=SIDE, is_padded=True, **more):
+    return quantized(path, feed, spec=spec_of(path, size=size), is_centred=True, is_padded=is_padded, **more)
 
 
 def output_of(path, attributes):

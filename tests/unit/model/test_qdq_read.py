@@ -9,10 +9,21 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from edge.errors import ModelError
 from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
-from edge.model.qdq import insert_qdq, quantizable_tensors, read_qdq
+from edge.model.qdq import insert_qdq, read_qdq
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
-from tests.support.qdq import csp, minmax, one_operator, pair_of, pairs, pictures, run, store, stored
-from tests.unit.model.test_qdq_insert import spec_of
+from tests.support.qdq import (
+    csp,
+    minmax,
+    one_operator,
+    pair_of,
+    pairs,
+    pictures,
+    quantized,
+    run,
+    spec_of,
+    store,
+    stored,
+)
 
 
 class OnePicture(CalibrationDataReader):
@@ -50,10 +61,9 @@ def assert_same_model(path, float_model, *, feed):
 @pytest.mark.parametrize("build", [yolov5, yolov8, yolox, yolov10])
 def test_our_own_model_comes_back_and_goes_again(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
-    spec, seen = inspect_model(path), minmax(path, feed)
-    needed = {name: seen[name] for name in quantizable_tensors(load_graph(path))}
+    spec = inspect_model(path)
     kept = [node.name for node in load_graph(path).nodes if node.op_type in ("Conv", "Add")][-4:]
-    first = insert_qdq(path, spec, ranges=needed, keep_float=kept)
+    first = quantized(path, feed, keep_float=kept)
     (tmp_path / "quantized.onnx").write_bytes(first.model)
 
     ranges, float_model, keep_float = read_qdq(tmp_path / "quantized.onnx")
@@ -67,10 +77,9 @@ def test_our_own_model_comes_back_and_goes_again(tmp_path, build):
 
 
 def test_neck_with_shared_scales_comes_back_and_goes_again(tmp_path):
-    path, feed = tmp_path / "csp.onnx", pictures(size=32)
+    path = tmp_path / "csp.onnx"
     csp(path)
-    seen = minmax(path, feed)
-    first = insert_qdq(path, spec_of(path), ranges=seen, keep_float=())
+    first = quantized(path, spec=spec_of(path))
     (tmp_path / "quantized.onnx").write_bytes(first.model)
 
     ranges, float_model, keep_float = read_qdq(tmp_path / "quantized.onnx")
@@ -113,10 +122,10 @@ def test_relu_that_onnxruntime_leaves_out_comes_back(tmp_path):
     net = Net(32, batch=1)
     net.op("Sigmoid", net.conv(net.op("Relu", net.conv(net.image, 3, 8)), 8, 2), name="output0")
     path, feed = net.save(tmp_path / "relu.onnx", {"output0": (2, 32, 32)}), pictures(size=32)
-    quantized = by_onnxruntime(path, feed, activation_type=QuantType.QUInt8)
-    assert "Relu" not in {node.op_type for node in onnx.load(quantized).graph.node}
+    source = by_onnxruntime(path, feed, activation_type=QuantType.QUInt8)
+    assert "Relu" not in {node.op_type for node in onnx.load(source).graph.node}
 
-    _, float_model, _ = read_qdq(quantized)
+    _, float_model, _ = read_qdq(source)
 
     assert_same_model(path, float_model, feed=feed)
 
@@ -287,10 +296,7 @@ def prequantized(model, *, scale=1.0):
 
 @pytest.fixture
 def with_float_weights(tmp_path):
-    path = yolov8(tmp_path / "float.onnx", batch=1)
-    made = insert_qdq(
-        path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=(), has_float_weights=True
-    )  # fmt: skip
+    made = quantized(yolov8(tmp_path / "float.onnx", batch=1), has_float_weights=True)
     return onnx.load_model_from_string(made.model)
 
 
@@ -317,9 +323,7 @@ def test_weights_that_are_whole_numbers_get_their_scale_back(tmp_path, with_floa
 @pytest.mark.parametrize("build", [yolov5, yolov8])
 @pytest.mark.parametrize("opset", [13, 19, 21])
 def test_scales_in_nodes_of_their_own_and_newer_opsets_change_nothing(tmp_path, build, opset):
-    path = build(tmp_path / "float.onnx", batch=1)
-    made = insert_qdq(path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=())
-    model = onnx.load_model_from_string(made.model)
+    model = onnx.load_model_from_string(quantized(build(tmp_path / "float.onnx", batch=1)).model)
     expected = read(model, tmp_path)
     scales = [one for one in model.graph.initializer if one.name.endswith(("/scale", "/zero_point"))]
     for one in scales:

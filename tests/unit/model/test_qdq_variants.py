@@ -9,28 +9,13 @@ from onnx import TensorProto, helper, numpy_helper
 from edge.engine.openvino.binding import why_int8_in_float
 from edge.errors import ModelError
 from edge.model.graph import graph_from_bytes, load_graph
-from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq, quantizable_tensors, with_float_arithmetic, with_uint8_activations
 from edge.model.qdq.half import float16_model
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
-from tests.support.qdq import before_cast, csp, minmax, pairs, pictures, run, store, stored
-from tests.unit.model.test_qdq_insert import spec_of
+from tests.support.qdq import before_cast, csp, pairs, pictures, quantized, run, spec_of, store, stored
 
 needs_exact_int8 = pytest.mark.skipif(why_int8_in_float() is not None, reason=str(why_int8_in_float()))
 FAMILIES = [yolov5, yolov8, yolox, yolov10]
-
-
-def quantize(path, feed, spec, *, is_float16=False, keep_float=(), has_float_weights=False):
-    seen = minmax(path, feed)
-    needed = {name: seen[name] for name in quantizable_tensors(load_graph(path))}
-    return insert_qdq(
-        path,
-        spec,
-        ranges=needed,
-        keep_float=keep_float,
-        is_float16=is_float16,
-        has_float_weights=has_float_weights,
-    )
 
 
 def kinds(model):
@@ -45,9 +30,8 @@ def element_types(model):
 @pytest.mark.parametrize("build", FAMILIES)
 def test_rest_computes_in_float16_and_decoding_in_float32(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx"), pictures()
-    spec = inspect_model(path)
 
-    half = quantize(path, feed, spec, is_float16=True)
+    half = quantized(path, feed, is_float16=True)
 
     proto = onnx.load_model_from_string(half.model)
     types = element_types(half.model)
@@ -66,9 +50,8 @@ def test_rest_computes_in_float16_and_decoding_in_float32(tmp_path, build):
 @pytest.mark.parametrize("build", [yolov5, yolox])
 def test_float16_is_near_float32(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
-    spec = inspect_model(path)
 
-    whole, half = quantize(path, feed, spec), quantize(path, feed, spec, is_float16=True)
+    whole, half = quantized(path, feed), quantized(path, feed, is_float16=True)
 
     assert half.quantized_nodes == whole.quantized_nodes
     expected, value = (next(iter(run(result.model, feed).values())) for result in (whole, half))
@@ -107,7 +90,7 @@ def test_float_models_compute_in_float16_between_float32_input_and_output(tmp_pa
 
 def test_a_model_with_pairs_has_no_plain_float16_form(tmp_path):
     path, feed = yolov8(tmp_path / "tiny.onnx", batch=1), pictures()
-    made = quantize(path, feed, inspect_model(path))
+    made = quantized(path, feed)
 
     with pytest.raises(ModelError, match=r"tiny: .*Q/DQ"):
         float16_model(graph_from_bytes(made.model, "tiny"), "tiny")
@@ -117,11 +100,8 @@ def test_a_model_with_pairs_has_no_plain_float16_form(tmp_path):
 @pytest.mark.parametrize("build", FAMILIES)
 def test_weights_in_float_compute_the_same_bits_as_in_int8(tmp_path, build, is_float16):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
-    spec = inspect_model(path)
 
-    in_int8, in_float = (
-        quantize(path, feed, spec, is_float16=is_float16, has_float_weights=has) for has in (False, True)
-    )
+    in_int8, in_float = (quantized(path, feed, is_float16=is_float16, has_float_weights=has) for has in (False, True))
 
     expected, found = (run(made.model, feed) for made in (in_int8, in_float))
     assert expected.keys() == found.keys()
@@ -140,9 +120,9 @@ def test_factors_of_a_resize_stay_float32_and_the_neck_runs(tmp_path):
     path, feed = tmp_path / "csp.onnx", pictures(size=32)
     t = csp(path)
 
-    half = quantize(path, feed, spec_of(path), is_float16=True, keep_float=[t["cv2"], t["cv3"]])
+    half = quantized(path, feed, spec=spec_of(path), is_float16=True, keep_float=[t["cv2"], t["cv3"]])
 
-    whole = quantize(path, feed, spec_of(path), keep_float=[t["cv2"], t["cv3"]])
+    whole = quantized(path, feed, spec=spec_of(path), keep_float=[t["cv2"], t["cv3"]])
     values = [run(result.model, feed)["output0"] for result in (half, whole)]
     np.testing.assert_allclose(*values, atol=0.1)
 
@@ -155,7 +135,7 @@ def test_output_that_a_convolution_makes_is_float32(tmp_path):
     )
     path, feed = net.save(tmp_path / "bare.onnx", {"output0": (2, 32, 32)}), pictures(size=32)
 
-    half = quantize(path, feed, spec_of(path), is_float16=True)
+    half = quantized(path, feed, spec=spec_of(path), is_float16=True)
 
     assert run(half.model, feed)["output0"].dtype == np.float32
     assert element_types(half.model)["output0/inner"] == TensorProto.FLOAT16
@@ -168,7 +148,7 @@ def test_values_beyond_float16_are_refused(tmp_path):
     path = net.save(tmp_path / "large.onnx", {"output0": (2, 32, 32)})
 
     with pytest.raises(ModelError, match="reads 1e\\+06, which float16 cannot hold"):
-        quantize(path, pictures(size=32), spec_of(path), is_float16=True)
+        quantized(path, spec=spec_of(path), is_float16=True)
 
 
 def test_range_beyond_float16_is_refused(tmp_path):
@@ -183,7 +163,7 @@ def test_range_beyond_float16_is_refused(tmp_path):
 @pytest.mark.parametrize("build", FAMILIES)
 def test_uint8_activations_are_the_same_values(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
-    result = quantize(path, feed, inspect_model(path))
+    result = quantized(path, feed)
 
     moved = with_uint8_activations(graph_from_bytes(result.model, "Q/DQ"))
 
@@ -199,7 +179,7 @@ def test_uint8_activations_are_the_same_values(tmp_path, build):
 @pytest.mark.parametrize("build", FAMILIES)
 def test_float_arithmetic_makes_the_same_levels_without_a_pair(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
-    result = quantize(path, feed, inspect_model(path))
+    result = quantized(path, feed)
 
     emulated = with_float_arithmetic(graph_from_bytes(result.model, "Q/DQ"))
 
@@ -271,7 +251,7 @@ def test_openvino_computes_the_neck_in_int8_and_right(tmp_path):
     """Concat, MaxPool, Resize, Split and residual included: within what one step here and there makes."""
     path, feed = tmp_path / "csp.onnx", pictures(size=32)
     t = csp(path)
-    result = quantize(path, feed, spec_of(path), keep_float=[t["head"]])
+    result = quantized(path, feed, spec=spec_of(path), keep_float=[t["head"]])
 
     model = compiled(with_uint8_activations(graph_from_bytes(result.model, "Q/DQ")))
 
@@ -286,7 +266,7 @@ def test_openvino_computes_the_neck_in_int8_and_right(tmp_path):
 @pytest.mark.parametrize("build", FAMILIES)
 def test_openvino_accepts_detectors(tmp_path, build):
     path, feed = build(tmp_path / "tiny.onnx", batch=1), pictures()
-    result = quantize(path, feed, inspect_model(path))
+    result = quantized(path, feed)
 
     model = compiled(with_uint8_activations(graph_from_bytes(result.model, "Q/DQ")))
 
@@ -317,7 +297,7 @@ def as_others_write_it(model, form):
 @pytest.mark.parametrize("form", ["shape 1", "output_dtype"])
 def test_pairs_as_others_write_them_become_the_same_uint8_and_float_arithmetic(tmp_path, form):
     path, feed = yolov8(tmp_path / "float.onnx", batch=1), pictures()
-    written = as_others_write_it(quantize(path, feed, inspect_model(path)).model, form)
+    written = as_others_write_it(quantized(path, feed).model, form)
     expected = run(written, feed)["output0"]
 
     moved = with_uint8_activations(graph_from_bytes(written, "Q/DQ"))

@@ -9,11 +9,10 @@ import pytest
 
 from edge.model.graph import graph_from_bytes
 from edge.model.inspect import inspect_model
-from edge.model.qdq import insert_qdq
 from edge.model.rebatch import largest_difference, rebatch
 from edge.types import ModelSpec
 from tests.support.models import CHANNELS, Net, yolov5, yolov8, yolov8_head, yolov10, yolox
-from tests.support.qdq import minmax, pictures
+from tests.support.qdq import quantized
 from tests.support.wrong_models import yolov6
 
 
@@ -40,14 +39,13 @@ def test_rewritten_model_equals_single_runs(tmp_path, build):
 @pytest.mark.parametrize("build", [yolov5, yolov8, yolov10])
 def test_model_with_pairs_keeps_its_weights_in_int8(tmp_path, build):
     path = build(tmp_path / "one.onnx", batch=1)
-    spec, ranges = inspect_model(path), minmax(path, pictures())
-    quantized = insert_qdq(path, spec, ranges=ranges, keep_float=()).model
+    with_pairs = quantized(path).model
 
-    rewritten = rebatch(graph_from_bytes(quantized, "test"), spec)
+    rewritten = rebatch(graph_from_bytes(with_pairs, "test"), inspect_model(path))
 
     assert rewritten.model is not None, rewritten.reason
-    assert largest_difference(_runner(quantized), _runner(rewritten.model), _images()) == 0.0
-    before, after = (onnx.load_model_from_string(model).graph for model in (quantized, rewritten.model))
+    assert largest_difference(_runner(with_pairs), _runner(rewritten.model), _images()) == 0.0
+    before, after = (onnx.load_model_from_string(model).graph for model in (with_pairs, rewritten.model))
     assert _count(after, "DequantizeLinear") == _count(before, "DequantizeLinear") > 0
 
 

@@ -1,10 +1,13 @@
-"""Frames through an engine that computes while others are read, and overwrites what it gave out."""
+"""Frames through an engine that computes while others are read, and overwrites what it gave out; what are no images."""
+
+import os
 
 import numpy as np
 import pytest
 
-from edge.errors import EndOfStream, SourceError
+from edge.errors import DatasetError, EndOfStream, SourceError
 from edge.quantize.feed import canvases_of, feed
+from edge.quantize.stills import image_digest
 from edge.types import Frame, ImageSize, Letterbox, Preprocess, StreamId
 from tests.support.values import header
 
@@ -80,16 +83,6 @@ def test_every_frame_comes_once_and_in_order(canvases, max_batch, count):
         assert all(where is WHERE for _, where in placed)
 
     assert numbers == values == list(range(1, count + 1))
-
-
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 16])
-@pytest.mark.parametrize("max_batch", [1, 3])
-@pytest.mark.parametrize("canvases", [2, 5])
-def test_a_source_that_has_ended_is_not_read_again(canvases, max_batch, count):
-    source = Source(count)
-
-    list(feed(source, Engine(canvases=canvases, max_batch=max_batch)))
-
     assert (source.reads, source.reads_after_end) == (count + 1, 0)
 
 
@@ -151,3 +144,10 @@ def test_canvases_of_a_source_that_breaks_are_an_error():
 def test_canvases_of_a_source_that_stalls_are_not_cut_short():
     with pytest.raises(SourceError, match="no frame within 60 s"):
         list(canvases_of(Source(5, stalls_at=3), SETTINGS))
+
+
+def test_a_pipe_is_refused_before_it_is_read(tmp_path):
+    os.mkfifo(tmp_path / "a.jpg")
+
+    with pytest.raises(DatasetError, match="expected a regular file"):
+        image_digest(tmp_path / "a.jpg")

@@ -1,4 +1,4 @@
-"""What a pipeline file may ask of a model and its calibration table, and how the rest is refused."""
+"""What a pipeline file may ask of a model and its calibration table, how the rest is refused; what a builder gets."""
 
 import dataclasses
 import hashlib
@@ -8,13 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.calibrate.table import ModelId, TensorRange, write_table
+from edge.calibrate.table import ModelId, TensorRange, read_table, write_table
 from edge.config.load import load_pipeline
 from edge.engine.kind import QdqForm
 from edge.engine.kinds import choose_kind
 from edge.engine.pipeline_model import read_model
 from edge.errors import ConfigError
 from edge.model import graph
+from edge.model.graph import graph_from_bytes
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.model.qdq import insert_qdq
 from edge.quantize.forms import Forms
@@ -145,3 +146,22 @@ def test_a_build_reads_the_model_once(tmp_path, model, choose, monkeypatch):
     assert main(job.encode()) == 0
 
     assert reads == [model]
+
+
+def biases(content):
+    graph = graph_from_bytes(content, "test")
+    convolutions = [node for node in graph.nodes if node.op_type == "Conv" and len(node.inputs) > 2]
+    return {node.outputs[0]: graph.constant(node.inputs[2]) for node in convolutions}
+
+
+def test_means_that_are_given_correct_the_biases_of_what_reads_them(tmp_path):
+    path = models.yolov8(tmp_path / "model.onnx")
+    write_table(tmp_path / "table.json", table_of(path))
+    forms, form = Forms(inspect_model(path), read_table(tmp_path / "table.json")), QdqForm()
+    plain = biases(forms.qdq_model(form).model)
+
+    table = read_table(tmp_path / "table.json")
+    corrected = biases(forms.by(table, means={"images": (0.3, 0.5, 0.7)}).qdq_model(form).model)
+
+    changed = [name for name in plain if not np.array_equal(plain[name], corrected[name])]
+    assert len(changed) == 1

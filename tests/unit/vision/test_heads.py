@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from edge.errors import TensorMismatchError
 from edge.types import CandidateRows, HeadFamily, ImageSize
 from edge.vision.heads import Head, decode_output, has_scores
+from tests.support.slow_detections import STRIDES, candidates
 
 SIZE = ImageSize(width=64, height=32)
-STRIDES = (8, 16, 32)
 CELLS = 8 * 4 + 4 * 2 + 2 * 1
 CLASSES = 3
 
@@ -38,30 +38,13 @@ def random_output(family, seed, rows):
     return output.transpose(0, 2, 1).copy() if family is HeadFamily.YOLOV8 else output
 
 
-def cell_table():
-    """Column, row and stride of each YOLOX cell, written as three nested loops."""
-    return [
-        (x, y, stride) for stride in STRIDES for y in range(SIZE.height // stride) for x in range(SIZE.width // stride)
-    ]
-
-
 def obvious_decode(family, output, threshold, *, is_multi_label):
-    found = []
-    for row, cells in enumerate(output.transpose(0, 2, 1) if family is HeadFamily.YOLOV8 else output):
-        for index, values in enumerate(cells.astype(float)):
-            if family is HeadFamily.YOLOV10:
-                box, scored = tuple(values[:4]), [(int(values[5]), values[4])]
-            else:
-                scores = values[4:] if family is HeadFamily.YOLOV8 else values[5:] * values[4]
-                best = int(np.argmax(scores))
-                scored = list(enumerate(scores)) if is_multi_label else [(best, scores[best])]
-                cx, cy, w, h = values[:4]
-                if family is HeadFamily.YOLOX:
-                    x, y, stride = cell_table()[index]
-                    cx, cy, w, h = (cx + x) * stride, (cy + y) * stride, math.exp(w) * stride, math.exp(h) * stride
-                box = (cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2)
-            found += [(row, class_id, score, *box) for class_id, score in scored if score > threshold]
-    return found
+    words = {"size": SIZE, "classes": CLASSES, "threshold": threshold, "is_multi_label": is_multi_label}
+    return [
+        (row, class_id, score, *box)
+        for row, one in enumerate(output.astype(float))
+        for *box, score, class_id in candidates(family, one, **words)
+    ]
 
 
 @pytest.mark.parametrize("is_multi_label", [False, True])

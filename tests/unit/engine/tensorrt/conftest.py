@@ -5,6 +5,7 @@ import pytest
 from edge.calibrate.table import read_table, write_table
 from edge.model.inspect import inspect_model
 from tests.support import models
+from tests.support.fake_tensorrt.builds import Handed, Tabled
 from tests.support.tables import table_of
 
 
@@ -14,6 +15,16 @@ def calibrated(tmp_path_factory):
     path = models.yolov8(folder / "model.onnx")
     write_table(folder / "table.json", table_of(path))
     return inspect_model(path), read_table(folder / "table.json")
+
+
+@pytest.fixture
+def forms(calibrated):
+    return Tabled(*calibrated)
+
+
+@pytest.fixture
+def handed():
+    return Handed()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.support import fake_tensorrt
 from tests.support.cuda_driver import stand_in
 from tests.support.histograms import count
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
-from tests.support.values import canvases
+from tests.support.values import canvases, infer
 
 pytestmark = pytest.mark.slow_but(reason="further boards and versions: the first row of each test is quick")
 
@@ -38,9 +38,7 @@ def test_two_canvases_at_once_on_a_discrete_gpu_and_nothing_left_behind(device, 
 
     for index in (0, 1):
         reference = OnnxRuntimeActivations(spec, names, max_batch=2)
-        reference.canvases[0][:] = images[index]
-        reference.start(0, 2)
-        for name, values in reference.wait(0).items():
+        for name, values in infer(reference, images[index]).items():
             largest = float(np.abs(values).max())
             np.testing.assert_allclose(found[index][name], values, rtol=1e-3, atol=1e-4 * largest)
     engine.close()
@@ -106,10 +104,7 @@ def test_what_a_model_computes_in_float16_is_given_out_as_float32_and_counted_as
     values = KIND.activations(spec, names, content=content)
     seen = KIND.observing(spec, names[:1], largest_of=names[1:], content=content)
 
-    for engine in (values, seen):
-        engine.canvases[0][:] = image
-        engine.start(0, 1)
-    given, counted = values.wait(0), seen.wait(0)
+    given, counted = infer(values, image), infer(seen, image)
 
     observer = Observer()
     observer.observe(names[0], counted[names[0]])
@@ -125,10 +120,8 @@ def test_of_what_is_averaged_only_means_cross_to_the_host(device, spec):
     names = corrected_tensors(load_graph(spec.path))
     values, averaging = KIND.activations(spec, names, max_batch=4), KIND.averaging(spec, names, max_batch=4)
     image = canvases(spec, 6, rows=4)
-    for engine in (values, averaging):
-        engine.canvases[0][:] = image
-    values.start(0, 4)
-    given = values.wait(0)
+    given = infer(values, image)
+    averaging.canvases[0][:] = image
 
     for rows in (4, 3):
         with device.counted() as counted:
@@ -149,12 +142,10 @@ def test_what_a_model_computes_in_float16_is_averaged_as_what_it_is(device, spec
     content = Forms(spec).float_model(is_float16=True)
     name = next(node.output[0] for node in onnx.load_from_string(content).graph.node if node.op_type == "Conv")
     values, averaging = (kind(spec, [name], content=content) for kind in (KIND.activations, KIND.averaging))
-    for engine in (values, averaging):
-        engine.canvases[0][:] = 77
-        engine.start(0, 1)
+    image = canvases(spec, 7, rows=1)
 
-    expected = values.wait(0)[name].mean(axis=(2, 3), dtype=np.float64)
+    expected = infer(values, image)[name].mean(axis=(2, 3), dtype=np.float64)
 
-    np.testing.assert_allclose(averaging.wait(0)[name], expected, rtol=1e-12)
+    np.testing.assert_allclose(infer(averaging, image)[name], expected, rtol=1e-12)
     values.close()
     averaging.close()

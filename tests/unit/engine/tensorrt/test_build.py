@@ -1,67 +1,28 @@
-"""Builds over a strict fake of each TensorRT: routes, scales, memory, progress, and every way to fail."""
+"""Builds over a strict fake of each TensorRT: routes, scales, memory, progress, and every way to fail.
+
+Also plans that give out tensors from inside the network.
+"""
 
 import msgspec
 import numpy as np
 import pytest
 
-from edge.engine.kind import EngineRequest, QdqForm
+from edge.engine.kind import QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
-from edge.engine.tensorrt.build.build import build_failure, build_plan
-from edge.engine.tensorrt.device import TensorrtDevice
+from edge.engine.tensorrt.build.build import build_failure
+from edge.engine.tensorrt.inside import build_marked
 from edge.engine.tensorrt.log import MessageLog
-from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import split_plan
 from edge.errors import CalibrationError, EngineError, OutOfMemoryError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
-from edge.types import Precision
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
+from tests.support.fake_tensorrt.builds import DESKTOP, ORIN, build
 
-ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
-DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
 WEAK = ["8.6.1", "10.3.0", "10.16.1.11"]
 ALL = [*WEAK, "11.4.0.106", "rtx-1.7.1.116"]
-
-
-class Recorded(Forms):
-    """Forms that remember what was asked of them, and make the float weights that TensorRT 8 wants."""
-
-    def __init__(self, spec, table=None):
-        super().__init__(spec, table)
-        self.asked = []
-
-    def qdq_model(self, form):
-        self.asked.append(form)
-        return super().qdq_model(form)
-
-
-@pytest.fixture
-def forms(calibrated):
-    return Recorded(*calibrated)
-
-
-def build(
-    forms,
-    precision="int8",
-    *,
-    device=ORIN,
-    max_batch=3,
-    log=None,
-    on_progress=lambda *told: None,
-    cache=None,
-    is_beside=False,
-    **options,
-):
-    request = EngineRequest(
-        precision=Precision(precision),
-        max_batch=max_batch,
-        options=Options(**options),
-        cache_folder=cache,
-        is_beside=is_beside,
-    )
-    return build_plan(import_tensorrt(), device, forms, request, log=log, on_progress=on_progress)
 
 
 def report(forms, *args, **options):
@@ -202,14 +163,14 @@ def test_int8_without_a_table_is_refused(calibrated):
         build(Forms(calibrated[0]), route="implicit-cache")
 
 
-def test_a_table_of_another_model_is_refused(forms, monkeypatch):
-    monkeypatch.setattr(Recorded, "ranges", {"elsewhere": 1.0})
+def test_a_table_of_another_model_is_refused(forms):
+    forms.without, forms.more = forms.ranges, {"elsewhere": 1.0}
     with fake_tensorrt.used(), pytest.raises(EngineError, match=r'consumes no scale of the table .*"elsewhere"'):
         build(forms, route="implicit-ranges")
 
 
-def test_a_scale_that_nothing_consumes_is_named(forms, monkeypatch):
-    monkeypatch.setattr(Recorded, "ranges", {**forms.ranges, "elsewhere": 1.0})
+def test_a_scale_that_nothing_consumes_is_named(forms):
+    forms.more = {"elsewhere": 1.0}
     with fake_tensorrt.used():
         told = report(forms, route="implicit-ranges")
     assert told["scales"]["unused"] == ["elsewhere"]
@@ -217,9 +178,8 @@ def test_a_scale_that_nothing_consumes_is_named(forms, monkeypatch):
 
 
 @pytest.mark.parametrize("amax", [np.inf, np.nan, 0.0])
-def test_a_range_that_tensorrt_refuses_is_named(forms, monkeypatch, amax):
-    name = next(iter(forms.ranges))
-    monkeypatch.setattr(Recorded, "ranges", {**forms.ranges, name: amax})
+def test_a_range_that_tensorrt_refuses_is_named(forms, amax):
+    forms.more = {next(iter(forms.ranges)): amax}
     with fake_tensorrt.used(), pytest.raises(EngineError, match="refuses the range"):
         build(forms, route="implicit-ranges")
 
@@ -253,20 +213,6 @@ def test_a_builder_that_returns_none_is_told_with_what_its_logger_said(forms, me
         build(forms, "fp16")
 
 
-@pytest.fixture
-def pools(monkeypatch):
-    """What each build gives to a pool of memory, by name."""
-    given = []
-    limit = fake_tensorrt.builder.IBuilderConfig.set_memory_pool_limit
-
-    def kept(self, pool, size):
-        given[-1][pool.name] = size
-        limit(self, pool, size)
-
-    monkeypatch.setattr(fake_tensorrt.builder.IBuilderConfig, "set_memory_pool_limit", kept)
-    return given
-
-
 @pytest.mark.parametrize(
     ("device", "free_mib", "options", "expected"),
     [
@@ -279,17 +225,16 @@ def pools(monkeypatch):
     ],
 )
 def test_tactics_get_what_is_available_when_the_build_begins(
-    forms, monkeypatch, pools, device, free_mib, options, expected
+    forms, handed, monkeypatch, device, free_mib, options, expected
 ):
     def free_bytes():
         assert not fake.builders  # the builder's own code counts, too
         return None if free_mib is None else free_mib << 20
 
     monkeypatch.setattr("edge.engine.tensorrt.build.build.available_bytes", free_bytes)
-    pools.append({})
-    with fake_tensorrt.used() as fake:
+    with fake_tensorrt.used(build=handed) as fake:
         build(forms, "fp16", device=device, **options)
-    assert {name: size >> 20 for name, size in pools[0].items()} == expected
+    assert {pool.name: size >> 20 for pool, size in handed.config._pools.items()} == expected
 
 
 @pytest.mark.parametrize(("free_mib", "skipped"), [(7000, 0), (3000, 1), (2000, 2)])
@@ -317,11 +262,10 @@ def test_a_plan_is_looked_into_when_its_builder_is_gone(forms, version):
     assert fake.builders_beside_an_engine == 0
 
 
-def test_a_tactic_is_timed_as_often_as_trtexec_does(forms, monkeypatch):
-    seen = []
-    with fake_tensorrt.used(build=lambda network, config: seen.append(config.avg_timing_iterations)):
+def test_a_tactic_is_timed_as_often_as_trtexec_does(forms, handed):
+    with fake_tensorrt.used(build=handed):
         build(forms, "fp16")
-    assert seen == [8]
+    assert handed.config.avg_timing_iterations == 8
 
 
 def test_progress_is_told_where_the_library_tells_it(forms):
@@ -445,88 +389,16 @@ def test_layers_that_the_table_keeps_in_float_are_bound_to_it_and_what_reads_the
             "precision",
             property(precision.fget, lambda self, value: (bound.add(self.name), precision.fset(self, value))),
         )
-        monkeypatch.setattr(Recorded, "keep_float", (kept.name, "nothing"))
+        forms.kept = (kept.name, "nothing")
         build(forms, route="implicit-cache")
     assert bound == {kept.name} | readers  # the node is called as its output is
     assert 'name="nothing"' in caplog.text
 
 
-@pytest.mark.parametrize("route", ["qdq-weak", "implicit-cache", "implicit-ranges"])
-def test_int8_has_fp16_beside_it_and_fp32_no_tf32(forms, route):
-    seen = {}
-    with fake_tensorrt.used() as fake:
-        for precision in ("int8", "fp16", "fp32"):
-            config = fake_config(fake, lambda precision=precision: build(forms, precision, route=route))
-            seen[precision] = {flag.name for flag in config._flags} - {"OBEY_PRECISION_CONSTRAINTS"}
-    assert seen == {"int8": {"INT8", "FP16", "TF32"}, "fp16": {"FP16", "TF32"}, "fp32": set()}
-
-
-def test_a_strongly_typed_network_gets_no_precision_flags(forms):
-    with fake_tensorrt.used("10.3.0") as fake:
-        config = fake_config(fake, lambda: build(forms, "int8", route="qdq-strong"))
-    assert {flag.name for flag in config._flags} == {"TF32"}
-
-
-def fake_config(fake, run):
-    """Return the configuration of the build that `run` does."""
-    made = []
-    new = fake.new
-
-    def remembered(name, *args):
-        made.append(new(name, *args))
-        return made[-1]
-
-    fake.new = remembered
-    try:
-        run()
-    finally:
-        del fake.new
-    return next(one for one in made if type(one).__name__ == "IBuilderConfig" or hasattr(one, "set_memory_pool_limit"))
-
-
-def test_a_timing_cache_of_another_gpu_is_never_taken(forms, tmp_path, monkeypatch):
-    asked = []
-    with fake_tensorrt.used() as fake:
-        kind = fake.module.IBuilderConfig
-        given = kind.set_timing_cache
-
-        def spied(self, cache, ignore_mismatch):
-            asked.append(ignore_mismatch)
-            return given(self, cache, ignore_mismatch)
-
-        monkeypatch.setattr(kind, "set_timing_cache", spied)
-        build(forms, "fp16", cache=tmp_path)
-        build(forms, "fp16", cache=tmp_path)
-    assert asked == [False, False]
-
-
-def test_a_pair_that_is_lost_on_the_way_is_named(forms, monkeypatch):
-    with fake_tensorrt.used() as fake:
-        kind = fake.module.ILayer
-        original = kind.__dict__["type"]
-        types = fake.module.LayerType
-
-        def without_one(self):
-            is_lost = self._node.output[0].startswith("images")
-            return types.ELEMENTWISE if is_lost else original.fget(self)
-
-        monkeypatch.setattr(kind, "type", property(without_one))
-        with pytest.raises(EngineError, match=r'pairs of 1 tensors did not reach TensorRT.s network: "images'):
-            build(forms)
-
-
-def test_a_dynamic_batch_is_built_for_one_to_the_deployed_batch_and_tuned_for_that(forms):
-    with fake_tensorrt.used() as fake:
-        config = fake_config(fake, lambda: build(forms, "fp16", max_batch=5))
-    (profile,) = config._profiles
-    assert profile._shapes == {"images": ((1, 3, 96, 96), (5, 3, 96, 96), (5, 3, 96, 96))}
-
-
-def test_layers_kept_in_float_are_an_order_and_not_a_wish(forms, monkeypatch):
-    monkeypatch.setattr(Recorded, "keep_float", ("Conv_0",))
-    with fake_tensorrt.used() as fake:
-        config = fake_config(fake, lambda: build(forms, route="implicit-ranges"))
-    assert "OBEY_PRECISION_CONSTRAINTS" in {flag.name for flag in config._flags}
+def test_a_strongly_typed_network_gets_no_precision_flags(forms, handed):
+    with fake_tensorrt.used("10.3.0", build=handed):
+        build(forms, "int8", route="qdq-strong")
+    assert handed.flags == {"TF32"}
 
 
 def test_a_warning_that_nobody_has_looked_at_is_told_once_and_a_harmless_one_is_not(caplog):
@@ -554,3 +426,27 @@ def test_an_error_is_not_lost_in_what_a_build_says_of_its_tactics(severity, capl
     assert isinstance(failed, OutOfMemoryError)
     assert "out of memory" in log.reason()
     assert len(log.warnings()) < 2000
+
+
+def marked(spec, names):
+    return build_marked(import_tensorrt(), DESKTOP, spec, spec.path.read_bytes(), names, max_batch=2)
+
+
+@pytest.mark.parametrize("version", ["8.6.1", "10.3.0", "11.4.0.106", "rtx-1.7.1.116"])
+def test_tensors_are_given_out_beside_the_output_each_once(spec, version):
+    inner = next(node.outputs[0] for node in load_graph(spec.path).nodes if node.op_type == "Conv")
+    with fake_tensorrt.used(version):
+        header, content = marked(spec, [inner, spec.output_name, inner])
+    assert [one.name for one in header.outputs] == [spec.output_name, inner]
+    assert header.precision == "fp32"
+    assert content
+
+
+def test_a_name_that_is_none_is_refused(spec):
+    with fake_tensorrt.used(), pytest.raises(EngineError, match='no tensor "nothing"'):
+        marked(spec, ["nothing"])
+
+
+def test_a_build_that_fails_is_told_with_its_reason(spec):
+    with fake_tensorrt.used(build="no implementation"), pytest.raises(EngineError, match="built nothing: no impl"):
+        marked(spec, [])

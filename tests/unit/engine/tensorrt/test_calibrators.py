@@ -8,7 +8,6 @@ import pytest
 from edge.calibrate.cache import parse_cache
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, model_input, written_cache
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.examine import require_calibration
 from edge.engine.tensorrt.machine import ThisMachine
 from edge.errors import DatasetError, EngineError
@@ -16,10 +15,10 @@ from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import ColourOrder
 from tests.support import fake_tensorrt, models
+from tests.support.fake_tensorrt.builds import DESKTOP
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.qdq import minmax
 
-DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
 NAMES = {
     "entropy2": "EntropyCalibration2",
     "minmax": "MinMaxCalibration",

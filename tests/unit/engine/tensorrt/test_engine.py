@@ -1,10 +1,15 @@
-"""The running TensorRT engine: our CUDA code and the real pycuda, over stand-ins for driver and TensorRT."""
+"""The running TensorRT engine: our CUDA code and the real pycuda, over stand-ins for driver and TensorRT.
 
+Whatever the driver refuses to give, one thing after the other: a clear error, and nothing is left behind.
+"""
+
+import itertools
 import logging
 
 import numpy as np
 import pytest
 
+from edge.engine.cuda.binding import cuda_driver
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.kind import KIND
 from edge.errors import EngineError
@@ -440,3 +445,38 @@ def test_what_another_driver_compiled_is_compiled_again_and_told(device, rtx, sp
     assert rtx.compilations == before + 1
     assert "tensorrt-not-compiled" in logged(caplog)
     engine.close()
+
+
+COUNTED = ("live", "contexts", "device_bytes")
+
+
+@pytest.mark.parametrize("is_integrated", [True, False])
+@pytest.mark.parametrize("kind", ["mem_alloc", "pagelocked_empty", "Stream", "Event"])
+def test_the_nth_that_is_refused_leaves_nothing_behind(tmp_path, monkeypatch, kind, is_integrated):
+    spec, request = inspect_model(models.yolov8(tmp_path / "m.onnx")), request_of(score_threshold=0.5)
+    with stand_in(is_integrated=is_integrated) as device, fake_tensorrt.used() as fake:
+        fake.give = device.give
+        plan = KIND.build(Forms(spec), request).data
+        cuda = cuda_driver()
+        real, before = getattr(cuda, kind), {name: device[name] for name in COUNTED}
+        told: list[str] = []
+        for refused in itertools.count():
+            made = itertools.count()
+
+            def make(*args, made=made, refused=refused, **more):
+                if next(made) == refused:
+                    raise cuda.MemoryError(kind, 2, "out of memory")
+                return real(*args, **more)
+
+            monkeypatch.setattr(cuda, kind, make)
+            try:
+                engine = KIND.load(plan, spec, request)
+            except EngineError as error:
+                told.append(error.problem)
+                assert {name: device[name] for name in COUNTED} == before
+                continue
+            infer(engine, 0, canvases(spec, 7))
+            engine.close()
+            break
+        assert len(told) == refused >= (1 if kind == "Stream" else 2)
+        assert all(one.startswith("m: ") for one in told)

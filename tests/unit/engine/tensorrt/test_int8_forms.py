@@ -8,12 +8,11 @@ from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan, int8_forms
 from edge.engine.tensorrt.options import Options
 from edge.model.inspect import inspect_model
-from edge.model.qdq.insert import insert_qdq
 from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support import fake_tensorrt, models
-from tests.support.qdq import minmax, pictures
-from tests.unit.engine.tensorrt.test_scales_arrive import DESKTOP
+from tests.support.fake_tensorrt.builds import DESKTOP
+from tests.support.qdq import quantized
 
 CENTRED, PLAIN = "qdq-weak", "qdq-weak without centres"
 
@@ -65,9 +64,7 @@ def test_the_pipeline_leaves_as_much_open_as_it_says(centred, options, expected)
 
 
 def test_the_pairs_that_a_model_brings_leave_no_choice(tmp_path):
-    path = models.yolov8(tmp_path / "float.onnx")
-    made = insert_qdq(path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=())
-    (tmp_path / "own.onnx").write_bytes(made.model)
+    (tmp_path / "own.onnx").write_bytes(quantized(models.yolov8(tmp_path / "float.onnx")).model)
 
     assert names("10.3.0", Forms(inspect_model(tmp_path / "own.onnx"))) == ["qdq-weak"]
 

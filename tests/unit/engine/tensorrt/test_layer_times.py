@@ -9,10 +9,9 @@ import pytest
 from edge.engine.tensorrt.kind import KIND
 from edge.errors import EngineError
 from edge.model.inspect import inspect_model
-from edge.model.qdq import insert_qdq
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
-from tests.support.qdq import minmax, pictures
+from tests.support.qdq import quantized
 from tests.support.values import canvases
 
 pytestmark = pytest.mark.slow_but(reason="further boards and versions: the first row of each test is quick")
@@ -97,8 +96,7 @@ def test_layers_of_both_models_are_timed_for_a_comparison(device, fake, tmp_path
     path = models.yolox(tmp_path / "m.onnx", batch=1)
     spec = inspect_model(path)
     names = [node.name for node in onnx.load(path).graph.node if node.op_type == "Conv"]
-    made = insert_qdq(path, spec, ranges=minmax(path, pictures()), keep_float=())
-    for one, content in ((spec, None), (dataclasses.replace(spec, is_quantized=True), made.model)):
+    for one, content in ((spec, None), (dataclasses.replace(spec, is_quantized=True), quantized(path).model)):
         profiler = KIND.profiler(one, names, content=content)
         profiler.warm_up(canvases(spec, rows=1))
         for _ in range(3):
@@ -113,10 +111,9 @@ def test_layers_of_both_models_are_timed_for_a_comparison(device, fake, tmp_path
 def test_tensorrt_8_does_not_take_the_form_that_is_compared_and_says_so(device, tmp_path):
     path = models.yolox(tmp_path / "m.onnx", batch=1)
     spec = dataclasses.replace(inspect_model(path), is_quantized=True)
-    made = insert_qdq(path, inspect_model(path), ranges=minmax(path, pictures()), keep_float=())
 
     with fake_tensorrt.used("8.6.1"), pytest.raises(EngineError, match="does not support INT8 weights"):
-        KIND.profiler(spec, [], content=made.model)
+        KIND.profiler(spec, [], content=quantized(path).model)
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvhost-gpu"), reason="there is a GPU")

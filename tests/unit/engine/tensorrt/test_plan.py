@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.plan import PlanHeader, PlanTensor, require_fit, split_plan, written_plan
 from edge.errors import EngineError
+from tests.support.fake_tensorrt.builds import ORIN
 
-ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
 LIBRARY = SimpleNamespace(name="tensorrt", version="10.3.0")
 HEADER = PlanHeader(
     library="tensorrt",

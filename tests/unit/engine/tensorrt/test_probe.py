@@ -10,18 +10,11 @@ import pytest
 from edge.engine.kinds import AUTO, choose_kind, facts_of_kind
 from edge.engine.tensorrt import facts
 from edge.engine.tensorrt.binding import LIBRARIES, import_tensorrt
-from edge.engine.tensorrt.machine import ThisMachine, read_machine
+from edge.engine.tensorrt.machine import read_machine
 from edge.errors import MissingDependencyError
 from tests.support.cuda_driver.build import driver_library, pycuda_folder
+from tests.support.fake_gpu import BOARD
 from tests.support.tensorrt import ROOT
-
-ORIN = ThisMachine(
-    architecture="aarch64",
-    python="3.10",
-    board="NVIDIA Jetson Orin Nano",
-    nodes=("/dev/nvhost-gpu",),
-    libraries={"tensorrt": "10.3.0"},
-)
 
 
 @pytest.fixture
@@ -29,7 +22,7 @@ def machine(tmp_path, monkeypatch):
     """A board whose driver and pycuda work; returns what gives `tensorrt` its content."""
     package = tmp_path / "packages/tensorrt"
     package.mkdir(parents=True)
-    monkeypatch.setattr(facts, "read_machine", lambda: ORIN)
+    monkeypatch.setattr(facts, "read_machine", lambda: BOARD)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver_library().parent))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(pycuda_folder()), str(ROOT)]))
     facts.probe.cache_clear()

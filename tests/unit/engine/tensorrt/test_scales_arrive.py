@@ -5,71 +5,25 @@ import struct
 import onnx
 import pytest
 
-from edge.engine.kind import EngineRequest, QdqForm
+from edge.engine.kind import QdqForm
 from edge.engine.tensorrt.binding import import_tensorrt
-from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import TensorrtDevice
-from edge.engine.tensorrt.options import Options
 from edge.engine.tensorrt.plan import split_plan
 from edge.engine.tensorrt.runner import load_engine
 from edge.errors import EngineError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
-from edge.types import Precision
 from tests.support import fake_tensorrt
 from tests.support.fake_tensorrt import builder as fake_builder
+from tests.support.fake_tensorrt.builds import DESKTOP, build
 
-DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
 WEAK, STRONG = ["8.6.1", "10.3.0", "10.16.1.11"], ["11.4.0.106", "rtx-1.7.1.116"]
 
 
-class Tabled(Forms):
-    """Forms whose table a test may change."""
-
-    def __init__(self, spec, table):
-        super().__init__(spec, table)
-        self.more, self.without, self.kept = {}, (), None
-
-    @property
-    def ranges(self):
-        kept = {name: amax for name, amax in (super().ranges or {}).items() if name not in self.without}
-        return kept | self.more
-
-    @property
-    def keep_float(self):
-        return super().keep_float if self.kept is None else self.kept
-
-
-@pytest.fixture
-def forms(calibrated):
-    return Tabled(*calibrated)
-
-
-def build(forms, precision="int8", max_batch=3, cache_folder=None, **options):
-    request = EngineRequest(
-        precision=Precision(precision), max_batch=max_batch, options=Options(**options), cache_folder=cache_folder
-    )
-    return build_plan(import_tensorrt(), DESKTOP, forms, request)
-
-
-def handed(fake, monkeypatch):
-    """Return what the builder will have been handed: `network` and `config`."""
-    seen, build = {}, fake.module.Builder.build_serialized_network
-
-    def spy(self, network, config):
-        seen.update(network=network, config=config)
-        return build(self, network, config)
-
-    monkeypatch.setattr(fake.module.Builder, "build_serialized_network", spy)
-    return seen
-
-
 @pytest.mark.parametrize("version", WEAK)
-def test_each_range_is_the_largest_value_of_its_tensor_to_both_sides(forms, monkeypatch, version):
-    with fake_tensorrt.used(version) as fake:
-        seen = handed(fake, monkeypatch)
+def test_each_range_is_the_largest_value_of_its_tensor_to_both_sides(forms, handed, version):
+    with fake_tensorrt.used(version, build=handed):
         build(forms, route="implicit-ranges")
-    network = seen["network"]
+    network = handed.network
     tensors = [*network._inputs, *(one for layer in network._layers for one in layer._outputs)]
     assert {one.name: one._range for one in tensors if one._range} == {
         name: (-amax, amax) for name, amax in forms.ranges.items()
@@ -77,11 +31,10 @@ def test_each_range_is_the_largest_value_of_its_tensor_to_both_sides(forms, monk
 
 
 @pytest.mark.parametrize(("version", "number"), [("8.6.1", 8601), ("10.3.0", 100300), ("10.16.1.11", 101601)])
-def test_the_cache_holds_a_127th_of_each_range_behind_the_library_s_own_header(forms, monkeypatch, version, number):
-    with fake_tensorrt.used(version) as fake:
-        seen = handed(fake, monkeypatch)
+def test_the_cache_holds_a_127th_of_each_range_behind_the_library_s_own_header(forms, handed, version, number):
+    with fake_tensorrt.used(version, build=handed):
         build(forms, route="implicit-cache")
-        content = bytes(seen["config"].int8_calibrator.read_calibration_cache()).decode()
+        content = bytes(handed.config.int8_calibrator.read_calibration_cache()).decode()
     header, *lines = content.splitlines()
     assert header == f"TRT-{number}-EntropyCalibration2"
     scales = {name: struct.unpack(">f", bytes.fromhex(bits))[0] for name, bits in (one.split(": ") for one in lines)}
@@ -116,7 +69,7 @@ def test_a_pair_that_is_no_layer_of_the_network_is_no_silent_float(forms, monkey
             return done
 
         monkeypatch.setattr(fake.module.OnnxParser, "parse", lose_one)
-        with pytest.raises(EngineError, match="the Q/DQ pairs of 1 tensors did not reach TensorRT's network"):
+        with pytest.raises(EngineError, match=r'pairs of 1 tensors did not reach TensorRT.s network: "images'):
             build(forms)
 
 
@@ -141,20 +94,18 @@ def test_tensors_without_a_scale_are_named_where_scales_come_beside_the_model(fo
     ("precision", "flags"), [("fp32", set()), ("fp16", {"FP16", "TF32"}), ("int8", {"FP16", "INT8", "TF32"})]
 )
 def test_flags_are_those_of_the_precision_and_of_none_where_the_file_states_types(
-    forms, monkeypatch, version, precision, flags
+    forms, handed, version, precision, flags
 ):
-    with fake_tensorrt.used(version) as fake:
-        seen = handed(fake, monkeypatch)
-        build(forms, precision)
+    with fake_tensorrt.used(version, build=handed):
+        build(forms, precision, device=DESKTOP)
     expected = flags if version in WEAK else flags & {"TF32"}
-    assert {flag.name for flag in seen["config"]._flags} == expected
+    assert handed.flags == expected
 
 
-def test_an_open_batch_is_tuned_for_its_most_frames_and_takes_fewer(forms, monkeypatch):
-    with fake_tensorrt.used() as fake:
-        seen = handed(fake, monkeypatch)
+def test_an_open_batch_is_tuned_for_its_most_frames_and_takes_fewer(forms, handed):
+    with fake_tensorrt.used(build=handed):
         build(forms, "fp16", max_batch=5)
-    (profile,) = seen["config"]._profiles
+    (profile,) = handed.config._profiles
     assert profile._shapes == {forms.spec.input_name: ((1, 3, 96, 96), (5, 3, 96, 96), (5, 3, 96, 96))}
 
 
@@ -187,30 +138,27 @@ def test_measurements_of_another_gpu_are_never_used(forms, monkeypatch, tmp_path
             return give(self, cache, ignore_mismatch)
 
         monkeypatch.setattr(fake.module.IBuilderConfig, "set_timing_cache", spy)
-        build(forms, "fp16", cache_folder=tmp_path)
+        build(forms, "fp16", cache=tmp_path)
     assert set(ignored) == {False}
 
 
 @pytest.mark.parametrize("version", [*WEAK, *STRONG])
-def test_fp16_is_a_float16_file_where_the_file_states_types_and_a_float32_one_elsewhere(forms, monkeypatch, version):
-    with fake_tensorrt.used(version) as fake:
-        seen = handed(fake, monkeypatch)
-        build(forms, "fp16")
-    stored = onnx.load_from_string(seen["network"]._content).graph.initializer
+def test_fp16_is_a_float16_file_where_the_file_states_types_and_a_float32_one_elsewhere(forms, handed, version):
+    with fake_tensorrt.used(version, build=handed):
+        build(forms, "fp16", device=DESKTOP)
+    stored = onnx.load_from_string(handed.network._content).graph.initializer
     has_float16 = any(one.data_type == onnx.TensorProto.FLOAT16 for one in stored)
     assert has_float16 == (version in STRONG)
 
 
-def test_what_stays_in_float_is_bound_to_float16_and_the_builder_has_to_obey(forms, monkeypatch):
+def test_what_stays_in_float_is_bound_to_float16_and_the_builder_has_to_obey(forms, handed):
     forms.kept = ("Conv_0",)
-    with fake_tensorrt.used() as fake:
-        seen = handed(fake, monkeypatch)
+    with fake_tensorrt.used(build=handed) as fake:
         build(forms, route="implicit-ranges")
-        kinds = fake.module.DataType
-    bound = {one.name: one.precision for one in seen["network"]._layers if one.precision is not None}
+    bound = {one.name: one.precision for one in handed.network._layers if one.precision is not None}
     assert "Conv_0" in bound
-    assert set(bound.values()) == {kinds.HALF}
-    assert "OBEY_PRECISION_CONSTRAINTS" in {flag.name for flag in seen["config"]._flags}
+    assert set(bound.values()) == {fake.module.DataType.HALF}
+    assert "OBEY_PRECISION_CONSTRAINTS" in handed.flags
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
+from tests.support.values import infer
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +30,13 @@ def images(spec):
     return np.random.default_rng(9).integers(0, 256, (2, size.height, size.width, 3), np.uint8)
 
 
-def outcome(engine, images):
-    engine.canvases[0][: len(images)] = images
-    engine.start(0, len(images))
-    return engine.wait(0)
-
-
 def test_it_is_built_loaded_and_run(spec, images):
     request = EngineRequest(precision=Precision.FP32, max_batch=2, options=KIND.options_type())
-    expected = outcome(OnnxRuntimeEngine(spec, max_batch=2), images)
+    expected = infer(OnnxRuntimeEngine(spec, max_batch=2), images)
 
     with fake_gpu():
         engine = KIND.load(KIND.build(Forms(spec), request).data, spec, request)
-        found = np.array(outcome(engine, images))
+        found = np.array(infer(engine, images))
         engine.close()
 
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * float(np.abs(expected).max()))
@@ -53,7 +48,7 @@ def test_its_histograms_counted_on_the_gpu_are_those_of_the_host(spec, images):
 
     with fake_gpu():
         observing, values = KIND.observing(spec, names, max_batch=2), KIND.activations(spec, names, max_batch=2)
-        seen, given = outcome(observing, images), outcome(values, images)
+        seen, given = infer(observing, images), infer(values, images)
         for name in names:
             there.observe(name, seen[name])
             here.observe(name, given[name])

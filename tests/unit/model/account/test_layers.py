@@ -87,6 +87,7 @@ def test_a_depthwise_convolution(net, account):
     assert second.operations == 2 * SIDE * SIDE * 8 * 25
     assert second.weight_bytes == 2 * (8 * 25 + 8)
     assert second.shape.is_depthwise
+    assert not dataclasses.replace(second.shape, groups=1, channels_in=1).is_depthwise
     assert second.intensity == second.shape.intensity(1, Precision.FP16)
 
 

@@ -4,25 +4,29 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.deploy.rings.verdict import Condition, RingDevice, decide, tally_of
-from edge.publish.device_messages import DeployMessage, PullMessage
+from edge.deploy.rings.verdict import Condition, Heard, decide, tally_of
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 
 BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 NEW = "b" * 12
 CONDITION = Condition.parse("95% of canary for 1h, at most 2% failed")
 
 
-def device(number, *, result=None, minutes=0, **more):
-    at = (BEGAN + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = DeployMessage(device=f"{number}", release=NEW, from_=None, result=result, reason="p95 doubled", at=at)
-    switched = None if result is None else said
-    return RingDevice(**{"name": f"north/{number}", "ring": "canary", "is_there": True, "switched": switched, **more})
+def device(number, *, result=None, minutes=0, state="online", reason=None, since=None, **pulled):
+    """Return the name of a device of the ring, and what it has said."""
+    name, at = str(number), (BEGAN + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = DeployMessage(device=name, release=NEW, from_=None, result=result, reason="p95 doubled", at=at)
+    return f"north/{name}", Heard(
+        state=StateMessage(device=name, state=state, epoch=1, session=1, since=since, reason=reason),
+        deploy=None if result is None else said,
+        pull=PullMessage(device=name, ring="canary", **pulled),
+    )
 
 
 def judged(devices, *, members=None, minutes=0, silent_s=None, condition=CONDITION):
     now = BEGAN + timedelta(minutes=minutes)
-    names = {one.name for one in devices} if members is None else members
-    tally = tally_of("canary", names, devices, NEW, began_at=BEGAN, now=now, silent_s=silent_s or {})
+    heard = dict(devices)
+    tally = tally_of("canary", members or set(heard), heard, NEW, began_at=BEGAN, now=now, silent_s=silent_s or {})
     return decide(tally, condition, now=now).what
 
 
@@ -76,7 +80,9 @@ def test_more_failures_than_were_said_stop_it(bad, what):
     ("since", "what"), [("2026-11-23T11:59:59Z", "promote"), ("2026-11-23T12:00:01.000000Z", "stop")]
 )
 def test_degraded_counts_as_failed_where_it_was_not_so_before(since, what):
-    devices = [device(n, result="committed", degraded="camera gate is lost", since=since) for n in range(20)]
+    devices = [
+        device(n, result="committed", state="degraded", reason="camera gate is lost", since=since) for n in range(20)
+    ]
     assert judged(devices, minutes=60) == what
 
 
@@ -85,7 +91,7 @@ def test_who_is_not_a_member_is_shown_and_not_counted():
     phantoms = [device(f"phantom-{n}", result="rolled-back") for n in range(150)]
     devices = [*(device(n, result="committed") for n in range(20)), *phantoms]
 
-    tally = tally_of("canary", members, devices, NEW, began_at=BEGAN, now=BEGAN, silent_s={})
+    tally = tally_of("canary", members, dict(devices), NEW, began_at=BEGAN, now=BEGAN, silent_s={})
 
     assert (tally.failed, len(tally.others)) == (0, 150)
     assert judged(devices, members=members, minutes=60) == "promote"
@@ -104,7 +110,7 @@ def test_silent_is_not_failed_and_lost_is(silent_s, what):
     devices = [
         *(device(n, result="committed") for n in range(18)),
         device(18, result="committed", minutes=30),
-        device(19, is_there=False),
+        device(19, state="offline"),
     ]
     assert judged(devices, minutes=60 if what == "wait" else 90, silent_s=silent_s) == what
 
@@ -117,7 +123,6 @@ def test_while_more_than_a_quarter_says_nothing_nobody_can_tell():
 
 
 def test_what_is_wrong_with_a_statement_says_nothing_of_the_release():
-    over = PullMessage(device="a", release=NEW, result="refused", code="verify.ring.expired", reason="over")
-    unfit = PullMessage(device="a", release=NEW, result="refused", code="preflight.disk", reason="no room")
-    assert judged([device(n, pulled=over) for n in range(3)]) == "wait"
-    assert judged([device(n, pulled=unfit) for n in range(3)]) == "stop"
+    for code, what in (("verify.ring.expired", "wait"), ("preflight.disk", "stop")):
+        refused = {"release": NEW, "code": code, "reason": "why"}
+        assert judged([device(n, **refused) for n in range(3)]) == what

@@ -83,7 +83,7 @@ def new(
     made = make_pipeline(
         request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), ask_trust=_trust_asker(trust), say=tell
     )
-    following = _next_commands(out, is_on_stdout=made.content.is_on_stdout)
+    following = _next_commands(out, is_on_stdout=made.is_on_stdout)
     if as_json:
         echo_json({**made.as_json(), "next": following})
     else:
@@ -93,7 +93,7 @@ def new(
 
 
 def _echo_end(made: NewPipeline, following: list[str]) -> None:
-    pictures = len(made.content.snapshots)
+    pictures = len(made.snapshots)
     click.echo(f"\n{made.out} written, and {pictures} {'picture' if pictures == 1 else 'pictures'} beside it. Next:")
     for line in following:
         click.echo(f"  {line}")

@@ -13,7 +13,7 @@ from edge.errors import CertificateError, ConfigError, EdgeError, SourceError
 from edge.media.address import Trust
 from edge.media.first_look import FirstLook, look_at
 
-__all__ = ["Ask", "AskTrust", "FoundCamera", "Secrets", "attempt_of", "camera_of", "logins_of", "trusted", "wanting"]
+__all__ = ["Ask", "AskTrust", "FoundCamera", "Secrets", "attempt_of", "logins_of", "needs_login", "trusted", "wanting"]
 
 AskTrust = Callable[[str, CertificateError], bool]
 """Asks whether what the first argument names is what has shown the certificate that was not the expected one."""
@@ -31,7 +31,7 @@ class FoundCamera:
     @property
     def wants_login(self) -> bool:
         """Whether it was not seen because of user and password."""
-        return _wants_login(self.problem)
+        return needs_login(self.problem)
 
 
 def attempt_of(place: Place, login: Credential | None, *, within_s: float) -> Attempt[FirstLook]:
@@ -76,7 +76,7 @@ def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> d
     asked: dict[str, Credential | None] = {}
     logins = {}
     for place in places:
-        if not _wants_login(found[place.id]) or place.login is not None:
+        if not needs_login(found[place.id]) or place.login is not None:
             continue
         if place.host not in asked:
             asked[place.host] = ask(place.address.shown)
@@ -85,15 +85,8 @@ def wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> d
     return logins
 
 
-def camera_of(place: Place, found: FirstLook | EdgeError, *, credential: str | None) -> FoundCamera:
-    """`credential` is the name of the secret that it took."""
-    if not isinstance(found, EdgeError):
-        return FoundCamera(place=place, look=found, problem=None, credential=credential)
-    wanted = place.host if _wants_login(found) else None
-    return FoundCamera(place=place, look=None, problem=found, credential=wanted)
-
-
-def _wants_login(found: object) -> bool:
+def needs_login(found: object) -> bool:
+    """Return whether a camera was not seen because of user and password."""
     return isinstance(found, SourceError) and found.wants_login
 
 

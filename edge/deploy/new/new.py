@@ -22,12 +22,12 @@ from edge.deploy.new.cameras import (
     FoundCamera,
     Secrets,
     attempt_of,
-    camera_of,
     logins_of,
+    needs_login,
     trusted,
     wanting,
 )
-from edge.deploy.new.document import Broker, Content, NewPipeline, pipeline_text
+from edge.deploy.new.document import Broker, NewPipeline, pipeline_text
 from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
 from edge.deploy.new.side_by_side import Attempt, side_by_side
 from edge.errors import ConfigError, EdgeError, SourceError
@@ -142,16 +142,18 @@ def make_pipeline(
     seen = {camera.place.id for camera in cameras if camera.look is not None}
     if not seen:
         raise _none_seen(cameras)
-    content = Content(
+    new = NewPipeline(
+        out=request.out,
         spec=spec,
         onnx=path_text(request.model, request.folder),
-        folder=request.folder,
         cameras=cameras,
         snapshots={name: path for name, path in snapshots.items() if name in seen},
         broker=broker,
+        secrets=sorted(secrets.new),
+        passed_over=_passed_over(request),
     )
-    _write(request, content, secrets)
-    return NewPipeline(out=request.out, content=content, secrets=sorted(secrets.new), passed_over=_passed_over(request))
+    _write(request, new, secrets)
+    return new
 
 
 def _looked(
@@ -204,11 +206,14 @@ def _camera(
     secrets: Secrets,
 ) -> FoundCamera:
     assert not isinstance(found, str)  # which is what comes of the broker
-    if isinstance(found, EdgeError) or login is None:
-        return camera_of(place, found, credential=None)
-    if request.credential is not None and login == secrets.kept(request.credential):
-        return camera_of(place, found, credential=request.credential)
-    return camera_of(place, found, credential=secrets.use(login, wanted=place.host))
+    if isinstance(found, EdgeError):
+        wanted = place.host if needs_login(found) else None
+        return FoundCamera(place=place, look=None, problem=found, credential=wanted)
+    name = None
+    if login is not None:
+        is_stated = request.credential is not None and login == secrets.kept(request.credential)
+        name = request.credential if is_stated else secrets.use(login, wanted=place.host)
+    return FoundCamera(place=place, look=found, problem=None, credential=name)
 
 
 def _broker_login(request: PipelineRequest, secrets: Secrets) -> dict[str, Credential | None]:
@@ -255,7 +260,7 @@ def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
     return SourceError(f"no camera was seen, and nothing is written:{reasons}")
 
 
-def _write(request: PipelineRequest, content: Content, secrets: Secrets) -> None:
+def _write(request: PipelineRequest, new: NewPipeline, secrets: Secrets) -> None:
     paths = {name: own_path(name, environ=request.environ) for name in secrets.new}
     for path in paths.values():
         _make_folder(path.parent)
@@ -264,13 +269,11 @@ def _write(request: PipelineRequest, content: Content, secrets: Secrets) -> None
         for name, login in secrets.new.items()
     ]
     pictures = [
-        NewFile(
-            path=content.snapshots[camera.place.id], content=encode_jpeg(camera.look.picture, quality=_JPEG_QUALITY)
-        )
-        for camera in content.cameras
+        NewFile(path=new.snapshots[camera.place.id], content=encode_jpeg(camera.look.picture, quality=_JPEG_QUALITY))
+        for camera in new.cameras
         if camera.look is not None
     ]
-    text = NewFile(path=request.out, content=pipeline_text(content).encode(), check=load_pipeline)
+    text = NewFile(path=new.out, content=pipeline_text(new).encode(), check=load_pipeline)
     write_new_files([*kept, *pictures, text])
 
 

@@ -162,70 +162,48 @@ def run_as_root(
     sudo = ["sudo", "-n"] if password is None else ["sudo", "-k", "-S", "-p", prompt]
     words = ["env", "LC_ALL=C", *sudo, "--", *_ANNOUNCE, ready, *command]
     looks = _looks(address.host, timeout_s=timeout_s, stop=stop)
-    command = ssh_command(address, [shlex.quote(word) for word in words])
-    with _child_of(command) as child, selectors.DefaultSelector() as pipes:
-        talk = _Talk(child, pipes, prompt=prompt.encode(), ready=ready.encode() + b"\n", password=password)
-        while not talk.is_over:
-            talk.hear()
-            next(looks)
-        out, error = _told(child, content if talk.has_run else None, looks)
-        return talk.ended(out, error)
+    mark = ready.encode() + b"\n"
+    with _child_of(ssh_command(address, [shlex.quote(word) for word in words])) as child:
+        before, questions, asked = _until_it_runs(child, prompt.encode(), mark, password, looks)
+        has_run = mark in before
+        out, error = _told(child, content if has_run else None, looks)
+        error = (questions + error).replace(prompt.encode(), b"")
+        return RanAsRoot(
+            code=child.returncode,
+            out=before.partition(mark)[2] + out if has_run else b"",
+            error=error,
+            has_run=has_run,
+            is_wrong=asked > 0 and not has_run and (asked > 1 or b"incorrect password" in error),
+        )
 
 
-class _Talk:
-    """Dialogue before the program runs: sudo's questions, our answer."""
+def _until_it_runs(
+    child: subprocess.Popen[bytes], prompt: bytes, mark: bytes, password: str | None, looks: Iterator[None]
+) -> tuple[bytes, bytes, int]:
+    """Answer sudo's first question until the program has written `mark`, or never will; a second question ends it.
 
-    def __init__(
-        self,
-        child: subprocess.Popen[bytes],
-        pipes: selectors.BaseSelector,
-        *,
-        prompt: bytes,
-        ready: bytes,
-        password: str | None,
-    ) -> None:
-        self._child, self._pipes, self._prompt, self._ready, self._password = child, pipes, prompt, ready, password
-        self._out, self._error = bytearray(), bytearray()
-        for pipe, told in ((child.stdout, self._out), (child.stderr, self._error)):
+    Return what came on stdout and stderr, and how often sudo has asked.
+    """
+    out, error, asked = bytearray(), bytearray(), 0
+    with selectors.DefaultSelector() as pipes:
+        for pipe, told in ((child.stdout, out), (child.stderr, error)):
             assert pipe is not None
             pipes.register(pipe, selectors.EVENT_READ, told)
-        self._asked = 0
-
-    @property
-    def has_run(self) -> bool:
-        return self._ready in self._out
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the program runs, or never will."""
-        return self.has_run or not self._pipes.get_map()
-
-    def hear(self) -> None:
-        """Hear for a moment what is said, and answer sudo's first question; a second one ends it."""
-        for key, _ in self._pipes.select(_LOOK_S):
-            part = os.read(key.fd, 1 << 16)
-            key.data.extend(part)
-            if not part or len(key.data) > _MOST_BYTES:
-                self._pipes.unregister(key.fileobj)
-        asked = self._error.count(self._prompt)
-        if asked > self._asked and self._child.stdin is not None:
-            self._asked = asked
-            with contextlib.suppress(BrokenPipeError):
-                if asked == 1 and self._password is not None:
-                    self._child.stdin.write(self._password.encode() + b"\n")
-                    self._child.stdin.flush()
-                else:
-                    self._child.stdin.close()
-            if asked > 1:
-                self._child.stdin = None
-
-    def ended(self, out: bytes, error: bytes) -> RanAsRoot:
-        """Return how it ended; `out` and `error` are what came after the program had said that it runs."""
-        told = (bytes(self._error) + error).replace(self._prompt, b"")
-        return RanAsRoot(
-            code=self._child.returncode,
-            out=bytes(self._out).partition(self._ready)[2] + out if self.has_run else b"",
-            error=told,
-            has_run=self.has_run,
-            is_wrong=self._asked > 0 and not self.has_run and (self._asked > 1 or b"incorrect password" in told),
-        )
+        while mark not in out and pipes.get_map():
+            for key, _ in pipes.select(_LOOK_S):
+                part = os.read(key.fd, 1 << 16)
+                key.data.extend(part)
+                if not part or len(key.data) > _MOST_BYTES:
+                    pipes.unregister(key.fileobj)
+            before, asked = asked, error.count(prompt)
+            stdin = child.stdin
+            if asked > before and stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    if asked == 1 and password is not None:
+                        stdin.write(password.encode() + b"\n")
+                        stdin.flush()
+                    else:
+                        child.stdin = None
+                        stdin.close()
+            next(looks)
+    return bytes(out), bytes(error), asked

@@ -73,8 +73,8 @@ def test_an_interrupt_closes_the_connection():
 
     running = Running(targets(1), Asked(STATUS, Nothing(), connect=connect), order=None)
     wait_until(lambda: opened, what="a connection")
-    running.inbox.interrupt()
-    running.inbox.interrupt()
+    running.interrupt()
+    running.interrupt()
 
     assert running.join(timeout_s=60).exit_code == 130
 

@@ -163,7 +163,7 @@ def test_f26_ctrl_c_once_begins_no_more_and_lets_the_running_ones_finish():
     running = Running(targets(6), push, max_parallel=2)
     wait_until(lambda: len(push.running) == 2, what="two at work")
 
-    running.inbox.interrupt()
+    running.interrupt()
     wait_until(lambda: any("still at work: d-00, d-01" in said for said in running.memory.said), what="it is told")
     push.release("d-00")
     push.release("d-01")
@@ -182,8 +182,8 @@ def test_f26_ctrl_c_twice_ends_within_a_second_even_where_a_push_does_not_listen
     running = Running(targets(6), push, max_parallel=2)
     wait_until(lambda: len(push.running) == 2, what="two at work")
 
-    running.inbox.interrupt()
-    running.inbox.interrupt()
+    running.interrupt()
+    running.interrupt()
     wait_looks(running.has_ended, what="the end", seconds=1.5)  # 0.8 s for the deaf one; the rest is the scheduler's
     result = running.join()
 
@@ -198,7 +198,7 @@ def test_ctrl_c_after_the_last_has_begun_is_no_interruption_of_anything():
     running = Running(targets(1), push)
     wait_until(lambda: push.running, what="one at work")
 
-    running.inbox.interrupt()
+    running.interrupt()
     wait_until(lambda: running.memory.said, what="it is told")
     push.release("d-00")
 
@@ -210,7 +210,7 @@ def test_ctrl_c_ends_the_time_between_waves():
     running = Running(targets(3), push, order=wave(canary=("d-00",), soak_s=3600))
     wait_until(lambda: any("begins in 3600 s" in said for said in running.memory.said), what="the canary serves")
 
-    running.inbox.interrupt()
+    running.interrupt()
     result = running.join()
 
     assert push.begun == ["d-00"]

@@ -103,21 +103,6 @@ def test_a_tag_of_nothing_that_nobody_has_stated_keeps_no_device_in_silence(desk
     assert device.pull().outcome.code == "registry.missing"
 
 
-def test_a_device_that_never_had_what_was_withdrawn_keeps_its_own(desk, old, new, device):
-    desk.promoter.promote(old, "all")
-    device.pull()
-    desk.promoter.promote(new, "all")
-    before, _ = desk.registry.manifest("stable-all")
-    desk.promoter.withdraw(new.manifest.release, "stable", "overheats")
-    desk.registry.tag(before, "stable-all")  # as a sleeper leaves it that is killed before it looks again
-
-    kept = device.pull().outcome
-
-    assert (kept.result, kept.release, kept.code) == ("kept", old.manifest.release, None)
-    desk.desk.lift(new.manifest.release)
-    assert device.pull().outcome.result == "committed"
-
-
 def test_another_release_of_an_equal_sequence_is_refused_by_devices_and_not_promoted(registry, root, desk, old, device):
     other = published(registry, desk, root.bundle("other", sequence=1))
     desk.promoter.promote(old, "all")

@@ -10,17 +10,6 @@ from tests.support.scripted_push import ScriptedPush
 from tests.support.wait import wait_looks, wait_until
 
 
-def test_all_are_done():
-    push = ScriptedPush()
-    running = Running(targets(5), push)
-
-    result = running.join()
-
-    assert result.exit_code == 0
-    assert [outcome.target for outcome in result.outcomes] == ["d-00", "d-01", "d-02", "d-03", "d-04"]
-    assert set(running.memory.results().values()) == {"committed"}
-
-
 @pytest.mark.parametrize("most", [1, 3])
 def test_no_more_than_max_parallel_at_once(most):
     names = [target.name for target in targets(10)]
@@ -30,10 +19,11 @@ def test_no_more_than_max_parallel_at_once(most):
     for number, name in enumerate(names):
         wait_until(lambda: len(push.running) == min(most, 10 - number), what=f"{most} at work")  # noqa: B023
         push.release(name)
-    running.join()
+    result = running.join()
 
     assert push.most_at_once == most
-    assert push.begun == names
+    assert push.begun == [outcome.target for outcome in result.outcomes] == names
+    assert (result.exit_code, set(running.memory.results().values())) == (0, {"committed"})
 
 
 def test_the_canary_goes_first_alone_then_each_step_in_full():

@@ -19,9 +19,8 @@ from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, command
 from edge.cli.run_command import tell
 from edge.config.credentials import Credential, credential_from_line
 from edge.deploy.new.broker import broker_from_text
-from edge.deploy.new.cameras import AskTrust
 from edge.deploy.new.document import NewPipeline
-from edge.deploy.new.new import PipelineRequest, make_pipeline
+from edge.deploy.new.new import AskTrust, PipelineRequest, make_pipeline
 from edge.errors import CertificateError
 
 __all__ = ["new"]

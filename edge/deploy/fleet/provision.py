@@ -19,8 +19,7 @@ from edge.delivery.verdict import failed_by, interrupted
 from edge.deploy.fleet.ask import ask_one
 from edge.deploy.fleet.over_ssh import address_of
 from edge.deploy.fleet.rollout import PushOne
-from edge.deploy.provision.admin import AdminShell
-from edge.deploy.provision.process import run_until
+from edge.deploy.provision.admin import AdminShell, run_until
 from edge.deploy.provision.provision import PLAN, provision, undo_provision
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import WheelSource

@@ -10,20 +10,39 @@ from typing import Any
 from edge.config.credentials import own_path
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.yaml_file import scalar_text
-from edge.deploy.new.cameras import FoundCamera
-from edge.deploy.new.places import path_text
-from edge.errors import CertificateError, EdgeError
+from edge.deploy.new.places import Place, path_text
+from edge.errors import CertificateError, EdgeError, SourceError
 from edge.media.address import Trust
 from edge.media.first_look import FirstLook
 from edge.types import ModelSpec
 from edge.untrusted import cleaned
 from edge.version import __version__
 
-__all__ = ["Broker", "NewPipeline", "look_text", "pipeline_text"]
+__all__ = ["Broker", "FoundCamera", "NewPipeline", "look_text", "needs_login", "pipeline_text"]
 
 _LABELS_SHOWN = 4
 _MOST_FRAMES = 16
 _AS_A_CAMERA = "  # realtime: true and loop: true play it as a camera would, without end"
+
+
+def needs_login(found: object) -> bool:
+    """Return whether a camera was not seen because of user and password."""
+    return isinstance(found, SourceError) and found.wants_login
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCamera:
+    """A look at a place, or why there is none; `credential` is the name of its secret, None where it wants none."""
+
+    place: Place
+    look: FirstLook | None
+    problem: EdgeError | None
+    credential: str | None
+
+    @property
+    def wants_login(self) -> bool:
+        """Whether it was not seen because of user and password."""
+        return needs_login(self.problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from edge.errors import DeployError
 from edge.registry.artifact import FILE, ArtifactLayer
 from edge.registry.login import Login
 from tests.support.odd_registry import OddRegistry, on, saying
+from tests.support.raised import code_of, error_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
@@ -26,10 +27,9 @@ def no_logins_of_ours(tmp_path, monkeypatch):
 
 
 def fails(odd, bundle, **options) -> DeployError:
-    with pytest.raises(DeployError) as failed:
-        publish(bundle, odd.reference(), login=LOGIN, ca=odd.ca, **options)
+    error = error_of(publish, bundle, odd.reference(), login=LOGIN, ca=odd.ca, **options)
     assert "stable-all" not in odd.tags
-    return failed.value
+    return error
 
 
 def basic(then):
@@ -191,10 +191,9 @@ def writer(odd):
 def test_a_body_that_is_refused_while_it_is_sent_is_sent_once_and_the_answer_is_told(odd, writer, status, code):
     refused = []
     odd.refuse = on("", lambda request: refused.append(request.say(status, headers={"Connection": "close"})), "PUT")
-    with pytest.raises(DeployError) as failed:
-        writer.put(LARGE_LAYER, LARGE)
 
-    assert (failed.value.code, len(refused)) == (code, 1)
+    assert code_of(writer.put, LARGE_LAYER, LARGE) == code
+    assert len(refused) == 1
 
 
 def test_a_token_that_runs_out_while_a_body_is_sent_is_fetched_anew(odd, writer):
@@ -244,10 +243,9 @@ def test_a_tag_that_cannot_be_looked_at_for_a_moment_is_looked_at_again(odd, wri
 def test_an_address_without_tls_is_told_without_its_query_which_may_be_a_login(odd, writer):
     odd.meddle = saying(202, Location="http://h/v2/u?_state=SECRET")
 
-    with pytest.raises(DeployError) as failed:
-        writer.put(LARGE_LAYER, LARGE)
+    problem = error_of(writer.put, LARGE_LAYER, LARGE).problem
 
-    assert ("http://h/v2/u" in failed.value.problem, "SECRET" in failed.value.problem) == (True, False)
+    assert ("http://h/v2/u" in problem, "SECRET" in problem) == (True, False)
 
 
 def test_an_upload_that_is_taken_as_something_else_is_named(odd, root):

@@ -146,7 +146,7 @@ def test_a_device_takes_nothing_withdrawn_whatever_its_ring_says(desk, old, new,
     told = device.pull().outcome
 
     assert device.current == (old.manifest.release if serves else None)
-    assert (told.result, told.code) == (("kept", None) if serves else ("refused", "registry.withdrawn"))
+    assert (told.result, told.code) == (("kept", None) if serves else ("failed", "registry.withdrawn"))
     desk.desk.lift(new.manifest.release)
     assert device.pull().outcome.result == "committed"
 

@@ -21,9 +21,8 @@ from edge.cli.paths import READ
 from edge.cli.run_command import tell
 from edge.config.targets import ALL, Inventory, Target, find_inventory
 from edge.delivery.outcome import Outcome
-from edge.deploy.fleet.inbox import Inbox, PushOne
 from edge.deploy.fleet.journal import Journal, journal_path
-from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
+from edge.deploy.fleet.rollout import FleetResult, Inbox, Interrupt, Order, PushOne, run_fleet
 from edge.errors import ConfigError
 
 __all__ = [
@@ -212,7 +211,7 @@ def _ctrl_c(inbox: Inbox) -> Iterator[None]:
         pressed += 1
         if pressed > 2:
             raise KeyboardInterrupt
-        inbox.interrupt()
+        inbox.put(Interrupt())
 
     before = signal.signal(signal.SIGINT, on_signal)
     try:

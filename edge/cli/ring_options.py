@@ -16,7 +16,6 @@ from edge.config.credentials import read_credential
 from edge.config.load import load_pipeline
 from edge.deploy.rings.desk import PublishedRelease, RingDesk, open_desk
 from edge.deploy.rings.hearing import Hearing
-from edge.deploy.rings.wait import hear_all
 from edge.registry.login import read_login
 from edge.registry.reference import parse_reference
 
@@ -95,5 +94,5 @@ def heard(path: Path, credential: str | None) -> Iterator[tuple[Hearing, str]]:
     name = credential or mqtt.credential
     secret = None if name is None else read_credential(name)
     with Hearing(mqtt, credential=secret, base_dir=pipeline.path.parent, say=tell) as hearing:
-        hear_all(hearing)
+        hearing.wait_complete()
         yield hearing, mqtt.site

@@ -121,7 +121,6 @@ def _facts(architecture: str) -> ProvisionFacts:
         architecture=ARCHITECTURES[architecture],
         python=python,
         glibc=glibc,
-        systemd=252,
         gpu_nodes=(),
         has_argus=False,
         l4t=None,

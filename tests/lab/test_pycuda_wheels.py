@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from edge.deploy.provision.facts import cache, extra_of, pycuda_folder
+from edge.deploy.provision.facts import cache, pycuda_folder
 from edge.deploy.provision.wheels import gather_wheels
 from tests.support.little_wheels import device_facts
 from tools.pycuda.inspect import driver_functions, faults
@@ -34,7 +34,7 @@ def test_provision_gathers_it_for_a_jetson_with_all_that_it_needs(made):
     major, minor = map(int, python.series.split("."))
     facts = device_facts(python=(major, minor), l4t="36.4.3")
 
-    gathered = gather_wheels(facts, extra=extra_of(facts))
+    gathered = gather_wheels(facts)
 
     names = {name.split("-")[0].lower() for name in gathered.digests}
     assert wheel.name in gathered.digests

@@ -12,10 +12,11 @@ from pathlib import Path
 from edge.bundle.folder import Bundle, write_bundle
 from edge.bundle.manifest import HealthLimits, Role, encode_manifest
 from edge.bundle.sign import sign
+from edge.config.targets import Target
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.outcome import Event, Outcome
-from edge.deploy.fleet.over_ssh import roll_back_target
+from edge.deploy.fleet.over_ssh import roll_back
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
@@ -117,17 +118,12 @@ class DeviceRoot:
         """Return a connection to an agent that gives a silent client up after `silence_s`, not after 30 s."""
         return LocalChannel([*self.command, str(silence_s)])
 
-    def go_back(self, to: str | None = None) -> None:
+    def go_back(self, to: str | None = None, *, exit_code: int = 0) -> Outcome:
         """Have a person go back to the release before, or to one that is kept."""
-        went = roll_back_target(
-            self.connect,
-            target="gate-01",
-            to=to,
-            options=DeliveryOptions(who="ops"),
-            on_event=self.events.append,
-            stop=threading.Event(),
-        )
-        assert went.exit_code == 0, went
+        one = roll_back(to, DeliveryOptions(who="ops"), connect=lambda _: self.connect())
+        went = one(Target(name="gate-01", host="gate-01"), self.events.append, threading.Event())
+        assert went.exit_code == exit_code, went
+        return went
 
     def push(self, bundle: Bundle, connect=None, *, stop=None, on_event=None, **options: object) -> Outcome:
         return deliver(

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from edge.config.targets import CountOrShare, Target, Wave
 from edge.delivery.outcome import Event
-from edge.deploy.fleet.inbox import Inbox, PushOne
 from edge.deploy.fleet.journal import Journal
-from edge.deploy.fleet.rollout import FleetResult, Order, run_fleet
+from edge.deploy.fleet.rollout import FleetResult, Inbox, Interrupt, Order, PushOne, run_fleet
 
 AT_ONCE = Wave(canary=(), steps=(CountOrShare.parse("100%"),), max_failed=CountOrShare.parse("100%"))
 
@@ -91,6 +90,9 @@ class Running:
 
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
+
+    def interrupt(self) -> None:
+        self.inbox.put(Interrupt())
 
     def has_ended(self) -> bool:
         return not self._thread.is_alive()

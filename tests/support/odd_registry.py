@@ -20,6 +20,28 @@ from tests.support.certificates import make_certificates
 REPOSITORY = "farms/gates"
 
 
+Meddler = Callable[["Handler"], bool]
+"""Answers a request in its own way and returns True, or returns False."""
+
+
+def saying(status: int, content: bytes = b"", **headers: str) -> Meddler:
+    """Return what answers everything by this; `_` in the name of a header stands for `-`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda request: request.say(status, content, named)
+
+
+def on(part: str, answer: Callable[[Handler], object], *commands: str) -> Meddler:
+    """Return what answers by `answer` that has `part` in its path; only these commands, if any are named."""
+
+    def meddle(request: Handler) -> bool:
+        if part not in request.path or (commands and request.command not in commands):
+            return False
+        answer(request)
+        return True
+
+    return meddle
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """One request; `registry.meddle` may answer it in its own way by returning True."""
 
@@ -78,13 +100,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.say(201, headers={"Docker-Content-Digest": f"sha256:{sha256}"})
 
-    def say(self, status: int, content: bytes = b"", headers: dict[str, str] | None = None) -> None:
+    def say(self, status: int, content: bytes = b"", headers: dict[str, str] | None = None) -> bool:
+        """Answer; return True, as who meddles does."""
         self.send_response(status)
         for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+        return True
 
     def log_message(self, *_: object) -> None:
         pass
@@ -119,8 +143,8 @@ class OddRegistry:
         self.tags: dict[str, bytes] = {}
         self.blobs: dict[str, bytes] = {}
         self.asked: list[tuple[str, str, dict[str, str]]] = []
-        self.meddle: Callable[[Handler], bool] | None = None
-        self.refuse: Callable[[Handler], bool] | None = None  # answers before the body has come
+        self.meddle: Meddler | None = None
+        self.refuse: Meddler | None = None  # answers before the body has come
 
     @property
     def host(self) -> str:

@@ -25,11 +25,10 @@ from edge.bundle.ring import RingStatement, decode_statement
 from edge.codec import encode
 from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
-from edge.deploy.rings.promote import Promoter
-from edge.deploy.rings.verdict import Condition, Decision, RingDevice
-from edge.deploy.rings.wait import RingWatch
+from edge.deploy.rings.promote import Promoter, RingWatch
+from edge.deploy.rings.verdict import Condition, Decision, Heard
 from edge.errors import DeployError
-from edge.publish.device_messages import DeployMessage, PullMessage
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.registry.artifact import encode_artifact
 from edge.reports import Facts, LastSwitch
 from edge.runtime.pull.pull import pull
@@ -95,10 +94,10 @@ class FieldDevice:
         is_new = pulled.outcome.result in ("committed", "rolled-back")
         return (self.received_bytes - before) / self.bytes_per_s + (TRIAL_S if is_new else 1.0)
 
-    def words(self) -> RingDevice:
+    def words(self) -> Heard:
         """Return what the broker keeps of it; a liar says of every switch what it was told to say."""
         last, record = self.last, self.record
-        switched = pulled = None
+        switched, pulled = None, PullMessage(device=self.name, ring=self.ring)
         if last is not None:
             result: Any = self.lie or last.result
             switched = DeployMessage(
@@ -107,12 +106,15 @@ class FieldDevice:
         if record is not None:
             pulled = PullMessage(
                 device=self.name,
+                ring=self.ring,
                 release=record.release,
                 result=record.result,
                 code=record.code,
                 reason=record.problem,
             )
-        return RingDevice(name=self.name, ring=self.ring, is_there=self.is_there, switched=switched, pulled=pulled)
+        is_how: Any = "online" if self.is_there else "offline"
+        state = StateMessage(device=self.name, state=is_how, epoch=1, session=1, since=None)
+        return Heard(state=state, deploy=switched, pull=pulled)
 
 
 class _Agent:
@@ -265,7 +267,7 @@ class SimulatedFleet:
         ]
         self._turns: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
-        self._said: dict[str, RingDevice] = {}
+        self._said: dict[str, Heard] = {}
         self.desk = self._new_desk()
         self.promoter = Promoter(self.desk, Path("nobody"), valid_s=90 * 86_400.0, clock=self.clock)
         self._rings = list(rings)
@@ -323,9 +325,9 @@ class SimulatedFleet:
             self.now_s, _, turn = heapq.heappop(self._turns)
             turn()
 
-    def words(self) -> list[RingDevice]:
+    def words(self) -> dict[str, Heard]:
         """Return what the broker keeps of all: what each said when its last look was over."""
-        return list(self._said.values())
+        return self._said
 
     def of(self, *rings: str) -> list[FieldDevice]:
         return [device for device in self.devices if device.ring in rings]

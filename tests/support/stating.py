@@ -2,8 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
-from edge.deploy.publish.publish import publish
-from edge.deploy.publish.writer import RegistryWriter
+from edge.deploy.publish.publish import RegistryWriter, publish
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter
 from tests.support.manifests import allow

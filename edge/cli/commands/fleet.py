@@ -12,7 +12,7 @@ from edge.cli.output import aligned, echo_json, echo_lines, shown_width
 from edge.cli.paths import command
 from edge.cli.ring_options import credential_option, heard, pipeline_option
 from edge.deadline import age_s
-from edge.deploy.rings.hearing import Heard
+from edge.deploy.rings.verdict import Heard
 
 __all__ = ["fleet"]
 

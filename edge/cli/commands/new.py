@@ -19,9 +19,8 @@ from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, command
 from edge.cli.run_command import tell
 from edge.config.credentials import Credential, credential_from_line
 from edge.deploy.new.broker import broker_from_text
-from edge.deploy.new.cameras import AskTrust
 from edge.deploy.new.document import NewPipeline
-from edge.deploy.new.new import PipelineRequest, make_pipeline
+from edge.deploy.new.new import AskTrust, PipelineRequest, make_pipeline
 from edge.errors import CertificateError
 
 __all__ = ["new"]
@@ -83,7 +82,7 @@ def new(
     made = make_pipeline(
         request, ask=_asker(_CAMERA_LOGIN), ask_broker=_asker(_BROKER_LOGIN), ask_trust=_trust_asker(trust), say=tell
     )
-    following = _next_commands(out, is_on_stdout=made.content.is_on_stdout)
+    following = _next_commands(out, is_on_stdout=made.is_on_stdout)
     if as_json:
         echo_json({**made.as_json(), "next": following})
     else:
@@ -93,7 +92,7 @@ def new(
 
 
 def _echo_end(made: NewPipeline, following: list[str]) -> None:
-    pictures = len(made.content.snapshots)
+    pictures = len(made.snapshots)
     click.echo(f"\n{made.out} written, and {pictures} {'picture' if pictures == 1 else 'pictures'} beside it. Next:")
     for line in following:
         click.echo(f"  {line}")

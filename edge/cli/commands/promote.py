@@ -30,9 +30,8 @@ from edge.cli.run_command import tell
 from edge.config.targets import find_inventory
 from edge.deploy.provision.keys import find_key
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
-from edge.deploy.rings.promote import Promoted, Promoter
+from edge.deploy.rings.promote import Promoted, Promoter, RingWatch, wait_for
 from edge.deploy.rings.verdict import Condition, Decision, RingTally
-from edge.deploy.rings.wait import RingWatch, wait_for
 from edge.errors import DeployError
 from edge.registry.reference import ring_tag
 

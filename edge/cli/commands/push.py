@@ -13,7 +13,7 @@ from edge.cli.options import SECONDS
 from edge.cli.paths import READ, command
 from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.fleet.ask import Asked
-from edge.deploy.fleet.over_ssh import push_over_ssh, roll_back_over_ssh
+from edge.deploy.fleet.over_ssh import push_over_ssh, roll_back
 from edge.wire.release import ConfirmRequest
 from edge.wire.verbs import CONFIRM
 
@@ -110,7 +110,7 @@ def push(
 @click.option("--to", metavar="RELEASE", help="A release that the device keeps; it goes on trial like a push.")
 def rollback(chosen: Chosen, max_parallel: int | None, to: str | None, as_json: bool) -> int:
     """Go back to the release that served before; its engine is kept, so this takes one restart of the service."""
-    one = roll_back_over_ssh(to, DeliveryOptions())
+    one = roll_back(to, DeliveryOptions())
     return drive(chosen, one, max_parallel=max_parallel, is_json=as_json).exit_code
 
 

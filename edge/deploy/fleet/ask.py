@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
 from edge.codec import encode
@@ -46,7 +45,6 @@ def ask_one(
     failed: Callable[[DeployError], Outcome],
 ) -> Outcome:
     """Return the outcome of one question, with the answer as its evidence; `failed` gives that of an error."""
-    began_s = time.monotonic()
     on_event(Event(ts=now(), target=target.name, phase=phase, event=BEGIN))
     try:
         evidence = ask()
@@ -55,10 +53,7 @@ def ask_one(
     except DeployError as error:
         return failed(error)
     on_event(Event(ts=now(), target=target.name, phase=phase, event=END))
-    seconds = round(time.monotonic() - began_s, 3)
-    return Outcome(
-        target=target.name, release=None, result="unchanged", exit_code=DONE, evidence=evidence, seconds=seconds
-    )
+    return Outcome(target=target.name, release=None, result="unchanged", exit_code=DONE, evidence=evidence)
 
 
 class Asked(Generic[Q, A]):
@@ -80,8 +75,9 @@ class Asked(Generic[Q, A]):
 
     def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         def ask() -> Any:
-            self.answers[target.name] = answer = self._ask(target, stop)
-            return encode(answer)
+            with closing(Link(self._connect(target), stop, Deadline.after(self._deadline_s))) as link:
+                self.answers[target.name] = answer = link.ask(self._verb, self._request)
+                return self._evidence(target, link, answer)
 
         return ask_one(target, on_event, self._verb.name, ask, failed=lambda error: self._failed(target, error))
 
@@ -92,17 +88,9 @@ class Asked(Generic[Q, A]):
         is_away = error.code.startswith("transfer.") and error.exit_code == _UNREACHABLE
         return failed_by(error, target=target.name, result="unreachable" if is_away else "refused")
 
-    def _ask(self, target: Target, stop: threading.Event) -> A:
-        link = Link(self._connect(target), stop, Deadline.after(self._deadline_s))
-        try:
-            answer = link.ask(self._verb, self._request)
-            self._ask_more(target, link, answer)
-            return answer
-        finally:
-            link.close()
-
-    def _ask_more(self, target: Target, link: Link, answer: A) -> None:
-        """Ask what the answer gives reason for."""
+    def _evidence(self, target: Target, link: Link, answer: A) -> Any:
+        """Return the plain values of the answer; `link` is for what it gives reason to ask."""
+        return encode(answer)
 
 
 _MOST_TEXT = 500
@@ -123,17 +111,11 @@ class AskedStatus(Asked[Nothing, StatusAnswer]):
         super().__init__(STATUS, Nothing(), deadline_s=deadline_s, connect=connect)
         self.states: dict[str, DeviceState] = {}
 
-    def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
-        outcome = super().__call__(target, on_event, stop)
-        if not outcome.is_done:
-            return outcome
-        state = self.states.get(target.name)
-        return replace(outcome, evidence={**outcome.evidence, "device_state": None if state is None else asdict(state)})
-
-    def _ask_more(self, target: Target, link: Link, answer: StatusAnswer) -> None:
+    def _evidence(self, target: Target, link: Link, answer: StatusAnswer) -> Any:
         state = None if answer.health is None else _look(link)
         if state is not None:
             self.states[target.name] = state
+        return {**encode(answer), "device_state": None if state is None else asdict(state)}
 
 
 def _look(link: Link) -> DeviceState | None:
@@ -164,7 +146,7 @@ def note_seen(targets: Iterable[Target], outcomes: Iterable[Outcome]) -> None:
     at = now().strftime("%Y-%m-%dT%H:%M:%SZ")
     new = {target.name: {"host": target.host, "at": at} for target in targets if target.name in reached}
     if new:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             _write({**_read(), **new})
 
 

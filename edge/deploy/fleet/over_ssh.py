@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from edge.delivery.deliverable import Deliverable, DeliveryOptions
 from edge.delivery.link import Interrupted, Link
 from edge.delivery.outcome import DONE, INTERRUPTED, OnEvent, Outcome, Report
 from edge.delivery.verdict import COMMITTED, elapsed_s, failed_by, is_on_trial, verdict_of
-from edge.deploy.fleet.inbox import PushOne
+from edge.deploy.fleet.rollout import PushOne
 from edge.deploy.packing.bounds import check_bound
 from edge.errors import DeployError, EdgeError
 from edge.reports import Facts, LastSwitch
@@ -30,15 +30,7 @@ from edge.wire.release import LockRequest, RollbackRequest
 from edge.wire.status import StateReport
 from edge.wire.verbs import LOCK, ROLLBACK, STATUS
 
-__all__ = [
-    "LOGIN",
-    "BoundOfDevices",
-    "address_of",
-    "connect_to",
-    "push_over_ssh",
-    "roll_back_over_ssh",
-    "roll_back_target",
-]
+__all__ = ["LOGIN", "BoundOfDevices", "address_of", "connect_to", "push_over_ssh", "roll_back"]
 
 LOGIN = "edge-deploy"
 """Whom `provision` makes on a device for pushes, and for nothing else."""
@@ -70,13 +62,6 @@ def push_over_ssh(bundle: Deliverable, options: DeliveryOptions) -> PushOne:
         on_event=on_event,
         stop=stop,
         judge=judge,
-    )
-
-
-def roll_back_over_ssh(to: str | None, options: DeliveryOptions) -> PushOne:
-    """Return a step that rolls back to the release before, or to the kept release `to`."""
-    return lambda target, on_event, stop: roll_back_target(
-        lambda: connect_to(target), target=target.name, to=to, options=options, on_event=on_event, stop=stop
     )
 
 
@@ -129,30 +114,23 @@ _ALL_S = 2400.0  # the restart, and as long as the trial is watched
 _WATCH_S = 1200.0  # the longest usual trial of a release whose manifest is not here, and a restart
 
 
-def roll_back_target(
-    connect: Callable[[], Channel],
-    *,
-    target: str,
-    to: str | None,
-    options: DeliveryOptions,
-    on_event: OnEvent,
-    stop: threading.Event,
-) -> Outcome:
-    """Go back to the release before, or to the kept release `to`; return how it ended, soon after `stop` is set."""
-    began = time.monotonic()
-    report = Report(target, on_event)
-    try:
-        link = Link(connect(), stop, Deadline.after(_ALL_S if options.deadline_s is None else options.deadline_s))
+def roll_back(
+    to: str | None, options: DeliveryOptions, *, connect: Callable[[Target], Channel] = connect_to
+) -> PushOne:
+    """Return what takes a target back to the release before, or to the kept release `to`."""
+    within_s = _ALL_S if options.deadline_s is None else options.deadline_s
+
+    def one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         try:
-            release = _go_back(link, to, options, report, stop)
-        finally:
-            link.close()
-    except Interrupted:
-        return Outcome(target=target, release=to, result="interrupted", exit_code=INTERRUPTED)
-    except DeployError as error:
-        return failed_by(error, target=target, release=to, seconds=round(time.monotonic() - began, 3))
-    seconds = round(time.monotonic() - began, 3)
-    return Outcome(target=target, release=release, result="rolled-back", exit_code=DONE, seconds=seconds)
+            with contextlib.closing(Link(connect(target), stop, Deadline.after(within_s))) as link:
+                release = _go_back(link, to, options, Report(target.name, on_event), stop)
+        except Interrupted:
+            return Outcome(target=target.name, release=to, result="interrupted", exit_code=INTERRUPTED)
+        except DeployError as error:
+            return failed_by(error, target=target.name, release=to)
+        return Outcome(target=target.name, release=release, result="rolled-back", exit_code=DONE)
+
+    return one
 
 
 def _go_back(link: Link, to: str | None, options: DeliveryOptions, report: Report, stop: threading.Event) -> str | None:

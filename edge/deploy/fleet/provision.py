@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,14 +14,13 @@ import msgspec
 
 from edge.config.targets import Inventory, Target
 from edge.delivery.link import Interrupted
-from edge.delivery.outcome import DONE, NOTE, PLANNED, Event, OnEvent, Outcome, Report
+from edge.delivery.outcome import NOTE, Event, OnEvent, Outcome, Report
 from edge.delivery.verdict import failed_by, interrupted
 from edge.deploy.fleet.ask import ask_one
-from edge.deploy.fleet.inbox import PushOne
 from edge.deploy.fleet.over_ssh import address_of
-from edge.deploy.provision.admin import AdminShell
-from edge.deploy.provision.process import run_until
-from edge.deploy.provision.provision import PLAN, Provisioned, provision, undo_provision
+from edge.deploy.fleet.rollout import PushOne
+from edge.deploy.provision.admin import AdminShell, run_until
+from edge.deploy.provision.provision import PLAN, provision, undo_provision
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import WheelSource
 from edge.errors import ConfigError, DeployError
@@ -73,7 +71,7 @@ def provision_over_ssh(
 ) -> PushOne:
     """Return what provisions a target, or plans it; `changes` are in the evidence, and events if `tells_changes`."""
 
-    def one(target: Target, report: Report, stop: threading.Event) -> Provisioned:
+    def one(target: Target, report: Report, stop: threading.Event) -> Outcome:
         shell = admins.shell(target, stop)
         return provision(
             shell, wanted_of(target), software=software, is_plan=is_plan, report=report, pusher=admins.pusher(target)
@@ -85,43 +83,26 @@ def provision_over_ssh(
 def undo_over_ssh(admins: Admins, *, is_plan: bool, purge: bool, tells_changes: bool = True) -> PushOne:
     """Return what takes back a provision of the target that it is given, or only plans it; as `provision_over_ssh`."""
 
-    def one(target: Target, report: Report, stop: threading.Event) -> Provisioned:
+    def one(target: Target, report: Report, stop: threading.Event) -> Outcome:
         return undo_provision(admins.shell(target, stop), is_plan=is_plan, purge=purge, report=report)
 
     return _each(one, tells_changes)
 
 
-def _each(one: Callable[[Target, Report, threading.Event], Provisioned], tells_changes: bool) -> PushOne:
+def _each(one: Callable[[Target, Report, threading.Event], Outcome], tells_changes: bool) -> PushOne:
     def do_one(target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         def without_changes(event: Event) -> None:
             if (event.phase, event.event) != (PLAN, NOTE):
                 on_event(event)
 
-        began_s = time.monotonic()
         try:
-            done = one(target, Report(target.name, on_event if tells_changes else without_changes), stop)
+            return one(target, Report(target.name, on_event if tells_changes else without_changes), stop)
         except Interrupted:
             return interrupted(target.name, "provision was interrupted", hint="run it again: it goes on from there")
         except DeployError as error:
             return failed_by(error, target=target.name)
-        return _outcome(target, done, seconds=round(time.monotonic() - began_s, 3))
 
     return do_one
-
-
-def _outcome(target: Target, done: Provisioned, *, seconds: float) -> Outcome:
-    count = len(done.changes)
-    is_planned = bool(done.changes) and not done.is_applied
-    return Outcome(
-        target=target.name,
-        release=None,
-        result="unchanged" if not done.changes else "planned" if is_planned else "changed",
-        exit_code=PLANNED if is_planned else DONE,
-        problem=f"{count} change{'' if count == 1 else 's'}" if count else "nothing to change",
-        evidence={"changes": list(done.changes), "told": list(done.told)},
-        bytes_sent=done.bytes_sent,
-        seconds=seconds,
-    )
 
 
 REMOTE = ("/opt/edge/bin/edge-runtime", "prove", "--json")

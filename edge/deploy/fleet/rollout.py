@@ -6,6 +6,7 @@ One thread for each target at work: a push spends its time waiting for a pipe.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections import deque
@@ -15,13 +16,12 @@ from typing import Protocol
 
 from edge.config.targets import DEFAULT_MAX_PARALLEL, CountOrShare, Target, Wave
 from edge.deadline import Deadline
-from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, PROGRESS, Event, Outcome, last_event
+from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, PROGRESS, Event, OnEvent, Outcome, last_event
 from edge.delivery.verdict import failed_by, interrupted
-from edge.deploy.fleet.inbox import Inbox, Interrupt, PushOne
 from edge.deploy.fleet.journal import Journal
 from edge.errors import EXIT_CODE_OF, DeployError, EdgeError
 
-__all__ = ["FleetResult", "Order", "Watcher", "run_fleet"]
+__all__ = ["FleetResult", "Inbox", "Interrupt", "Order", "PushOne", "Watcher", "run_fleet"]
 
 _PROGRESS_S = 0.1  # more often than this cannot be seen
 _logger = logging.getLogger(__name__)
@@ -111,6 +111,25 @@ def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: CountOrSha
 
 _RESUME = "--resume goes on with it"
 _CLOSING_S = 0.8  # for all connections to be closed, once Ctrl-C was pressed twice
+
+
+class PushOne(Protocol):
+    """Does all there is to do for one target, tells `on_event` of it, and returns how it ended; raises nothing.
+
+    It returns within a second once `stop` is set: it closes the connection, and the device ends or undoes on its own.
+    Its child processes are in a session of their own, so that Ctrl-C at the terminal reaches the caller alone.
+    """
+
+    def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome: ...
+
+
+class Interrupt:
+    """Somebody wants it to end: the first one begins nothing new, the second one ends what runs."""
+
+
+# Unlike other queues, this one may be put into by a signal handler in the midst of a get.
+Inbox = queue.SimpleQueue[Event | Outcome | Interrupt]
+"""News from the threads of targets, and Ctrl-C, for one reader; an outcome: the thread of its target has ended."""
 
 
 class Watcher(Protocol):
@@ -265,7 +284,13 @@ class _Driver:
             self._take_one(until=until)
 
     def _take_one(self, *, until: Deadline | None) -> None:
-        match self._inbox.get(until=until):
+        try:
+            item = self._inbox.get(timeout=None if until is None else until.left_s)
+        except queue.Empty:
+            if self._closing is not None:
+                self._abandon()
+            return
+        match item:
             case Event() as event:
                 if event.target in self._running and not event.is_last:
                     self._watcher.on_event(event)
@@ -275,8 +300,6 @@ class _Driver:
                     self._judge()
             case Interrupt():
                 self._interrupt()
-            case None if self._closing is not None:
-                self._abandon()
 
     def _end(self, target: Target, outcome: Outcome, *, is_begun: bool) -> None:
         self._outcomes[target.name] = outcome

@@ -10,20 +10,39 @@ from typing import Any
 from edge.config.credentials import own_path
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.yaml_file import scalar_text
-from edge.deploy.new.cameras import FoundCamera
-from edge.deploy.new.places import path_text
-from edge.errors import CertificateError, EdgeError
+from edge.deploy.new.places import Place, path_text
+from edge.errors import CertificateError, EdgeError, SourceError
 from edge.media.address import Trust
 from edge.media.first_look import FirstLook
 from edge.types import ModelSpec
 from edge.untrusted import cleaned
 from edge.version import __version__
 
-__all__ = ["Broker", "Content", "NewPipeline", "batch_of", "look_text", "model_text", "pipeline_text"]
+__all__ = ["Broker", "FoundCamera", "NewPipeline", "look_text", "needs_login", "pipeline_text"]
 
 _LABELS_SHOWN = 4
 _MOST_FRAMES = 16
 _AS_A_CAMERA = "  # realtime: true and loop: true play it as a camera would, without end"
+
+
+def needs_login(found: object) -> bool:
+    """Return whether a camera was not seen because of user and password."""
+    return isinstance(found, SourceError) and found.wants_login
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCamera:
+    """A look at a place, or why there is none; `credential` is the name of its secret, None where it wants none."""
+
+    place: Place
+    look: FirstLook | None
+    problem: EdgeError | None
+    credential: str | None
+
+    @property
+    def wants_login(self) -> bool:
+        """Whether it was not seen because of user and password."""
+        return needs_login(self.problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,39 +55,104 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """The content of a pipeline file; `onnx` is the model's path as the file names it, `folder` the file's.
+class NewPipeline:
+    """A pipeline file `out` and what is in it; `onnx` is the model's path as the file names it.
 
-    At least one of `cameras` has been seen; `snapshots` are names of pictures by the id of their stream.
+    At least one of `cameras` has been seen; `snapshots` are pictures by the id of their stream. `secrets`: the names of
+    new ones. `passed_over`: how many files beside clips are none.
     """
 
+    out: Path
     spec: ModelSpec
     onnx: str
-    folder: Path
     cameras: Sequence[FoundCamera]
     snapshots: dict[str, Path]
     broker: Broker | None
+    secrets: Sequence[str]
+    passed_over: int
 
     @property
     def is_on_stdout(self) -> bool:
         """Whether the messages go there, for want of a broker."""
         return self.broker is None or self.broker.problem is not None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every camera was seen, and the broker takes us in if one was named."""
+        is_reached = self.broker is None or self.broker.problem is None
+        return is_reached and all(camera.problem is None for camera in self.cameras)
 
-def pipeline_text(content: Content) -> str:
-    parts = [_head(), _model(content), _batch(content), _streams(content), _mqtt(content.broker), _publish(content)]
+    @property
+    def batch(self) -> tuple[int, str]:
+        """How many frames are inferred at once, and why."""
+        streams = sum(camera.look is not None for camera in self.cameras)
+        most = min(streams, _MOST_FRAMES)
+        why = "one frame of each stream at a time"
+        if streams > most:
+            why = f"{streams} streams take turns; more at once takes memory, edge-runtime bench tells what it gains"
+        if self.spec.batch is not None:
+            why += f"; the model's own batch is fixed to {self.spec.batch}, so that they may run one by one"
+        return most, why
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "pipeline": str(self.out),
+            "model": {"onnx": self.onnx, "sha256": self.spec.sha256, "family": self.spec.family.value},
+            "batch": self.batch[0],
+            "streams": [self._camera_json(camera) for camera in self.cameras],
+            "broker": None if self.broker is None else _broker_json(self.broker),
+            "secrets": list(self.secrets),
+            "passed_over": self.passed_over,
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield a name and what came of it, for people."""
+        for camera in self.cameras:
+            yield (
+                camera.place.id,
+                cleaned(f"not seen: {camera.problem}") if camera.look is None else look_text(camera.look),
+            )
+        yield "model", model_text(self.spec)
+        frames, why = self.batch
+        yield "batch", f"{frames}: {why}"
+        if (broker := self.broker) is not None:
+            yield (
+                "broker",
+                cleaned(f"not reached: {broker.problem}") if broker.problem else f"{broker.shown} takes us in",
+            )
+        if self.passed_over:
+            yield "passed over", f"{self.passed_over} other {'file' if self.passed_over == 1 else 'files'}"
+        for name in self.secrets:
+            yield "secret", f"{name}, kept in {own_path(name).parent}"
+
+    def _camera_json(self, camera: FoundCamera) -> dict[str, Any]:
+        look, snapshot = camera.look, self.snapshots.get(camera.place.id)
+        return {
+            "id": camera.place.id,
+            "uri": camera.place.uri,
+            "credential": camera.credential,
+            "codec": None if look is None else look.codec,
+            "size": None if look is None else [look.size.width, look.size.height],
+            "fps": None if look is None else look.fps,
+            "turn_deg": None if look is None else look.turn_deg,
+            "snapshot": None if snapshot is None else str(snapshot),
+            "problem": None if camera.problem is None else str(camera.problem),
+            "wants_login": camera.wants_login,
+            "fingerprint": camera.problem.fingerprint if isinstance(camera.problem, CertificateError) else None,
+        }
+
+
+def _broker_json(broker: Broker) -> dict[str, Any]:
+    return {
+        "host": broker.config.host,
+        "credential": broker.config.credential,
+        "problem": None if broker.problem is None else str(broker.problem),
+    }
+
+
+def pipeline_text(new: NewPipeline) -> str:
+    parts = [_head(), _model(new), _batch(new), _streams(new), _mqtt(new.broker), _publish(new)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def batch_of(spec: ModelSpec, streams: int) -> tuple[int, str]:
-    """Return how many frames are inferred at once, and why."""
-    most = min(streams, _MOST_FRAMES)
-    why = "one frame of each stream at a time"
-    if streams > most:
-        why = f"{streams} streams take turns; more at once takes memory, edge-runtime bench tells what it gains"
-    if spec.batch is not None:
-        why += f"; the model's own batch is fixed to {spec.batch}, so that they may run one by one"
-    return most, why
 
 
 def look_text(look: FirstLook) -> str:
@@ -89,45 +173,45 @@ def _head() -> Iterator[str]:
     yield "version: 1"
 
 
-def _model(content: Content) -> Iterator[str]:
+def _model(new: NewPipeline) -> Iterator[str]:
     yield "model:"
-    yield f"  # {model_text(content.spec)}"
-    yield f"  onnx: {scalar_text(content.onnx)}"
-    if content.spec.is_quantized:
+    yield f"  # {model_text(new.spec)}"
+    yield f"  onnx: {scalar_text(new.onnx)}"
+    if new.spec.is_quantized:
         yield "  precision: int8  # the model carries Q/DQ pairs, and needs no table"
     else:
         yield "  precision: fp32  # int8 is faster: edge-deploy calibrate makes its table, for the key calibration"
     yield "  score_threshold: 0.25  # detections at or below it are not reported"
 
 
-def _batch(content: Content) -> Iterator[str]:
-    frames, why = batch_of(content.spec, sum(camera.look is not None for camera in content.cameras))
+def _batch(new: NewPipeline) -> Iterator[str]:
+    frames, why = new.batch
     yield "batch:"
     yield f"  max_frames: {frames}  # {why}"
 
 
-def _streams(content: Content) -> Iterator[str]:
+def _streams(new: NewPipeline) -> Iterator[str]:
     yield "streams:"
-    for camera in content.cameras:
+    for camera in new.cameras:
         if camera.look is not None:
-            yield from _seen(content, camera, camera.look)
-    for camera in content.cameras:
+            yield from _seen(new, camera, camera.look)
+    for camera in new.cameras:
         if camera.problem is not None:
-            yield from _not_seen(content, camera, camera.problem)
+            yield from _not_seen(new, camera, camera.problem)
 
 
-def _seen(content: Content, camera: FoundCamera, look: FirstLook) -> Iterator[str]:
-    snapshot = content.snapshots[camera.place.id]
+def _seen(new: NewPipeline, camera: FoundCamera, look: FirstLook) -> Iterator[str]:
+    snapshot = new.snapshots[camera.place.id]
     yield f"  - id: {scalar_text(camera.place.id)}  # {look_text(look)}; {cleaned(snapshot.name)}"
     note = _AS_A_CAMERA if camera.place.address.scheme == "file" else ""
     yield f"    uri: {scalar_text(camera.place.uri)}{note}"
     if (trust := camera.place.address.trust) is not None:
-        yield f"    tls: {_trust_text(trust, content.folder)}"
+        yield f"    tls: {_trust_text(trust, new.out.parent)}"
     if camera.credential is not None:
         yield f"    credential: {scalar_text(camera.credential)}  # the name of its login, which is kept apart"
 
 
-def _not_seen(content: Content, camera: FoundCamera, problem: EdgeError) -> Iterator[str]:
+def _not_seen(new: NewPipeline, camera: FoundCamera, problem: EdgeError) -> Iterator[str]:
     yield f"  # Not seen: {cleaned(str(problem))}"
     yield "  # Once it can be reached, take the signs away, or run edge-deploy new --force again."
     yield f"  # - id: {scalar_text(camera.place.id)}"
@@ -136,7 +220,7 @@ def _not_seen(content: Content, camera: FoundCamera, problem: EdgeError) -> Iter
     if isinstance(problem, CertificateError):
         trust = Trust(fingerprint=problem.fingerprint.partition(":")[2])
     if trust is not None:
-        yield f"  #   tls: {_trust_text(trust, content.folder)}"
+        yield f"  #   tls: {_trust_text(trust, new.out.parent)}"
     if camera.credential is not None:
         where = cleaned(str(own_path(camera.credential)))
         yield f"  #   credential: {scalar_text(camera.credential)}  # {where}: one line, user:password; chmod 600"
@@ -177,85 +261,8 @@ def _mqtt_keys(broker: Broker) -> Iterator[str]:
         yield f"  credential: {scalar_text(config.credential)}  # the name of its login, which is kept apart"
 
 
-def _publish(content: Content) -> Iterator[str]:
+def _publish(new: NewPipeline) -> Iterator[str]:
     yield "publish:"
     yield "  mode: change  # a message when something has changed, and one each second: all | nonempty | change"
-    if content.is_on_stdout:
+    if new.is_on_stdout:
         yield '  jsonl: "-"  # one JSON line a message on stdout; take it out once there is a broker'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPipeline:
-    """Result of `new`; `secrets` are the new ones, by name."""
-
-    out: Path
-    content: Content
-    secrets: Sequence[str]
-    passed_over: int
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every camera was seen, and the broker takes us in if one was named."""
-        broker = self.content.broker
-        return all(camera.problem is None for camera in self.content.cameras) and (
-            broker is None or broker.problem is None
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        content = self.content
-        seen = sum(camera.look is not None for camera in content.cameras)
-        return {
-            "pipeline": str(self.out),
-            "model": {"onnx": content.onnx, "sha256": content.spec.sha256, "family": content.spec.family.value},
-            "batch": batch_of(content.spec, seen)[0],
-            "streams": [self._camera_json(camera) for camera in content.cameras],
-            "broker": None if content.broker is None else _broker_json(content.broker),
-            "secrets": list(self.secrets),
-            "passed_over": self.passed_over,
-        }
-
-    def lines(self) -> Iterator[tuple[str, str]]:
-        """Yield a name and what came of it, for people."""
-        content = self.content
-        for camera in content.cameras:
-            yield (
-                camera.place.id,
-                cleaned(f"not seen: {camera.problem}") if camera.look is None else look_text(camera.look),
-            )
-        yield "model", model_text(content.spec)
-        frames, why = batch_of(content.spec, sum(camera.look is not None for camera in content.cameras))
-        yield "batch", f"{frames}: {why}"
-        if content.broker is not None:
-            broker = content.broker
-            yield (
-                "broker",
-                cleaned(f"not reached: {broker.problem}") if broker.problem else f"{broker.shown} takes us in",
-            )
-        if self.passed_over:
-            yield "passed over", f"{self.passed_over} other {'file' if self.passed_over == 1 else 'files'}"
-        for name in self.secrets:
-            yield "secret", f"{name}, kept in {own_path(name).parent}"
-
-    def _camera_json(self, camera: FoundCamera) -> dict[str, Any]:
-        look, snapshot = camera.look, self.content.snapshots.get(camera.place.id)
-        return {
-            "id": camera.place.id,
-            "uri": camera.place.uri,
-            "credential": camera.credential,
-            "codec": None if look is None else look.codec,
-            "size": None if look is None else [look.size.width, look.size.height],
-            "fps": None if look is None else look.fps,
-            "turn_deg": None if look is None else look.turn_deg,
-            "snapshot": None if snapshot is None else str(snapshot),
-            "problem": None if camera.problem is None else str(camera.problem),
-            "wants_login": camera.wants_login,
-            "fingerprint": camera.problem.fingerprint if isinstance(camera.problem, CertificateError) else None,
-        }
-
-
-def _broker_json(broker: Broker) -> dict[str, Any]:
-    return {
-        "host": broker.config.host,
-        "credential": broker.config.credential,
-        "problem": None if broker.problem is None else str(broker.problem),
-    }

@@ -7,37 +7,72 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
-from edge.config.credentials import Credential, line_from_credential, own_path
+from edge.config.credentials import Credential, line_from_credential, own_path, read_credential
 from edge.config.load import load_pipeline
-from edge.config.schema import MqttConfig
+from edge.config.schema import MqttConfig, StreamConfig
 from edge.deploy.new.broker import try_broker, wants_login
-from edge.deploy.new.cameras import (
-    Ask,
-    AskTrust,
-    FoundCamera,
-    Secrets,
-    attempt_of,
-    camera_of,
-    logins_of,
-    trusted,
-    wanting,
-)
-from edge.deploy.new.document import Broker, Content, NewPipeline, pipeline_text
+from edge.deploy.new.document import Broker, FoundCamera, NewPipeline, needs_login, pipeline_text
 from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
 from edge.deploy.new.side_by_side import Attempt, side_by_side
-from edge.errors import ConfigError, EdgeError, SourceError
-from edge.media.first_look import FirstLook
+from edge.errors import CertificateError, ConfigError, EdgeError, SourceError
+from edge.media.address import Trust
+from edge.media.first_look import FirstLook, look_at
 from edge.media.images import encode_jpeg
 from edge.model.inspect import inspect_model
 from edge.untrusted import cleaned
 from edge.writing import staged
 
-__all__ = ["PipelineRequest", "make_pipeline"]
+__all__ = ["Ask", "AskTrust", "PipelineRequest", "Secrets", "make_pipeline"]
+
+Ask = Callable[[str], Credential | None]
+"""Asks a person, or a stand-in for one, for the login of what the argument names; None: there is none."""
+
+AskTrust = Callable[[str, CertificateError], bool]
+"""Asks whether what the first argument names is what has shown the certificate that was not the expected one."""
+
+
+class Secrets:
+    """Kept and new secrets, written at the end; a secret that is there keeps its content unless `replaces`."""
+
+    def __init__(self, *, replaces: bool, environ: Mapping[str, str]) -> None:
+        self._replaces = replaces
+        self._environ = environ
+        self._used: dict[str, Credential] = {}
+        self.new: dict[str, Credential] = {}
+
+    def stated(self, name: str) -> Credential:
+        """ConfigError if it is not there, or cannot be used."""
+        return read_credential(name, environ=self._environ)
+
+    def kept(self, name: str) -> Credential | None:
+        """Return None where none is kept; ConfigError if it cannot be used."""
+        try:
+            return read_credential(name, environ=self._environ)
+        except ConfigError:
+            if own_path(name, environ=self._environ).exists():
+                raise
+            return None
+
+    def use(self, login: Credential, *, wanted: str) -> str:
+        """Return the name that keeps `login`: `wanted`, with a number where that is another's; or raise ConfigError."""
+        line_from_credential(login, where=f"the login of {wanted}")
+        number = 1
+        while True:
+            name = wanted if number == 1 else f"{wanted}-{number}"
+            before = self._used.get(name) or self.kept(name)
+            is_free = before is None or (self._replaces and name not in self._used)
+            if before == login or is_free:
+                break
+            number += 1
+        self._used[name] = login
+        if before != login:
+            self.new[name] = login
+        return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +177,18 @@ def make_pipeline(
     seen = {camera.place.id for camera in cameras if camera.look is not None}
     if not seen:
         raise _none_seen(cameras)
-    content = Content(
+    new = NewPipeline(
+        out=request.out,
         spec=spec,
         onnx=path_text(request.model, request.folder),
-        folder=request.folder,
         cameras=cameras,
         snapshots={name: path for name, path in snapshots.items() if name in seen},
         broker=broker,
+        secrets=sorted(secrets.new),
+        passed_over=_passed_over(request),
     )
-    _write(request, content, secrets)
-    return NewPipeline(out=request.out, content=content, secrets=sorted(secrets.new), passed_over=_passed_over(request))
+    _write(request, new, secrets)
+    return new
 
 
 def _looked(
@@ -164,12 +201,12 @@ def _looked(
     ask_trust: AskTrust,
 ) -> tuple[list[FoundCamera], Broker | None]:
     """Return the cameras and the broker as they are, with the logins that are known or told."""
-    logins = logins_of(places, secrets, credential=request.credential) | _broker_login(request, secrets)
+    logins = _logins_of(places, secrets, credential=request.credential) | _broker_login(request, secrets)
     found = _tried(request, places, logins)
-    known = {place.id: place for place in trusted(places, found, ask_trust)}
+    known = {place.id: place for place in _trusted(places, found, ask_trust)}
     places = [known.get(place.id, place) for place in places]
     found |= _tried(request, places, {name: logins[name] for name in known})
-    told: dict[str, Credential | None] = {**wanting(places, found, ask)}
+    told: dict[str, Credential | None] = {**_wanting(places, found, ask)}
     if request.broker is not None and request.broker[1] is None and wants_login(found[_BROKER]):
         told[_BROKER] = ask_broker(f"the broker {request.broker[0].host}")
     told = {name: login for name, login in told.items() if login is not None}
@@ -184,7 +221,7 @@ def _tried(
 ) -> dict[str, FirstLook | str | EdgeError]:
     """Return what comes of the cameras, and the broker, that `logins` names."""
     attempts: dict[str, Attempt[FirstLook | str]] = {
-        place.id: attempt_of(place, logins[place.id], within_s=request.within_s)
+        place.id: _attempt_of(place, logins[place.id], within_s=request.within_s)
         for place in places
         if place.id in logins
     }
@@ -196,6 +233,57 @@ def _tried(
     return side_by_side(attempts, each_s=request.within_s + _REST_S) if attempts else {}
 
 
+def _attempt_of(place: Place, login: Credential | None, *, within_s: float) -> Attempt[FirstLook]:
+    pair = None if login is None else (login.user, login.password)
+    address = replace(place.address, credential=pair)
+    stream = StreamConfig(id=place.id, uri=place.uri)
+    return lambda is_stopped: look_at(stream, address, within_s=within_s, is_stopped=is_stopped)
+
+
+def _logins_of(places: Sequence[Place], secrets: Secrets, *, credential: str | None) -> dict[str, Credential | None]:
+    """Return each place's first login: typed in its address, else kept under its host's name or under `credential`.
+
+    Raises `ConfigError` if a secret cannot be used, or `credential` is not there.
+    """
+    stated = None if credential is None else secrets.stated(credential)
+    asking = ("rtsp", "rtsps", "http", "https")
+    return {
+        place.id: place.login or ((stated or secrets.kept(place.host)) if place.address.scheme in asking else None)
+        for place in places
+    }
+
+
+def _trusted(places: Sequence[Place], found: Mapping[str, object], ask: AskTrust) -> list[Place]:
+    """Return the places whose certificates a person has taken for theirs, as ones that are known by these."""
+    asked: dict[tuple[str, str], bool] = {}
+    taken = []
+    for place in places:
+        error = found[place.id]
+        if not isinstance(error, CertificateError):
+            continue
+        key = place.host, error.fingerprint
+        if key not in asked:
+            asked[key] = ask(place.address.shown, error)
+        if asked[key]:
+            trust = Trust(fingerprint=error.fingerprint.partition(":")[2])
+            taken.append(replace(place, address=replace(place.address, trust=trust)))
+    return taken
+
+
+def _wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> dict[str, Credential]:
+    """Return a login for each place that wants one and came with none, as far as there is somebody who knows it."""
+    asked: dict[str, Credential | None] = {}
+    logins = {}
+    for place in places:
+        if not needs_login(found[place.id]) or place.login is not None:
+            continue
+        if place.host not in asked:
+            asked[place.host] = ask(place.address.shown)
+        if (login := asked[place.host]) is not None:
+            logins[place.id] = login
+    return logins
+
+
 def _camera(
     request: PipelineRequest,
     place: Place,
@@ -204,11 +292,14 @@ def _camera(
     secrets: Secrets,
 ) -> FoundCamera:
     assert not isinstance(found, str)  # which is what comes of the broker
-    if isinstance(found, EdgeError) or login is None:
-        return camera_of(place, found, credential=None)
-    if request.credential is not None and login == secrets.kept(request.credential):
-        return camera_of(place, found, credential=request.credential)
-    return camera_of(place, found, credential=secrets.use(login, wanted=place.host))
+    if isinstance(found, EdgeError):
+        wanted = place.host if needs_login(found) else None
+        return FoundCamera(place=place, look=None, problem=found, credential=wanted)
+    name = None
+    if login is not None:
+        is_stated = request.credential is not None and login == secrets.kept(request.credential)
+        name = request.credential if is_stated else secrets.use(login, wanted=place.host)
+    return FoundCamera(place=place, look=found, problem=None, credential=name)
 
 
 def _broker_login(request: PipelineRequest, secrets: Secrets) -> dict[str, Credential | None]:
@@ -255,7 +346,7 @@ def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
     return SourceError(f"no camera was seen, and nothing is written:{reasons}")
 
 
-def _write(request: PipelineRequest, content: Content, secrets: Secrets) -> None:
+def _write(request: PipelineRequest, new: NewPipeline, secrets: Secrets) -> None:
     paths = {name: own_path(name, environ=request.environ) for name in secrets.new}
     for path in paths.values():
         _make_folder(path.parent)
@@ -264,13 +355,11 @@ def _write(request: PipelineRequest, content: Content, secrets: Secrets) -> None
         for name, login in secrets.new.items()
     ]
     pictures = [
-        NewFile(
-            path=content.snapshots[camera.place.id], content=encode_jpeg(camera.look.picture, quality=_JPEG_QUALITY)
-        )
-        for camera in content.cameras
+        NewFile(path=new.snapshots[camera.place.id], content=encode_jpeg(camera.look.picture, quality=_JPEG_QUALITY))
+        for camera in new.cameras
         if camera.look is not None
     ]
-    text = NewFile(path=request.out, content=pipeline_text(content).encode(), check=load_pipeline)
+    text = NewFile(path=new.out, content=pipeline_text(new).encode(), check=load_pipeline)
     write_new_files([*kept, *pictures, text])
 
 

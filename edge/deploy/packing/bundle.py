@@ -25,7 +25,7 @@ from edge.calibrate.table import CalibrationTable
 from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
 from edge.deploy.packing.bounds import check_bound, check_pairs, check_signable
-from edge.deploy.packing.contents import Contents, collect_contents, device_software, digest_of, tools
+from edge.deploy.packing.contents import Contents, collect_contents, device_software, tools
 from edge.deploy.packing.golden import PackedGolden, find_golden_candidates, make_golden
 from edge.deploy.provision.keys import find_key
 from edge.deploy.provision.lock import Environment, read_lock
@@ -211,7 +211,7 @@ def _card(spec: ModelSpec, computed: ComputedPrecision, contents: Contents, *, s
     size, table = spec.preprocess.size, computed.table
     evidence = None if table is None else table.evidence
     dataset = None if table is None else table.dataset
-    digests = {entry.role: digest_of(entry)[0] for entry in contents.entries.values()}
+    digests = {entry.role: entry.sha256 for entry in contents.entries.values()}
     return ModelCard(
         name=spec.name,
         sha256=spec.sha256,
@@ -232,7 +232,7 @@ def _card(spec: ModelSpec, computed: ComputedPrecision, contents: Contents, *, s
 
 def _add_sbom(contents: Contents, card: ModelCard, *, name: str, golden: PackedGolden | None) -> None:
     others = {
-        path: digest_of(entry)[0]
+        path: entry.sha256
         for path, entry in contents.entries.items()
         if entry.role not in (Role.MODEL, Role.CALIBRATION)
     }
@@ -279,7 +279,10 @@ def _manifest(
         golden_frames=GoldenFrames.NONE if golden is None else golden.proof,
         secrets=_secrets(pipeline),
         decoders=tuple(sorted({stream.decoder for stream in pipeline.config.streams})),
-        files=tuple(_file(path, contents) for path in sorted(contents.entries)),
+        files=tuple(
+            BundledFile(path=path, role=one.role, length_bytes=one.length_bytes, sha256=one.sha256)
+            for path, one in sorted(contents.entries.items())
+        ),
         made_by=f"edge-deploy {__version__}",
     )
     named = replace(unnamed, release=release_name(unnamed))
@@ -302,12 +305,6 @@ def _evidence(table: CalibrationTable | None) -> dict[str, object]:
         if value is not None:
             made[name] = msgspec.to_builtins(value)
     return made
-
-
-def _file(path: str, contents: Contents) -> BundledFile:
-    entry = contents.entries[path]
-    sha256, length = digest_of(entry)
-    return BundledFile(path=path, role=entry.role, length_bytes=length, sha256=sha256)
 
 
 def _next_sequence(out: Path, manifest: Manifest, now_s: int) -> int:

@@ -25,7 +25,7 @@ from edge.document import Location
 from edge.errors import DeployError
 from edge.version import __version__
 
-__all__ = ["BundleEntry", "Contents", "PIPELINE", "collect_contents", "device_software", "digest_of", "tools"]
+__all__ = ["BundleEntry", "Contents", "PIPELINE", "collect_contents", "device_software", "tools"]
 
 MODEL, CALIBRATION, PIPELINE = "model.onnx", "model.calib.json", "pipeline.yaml"
 _HEAD = "# Written by edge-deploy bundle. What it names lies beside it; absolute paths are the device's own.\n"
@@ -33,10 +33,12 @@ _HEAD = "# Written by edge-deploy bundle. What it names lies beside it; absolute
 
 @dataclass(frozen=True, slots=True)
 class BundleEntry:
-    """A file of the release: its role, and its content or where it lies."""
+    """A file of the release: its role, its content or where it lies, and what proves that."""
 
     role: Role
     content: Path | bytes
+    sha256: str
+    length_bytes: int
 
 
 @dataclass(slots=True)
@@ -46,7 +48,14 @@ class Contents:
     entries: dict[str, BundleEntry] = field(default_factory=dict)
 
     def add(self, path: str, role: Role, content: Path | bytes) -> None:
-        self.entries[path] = BundleEntry(role, content)
+        """DeployError `bundle.path` if it cannot be read."""
+        if isinstance(content, bytes):
+            self.entries[path] = BundleEntry(role, content, hashlib.sha256(content).hexdigest(), len(content))
+            return
+        try:
+            self.entries[path] = BundleEntry(role, content, *sha256_and_length(content))
+        except OSError as error:
+            raise DeployError("bundle.path", f"{content}: cannot be read: {error.strerror}") from error
 
     def adopt(self, folder: str, role: Role, source: Path) -> str:
         """Add the file `source` under a name that is free in `folder`, and return its path; a file is added once."""
@@ -151,16 +160,6 @@ def _refuse(pipeline: Pipeline, location: Location, code: str, problem: str, hin
 def _plain(text: str) -> str:
     # What the manifest takes as a name; the rest of a file's name has no meaning for a device.
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:80]
-
-
-def digest_of(entry: BundleEntry) -> tuple[str, int]:
-    """DeployError `bundle.path` if it cannot be read."""
-    if isinstance(entry.content, bytes):
-        return hashlib.sha256(entry.content).hexdigest(), len(entry.content)
-    try:
-        return sha256_and_length(entry.content)
-    except OSError as error:
-        raise DeployError("bundle.path", f"{entry.content}: cannot be read: {error.strerror}") from error
 
 
 _TOOK_PART = ("msgspec", "numpy", "onnx", "opencv-python-headless")

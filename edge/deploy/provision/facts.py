@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.deploy.provision.lock import Environment
 from edge.errors import DeployError
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "ProvisionFacts",
     "WHEEL_STORE",
     "cache",
-    "extra_of",
     "facts_from_text",
     "is_jetson",
     "pycuda_folder",
@@ -80,6 +80,10 @@ class ProvisionFacts:
     revoked: frozenset[str] = frozenset()
     made_with: str | None = None
 
+    @property
+    def environment(self) -> Environment:
+        return Environment(self.architecture, self.python)
+
 
 def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
     """Return the facts that FACTS_SCRIPT printed; DeployError `preflight.device` if a necessary part is missing."""
@@ -127,7 +131,7 @@ def _unfit(target: str, problem: str, hint: str) -> DeployError:
 
 
 EXTRA = "jetson"
-"""The extra of edge-deploy that such a device gets."""
+"""The extra of edge-deploy that a Jetson gets for which there is a wheel of pycuda."""
 
 PYTHONS = {(3, 10): "JetPack 6", (3, 12): "JetPack 7"}
 """Pythons that JetPack's TensorRT has bindings for; with another there is no GPU engine to serve by."""
@@ -151,16 +155,14 @@ def is_jetson(facts: ProvisionFacts) -> bool:
     return facts.l4t is not None and facts.python in PYTHONS
 
 
-def extra_of(facts: ProvisionFacts, folder: Path | None = None) -> str | None:
-    """Return the extra of edge-deploy that a device gets; None: no Jetson, or there is no wheel of pycuda for it."""
-    return EXTRA if is_jetson(facts) and pycuda_wheel(facts, folder) is not None else None
-
-
 def pycuda_wheel(facts: ProvisionFacts, folder: Path | None = None) -> Path | None:
     """Return the newest wheel of pycuda for a device, from where `make pycuda-wheels` puts it or from a given folder.
 
+    None: it is no Jetson, or there is none for its Python.
     No lock names it, because it is made on this side (docs/adr/0008): its SHA-256 is that of the file found.
     """
+    if not is_jetson(facts):
+        return None
     python = f"cp{facts.python[0]}{facts.python[1]}"
     found = sorted((folder or pycuda_folder()).glob(f"pycuda-*-{python}-{python}-linux_{facts.architecture}.whl"))
     return found[-1] if found else None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edge.delivery.outcome import UPLOAD, Report
-from edge.deploy.provision.admin import AdminShell
-from edge.deploy.provision.facts import ProvisionFacts, extra_of, is_jetson
+from edge.delivery.outcome import DONE, PLANNED, UPLOAD, Outcome, Report
+from edge.deploy.provision.admin import AdminShell, StepsAnswer
+from edge.deploy.provision.facts import ProvisionFacts, is_jetson, pycuda_wheel
 from edge.deploy.provision.keys import read_public_key
 from edge.deploy.provision.wanted import KEYS, SIGNERS, Wanted, steps
 from edge.deploy.provision.wheels import WheelSet, WheelSource
@@ -20,7 +19,7 @@ from edge.transport.ssh import SshAddress, ssh_command
 from edge.untrusted import cleaned
 from edge.version import __version__, is_later
 
-__all__ = ["BROUGHT", "PLAN", "Provisioned", "provision", "undo_provision"]
+__all__ = ["BROUGHT", "PLAN", "provision", "undo_provision"]
 
 _DEADLINE_S = 10.0
 
@@ -77,16 +76,6 @@ _UNPACKED = 4  # wheels and what they unpack to, in lengths of the wheels
 _ROOM_BYTES = 256 * 1024**2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provisioned:
-    """Changes made, or planned; `bytes_sent` of wheels; `told`: present problems that stop nothing."""
-
-    changes: tuple[str, ...]
-    is_applied: bool
-    bytes_sent: int = 0
-    told: tuple[str, ...] = ()
-
-
 def provision(
     shell: AdminShell,
     wanted: Wanted,
@@ -95,9 +84,10 @@ def provision(
     is_plan: bool,
     report: Report,
     pusher: SshAddress | None = None,
-) -> Provisioned:
+) -> Outcome:
     """Make a device of the machine behind `shell`, or say what that would change; `pusher`: who pushes from here.
 
+    The evidence has the `changes`, made or planned, and what is `told`: present problems that stop nothing.
     Raises DeployError `request.*`, `transfer.*`, `preflight.*`; `verify.provision` if a file of another owner is in the
     way: then nothing has been changed. Interrupted: once the shell's `stop` is set.
     """
@@ -113,10 +103,9 @@ def provision(
             report.note("facts", f"nothing decodes cameras there yet: sudo {APT}")
     with report.phase("wheels"):
         report.note("wheels", f"for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
-        extra = extra_of(facts, software.folder)
-        if extra is None and is_jetson(facts):
+        if is_jetson(facts) and pycuda_wheel(facts, software.folder) is None:
             report.note("wheels", "no wheel of pycuda was made here for it: its GPU is used without (docs/engines.md)")
-        chosen = software.wheels(facts, extra=extra)
+        chosen = software.wheels(facts)
         for name in chosen.made_here:
             report.note("wheels", f"{name} was made on this side, so no lock names it: SHA-256 {chosen.digests[name]}")
     with report.phase(PLAN):
@@ -127,22 +116,22 @@ def provision(
         if wanted.is_exact and pusher is not None:
             require_way_in(wanted, plan.changes, own_keys(pusher), host)
     if is_plan or not plan.changes:
-        return plan
+        return _outcome(report.target, plan)
     return _apply(shell, wanted, facts, chosen, plan, report)
 
 
-def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Provisioned:
+def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Outcome:
     """Take back what provision wrote; data stays unless `purge`. Raises as `provision`."""
     with report.phase(PLAN):
         done = _ask(shell, {"is_undo": True, "is_plan": is_plan, "purge": purge, "steps": []})
         for change in done.changes:
             report.note(PLAN, change)
-    return done
+    return _outcome(report.target, done)
 
 
 def _apply(
-    shell: AdminShell, wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, plan: Provisioned, report: Report
-) -> Provisioned:
+    shell: AdminShell, wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, plan: StepsAnswer, report: Report
+) -> Outcome:
     host, place, sent = shell.address.host, None, 0
     if any(change.startswith("install ") for change in plan.changes):
         _require_room(wheels, facts, host)
@@ -159,10 +148,23 @@ def _apply(
             shell.discard(place)
     for words in done.told:
         report.note(BROUGHT, words, code="build.software")
-    return replace(done, is_applied=True, bytes_sent=sent)
+    return _outcome(report.target, done, bytes_sent=sent)
 
 
-def _ask(shell: AdminShell, request: dict[str, Any]) -> Provisioned:
+def _outcome(target: str, done: StepsAnswer, *, bytes_sent: int = 0) -> Outcome:
+    count, is_planned = len(done.changes), bool(done.changes) and not done.applied
+    return Outcome(
+        target=target,
+        release=None,
+        result="unchanged" if not count else "planned" if is_planned else "changed",
+        exit_code=PLANNED if is_planned else DONE,
+        problem=f"{count} change{'' if count == 1 else 's'}" if count else "nothing to change",
+        evidence={"changes": list(done.changes), "told": list(done.told)},
+        bytes_sent=bytes_sent,
+    )
+
+
+def _ask(shell: AdminShell, request: dict[str, Any]) -> StepsAnswer:
     answer = shell.steps({"is_undo": False, "purge": False, **request})
     if answer.conflicts:
         raise DeployError(
@@ -173,7 +175,7 @@ def _ask(shell: AdminShell, request: dict[str, Any]) -> Provisioned:
         )
     if answer.failed:
         raise DeployError("device.provision", f"{shell.address.host}: {answer.failed}")
-    return Provisioned(changes=answer.changes, is_applied=answer.applied, told=answer.told)
+    return answer
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:

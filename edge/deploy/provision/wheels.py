@@ -156,16 +156,16 @@ class WheelSet:
         return sum(path.stat().st_size for path in self.missing(there))
 
 
-def read_wheels(folder: Path, facts: ProvisionFacts, *, extra: str | None = None, lock: Lock | None = None) -> WheelSet:
+def read_wheels(folder: Path, facts: ProvisionFacts, *, lock: Lock | None = None) -> WheelSet:
     """Return the wheels for a device from a folder that somebody has filled; others may lie there, too.
 
     DeployError `request.wheels`, if one that the lock names is not there, or not the one that the lock names.
     """
-    wanted = _wanted(facts, extra, lock)
+    made = pycuda_wheel(facts, folder)
+    wanted = _wanted(facts, made, lock)
     missing = [one.wheel for one in wanted if not (folder / one.wheel).is_file()]
     if missing:
-        environment = Environment(facts.architecture, facts.python)
-        raise _failed(f"{folder} lacks wheels that the lock names for {environment.title}: {', '.join(missing)}")
+        raise _failed(f"{folder} lacks wheels that the lock names for {facts.environment.title}: {', '.join(missing)}")
     given = sorted(folder.glob("edge_deploy-*.whl"))
     for path in given:
         if sha256_of(path) != hashlib.sha256(own_wheel()).hexdigest():
@@ -176,15 +176,14 @@ def read_wheels(folder: Path, facts: ProvisionFacts, *, extra: str | None = None
     for one in wanted:
         if sha256_of(paths[one.wheel]) != one.sha256:
             raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
-    return _whole(paths, wanted, pycuda_wheel(facts, folder) if extra == EXTRA else None, facts, extra)
+    return _whole(paths, wanted, made, facts)
 
 
-def gather_wheels(facts: ProvisionFacts, *, extra: str | None = None, lock: Lock | None = None) -> WheelSet:
+def gather_wheels(facts: ProvisionFacts, *, lock: Lock | None = None) -> WheelSet:
     """Return the wheels for a device, downloaded by SHA-256 unless cached; DeployError `request.wheels`."""
-    made = pycuda_wheel(facts) if extra == EXTRA else None
-    wanted = _wanted(facts, extra, lock)
-    paths = _gathered(wanted, Environment(facts.architecture, facts.python))
-    return _whole(paths, wanted, made, facts, extra)
+    made = pycuda_wheel(facts)
+    wanted = _wanted(facts, made, lock)
+    return _whole(_gathered(wanted, facts.environment), wanted, made, facts)
 
 
 def gather_libraries(environment: Environment, *, lock: Lock | None = None) -> Mapping[str, Path]:
@@ -203,22 +202,18 @@ def _gathered(wanted: Sequence[LockedWheel], environment: Environment) -> dict[s
     return {one.wheel: folder / one.wheel for one in wanted}
 
 
-def _wanted(facts: ProvisionFacts, extra: str | None, lock: Lock | None) -> tuple[LockedWheel, ...]:
+def _wanted(facts: ProvisionFacts, made: Path | None, lock: Lock | None) -> tuple[LockedWheel, ...]:
     if facts.glibc < OLDEST_GLIBC:
         raise _failed(f"the device has glibc {_dotted(facts.glibc)}, expected {_dotted(OLDEST_GLIBC)} or newer")
-    environment = Environment(facts.architecture, facts.python)
-    return (lock or read_lock()).wheels_for(environment, is_jetson=extra == EXTRA)
+    return (lock or read_lock()).wheels_for(facts.environment, is_jetson=made is not None)
 
 
 def _whole(
-    paths: Mapping[str, Path],
-    wanted: Sequence[LockedWheel],
-    made: Path | None,
-    facts: ProvisionFacts,
-    extra: str | None,
+    paths: Mapping[str, Path], wanted: Sequence[LockedWheel], made: Path | None, facts: ProvisionFacts
 ) -> WheelSet:
     """Return the set, with our own wheel and pycuda's, which is whatever was made here (docs/adr/0008)."""
     whole = {**paths, OURS: _kept_own(), **({} if made is None else {made.name: made})}
+    extra = None if made is None else EXTRA
     unmet = unmet_requirements(whole.values(), architecture=facts.architecture, python=facts.python, extra=extra)
     if unmet:
         raise _failed(f"the lock does not name what is needed: {', '.join(unmet)}", hint="write it anew: make lock")
@@ -299,14 +294,10 @@ class WheelSource:
         self._lock = threading.Lock()
         self._sets: dict[tuple[object, ...], WheelSet] = {}
 
-    def wheels(self, facts: ProvisionFacts, *, extra: str | None) -> WheelSet:
+    def wheels(self, facts: ProvisionFacts) -> WheelSet:
         """Return the wheels for a device, as `read_wheels` from the folder or as `gather_wheels`."""
-        key = (facts.architecture, facts.python, facts.glibc, extra)
+        key = (facts.environment, facts.glibc, pycuda_wheel(facts, self.folder))
         with self._lock:
             if key not in self._sets:
-                self._sets[key] = (
-                    gather_wheels(facts, extra=extra)
-                    if self.folder is None
-                    else read_wheels(self.folder, facts, extra=extra)
-                )
+                self._sets[key] = gather_wheels(facts) if self.folder is None else read_wheels(self.folder, facts)
             return self._sets[key]

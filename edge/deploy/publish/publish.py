@@ -1,27 +1,120 @@
-"""A bundle into a registry: blobs first, what the registry has is not sent again, the tag at the very end."""
+"""A bundle into an OCI registry: blobs first, what it has is not sent again, the tag at the very end.
+
+Written by the client that devices read with. Source: OCI Distribution Specification 1.1 ("Push").
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
 from edge.bundle.folder import MANIFEST as MANIFEST_FILE
 from edge.bundle.folder import SIGNATURE as SIGNATURE_FILE
 from edge.bundle.folder import Bundle
 from edge.bundle.manifest import Manifest
 from edge.deploy.publish.kept_login import kept_login
-from edge.deploy.publish.writer import RegistryWriter
-from edge.registry.artifact import EMPTY, EMPTY_CONTENT, FILE, MANIFEST, SIGNATURE, ArtifactLayer, encode_artifact
+from edge.errors import DeployError
+from edge.registry.artifact import (
+    EMPTY,
+    EMPTY_CONTENT,
+    FILE,
+    MANIFEST,
+    OCI_MANIFEST,
+    SIGNATURE,
+    ArtifactLayer,
+    encode_artifact,
+)
+from edge.registry.client import RegistryClient
+from edge.registry.https import RegistryResponse
 from edge.registry.login import Login
+from edge.registry.problems import is_passing
 from edge.registry.reference import Reference
 
-__all__ = ["Published", "publish"]
+__all__ = ["Published", "RegistryWriter", "publish"]
+
+_SILENCE_S = 120.0  # some registries bring a large blob to its storage meanwhile
+_PAUSES_S = (1.0, 3.0, 9.0)
+_WRITTEN = (201, 202)
+_NOT_SEEN = (400, 403, 404, 405)  # some refuse the question alone: what cannot be seen is sent
+_T = TypeVar("_T")
+
 
 OnStep = Callable[[str, int, int], None]
+
+
+class RegistryWriter(RegistryClient):
+    """Reads and writes the repository of `reference`; every method raises DeployError `registry.*`.
+
+    `login` and `ca` as in `RegistryClient`. A question is asked again where the connection was lost or the registry has
+    failed, for some seconds.
+    """
+
+    def __init__(self, reference: Reference, *, login: Login | None, ca: Path | None) -> None:
+        super().__init__(reference, login=login, ca=ca, within_s=_SILENCE_S, silence_s=_SILENCE_S)
+
+    def has(self, layer: ArtifactLayer) -> bool:
+        path = self._path(f"blobs/{layer.digest}")
+        answer = self._persistently(lambda: self._ask("HEAD", path, allowed=_NOT_SEEN))
+        answer.close()
+        return answer.status == 200
+
+    def put(self, layer: ArtifactLayer, content: Path | bytes) -> None:
+        """DeployError `bundle.file` if a path cannot be read any longer."""
+        uploads = self._path("blobs/uploads/")
+        begun = self._persistently(lambda: self._ask("POST", uploads, allowed=_WRITTEN))
+        begun.close()
+        place = begun.header("Location") or ""
+        place += f"{'&' if '?' in place else '?'}digest=sha256%3A{layer.sha256}"
+        try:
+            body: BinaryIO = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+        except OSError as error:
+            raise DeployError("bundle.file", f"{content!s}: {error.strerror}", hint="make the bundle again") from None
+        with body:
+            self._send(uploads, body, "application/octet-stream", place=place).close()
+
+    def put_manifest(self, manifest: Mapping[str, Any], tag: str) -> str:
+        """Give a tag to an artifact whose blobs are there; return its digest."""
+        return self.tag(json.dumps(manifest).encode(), tag)
+
+    def tag(self, manifest: bytes, tag: str) -> str:
+        """Give a tag to the artifact of an OCI manifest, which stays as it is byte for byte; return its digest."""
+        answer = self._send(self._path(f"manifests/{tag}"), io.BytesIO(manifest), OCI_MANIFEST)
+        answer.close()
+        digest, told = f"sha256:{hashlib.sha256(manifest).hexdigest()}", answer.header("Docker-Content-Digest")
+        if told not in (digest, None):
+            problem = f"{self.name_of(tag)}: the registry has taken it as something else than what was sent"
+            raise DeployError("registry.damaged", problem, hint="look at the registry's storage, and publish again")
+        # Where the registry did not say what it has taken: some take a tag that they never move.
+        if told is None and self._persistently(lambda: self.manifest(tag))[1] != digest:
+            problem = f"{self.name_of(tag)}: the registry has taken it and names something else by this tag"
+            raise DeployError("registry.answer", problem, hint="look whether this registry lets tags be moved")
+        return digest
+
+    def _send(self, path: str, body: BinaryIO, kind: str, *, place: str | None = None) -> RegistryResponse:
+        length = body.seek(0, io.SEEK_END)
+        headers = {"Content-Type": kind, "Content-Length": str(length)}
+        return self._persistently(
+            lambda: self._ask(
+                "PUT", path, headers=headers, allowed=_WRITTEN, place=place, body=body, length_bytes=length
+            )
+        )
+
+    def _persistently(self, ask: Callable[[], _T]) -> _T:
+        for pause_s in _PAUSES_S:
+            try:
+                return ask()
+            except DeployError as error:
+                if not is_passing(error):
+                    raise
+            time.sleep(pause_s)
+        return ask()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,69 +6,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
+from edge.deadline import Deadline
 from edge.deploy.device_words import for_people
-from edge.deploy.rings.verdict import RingDevice
+from edge.deploy.rings.verdict import Heard
 from edge.errors import PublishError
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
-from edge.publish.message import WireMessage
 from edge.publish.mqtt.subscriber import Arrival, Subscriber
 from edge.registry.login import host_of
 
-__all__ = ["Heard", "Hearing"]
+__all__ = ["Hearing"]
 
 _TOPICS = ("state", "deploy", "pull")
 _QUIET_S = 1.5  # retained messages come in one go after a subscription; nothing marks the last of them
 _CLOSING_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """The last words of one device."""
-
-    state: StateMessage | None = None
-    deploy: DeployMessage | None = None
-    pull: PullMessage | None = None
-
-    def after(self, message: WireMessage) -> Heard:
-        match message:
-            case StateMessage():
-                return self if _is_overtaken(message, self.state) else replace(self, state=message)
-            case DeployMessage():
-                return replace(self, deploy=message)
-            case PullMessage():
-                return replace(self, pull=message)
-            case _:
-                return self
-
-    def without(self, topic: str) -> Heard:
-        return replace(self, **{topic: None})
-
-    def fetches_from(self, channel: str) -> str | None:
-        """Return the repository from which it fetches the releases of `channel`; None: from none."""
-        pull = self.pull
-        return None if pull is None or pull.repository is None or pull.channel != channel else _same(pull.repository)
-
-    def device(self, name: str) -> RingDevice | None:
-        """Return it as its ring sees it; None: it fetches no releases."""
-        state, pull = self.state, self.pull
-        if pull is None or pull.ring is None:
-            return None
-        return RingDevice(
-            name=name,
-            ring=pull.ring,
-            is_there=state is not None and state.state != "offline",
-            degraded=state.reason or state.state if state is not None and state.state == "degraded" else None,
-            since=None if state is None else state.since,
-            switched=self.deploy,
-            pulled=pull,
-        )
+_HEAR_S = 120.0
+_STEP_S = 0.2
 
 
 class Hearing:
@@ -115,15 +72,19 @@ class Hearing:
         last_s = self._last_kept_s
         return last_s is not None and self._subscriber.is_connected and time.monotonic() - last_s > _QUIET_S
 
-    def devices(self, repository: str, channel: str) -> list[RingDevice]:
-        """Return the devices that fetch the releases of `channel` from `repository`, by name."""
-        with self._lock:
-            found = [
-                heard.device(name)
-                for name, heard in sorted(self._heard.items())
-                if heard.fetches_from(channel) == _same(repository)
-            ]
-        return [device for device in found if device is not None]
+    def wait_complete(self) -> None:
+        """Wait until all that the broker has kept has come; PublishError if it has not within two minutes."""
+        deadline, pause = Deadline.after(_HEAR_S), threading.Event()
+        while not self.is_complete:
+            if deadline.is_over:
+                problem = f"the broker has not told all that it keeps within {_HEAR_S:.0f} s"
+                raise PublishError(problem, hint="look at the broker")
+            pause.wait(_STEP_S)
+
+    def devices(self, repository: str, channel: str) -> dict[str, Heard]:
+        """Return the devices of rings that fetch the releases of `channel` from `repository`, by `site/device`."""
+        wanted, heard = _same(repository), self.heard().items()
+        return {name: one for name, one in heard if one.ring is not None and _repository(one, channel) == wanted}
 
     def heard(self) -> dict[str, Heard]:
         """Return the last words of all devices, by `site/device`."""
@@ -132,8 +93,7 @@ class Hearing:
 
     def elsewhere(self, repository: str, channel: str) -> dict[str, int]:
         """Return how many devices fetch the releases of `channel` from each other repository."""
-        with self._lock:
-            places = [heard.fetches_from(channel) for heard in self._heard.values()]
+        places = [_repository(one, channel) for one in self.heard().values()]
         return Counter(place for place in places if place not in (None, _same(repository)))
 
     def _listen(self) -> None:
@@ -166,14 +126,13 @@ class Hearing:
                 self._heard[name] = before.after(message)
 
 
+def _repository(heard: Heard, channel: str) -> str | None:
+    """Return the repository from which a device fetches the releases of `channel`; None: from none."""
+    pull = heard.pull
+    return None if pull is None or pull.repository is None or pull.channel != channel else _same(pull.repository)
+
+
 def _same(repository: str) -> str:
     """Return `host/repository` as two that are the same are written alike."""
     host, _, path = repository.partition("/")
     return f"{host_of(host)}/{path}"
-
-
-def _is_overtaken(message: StateMessage, before: StateMessage | None) -> bool:
-    """Return whether it is the late Will of a connection that was replaced."""
-    if before is None or message.state != "offline":
-        return False
-    return (message.epoch or 0, message.session or 0) < (before.epoch or 0, before.session or 0)

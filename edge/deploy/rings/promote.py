@@ -2,6 +2,8 @@
 
 The author of a statement looks again after it: at what was withdrawn, and at statements of a higher serial, so that
 one who slept in between undoes what it did too late. Devices look at withdrawals themselves before they take a release.
+
+Waits until a ring has taken a release well enough, by what devices say, and by nothing that it remembers itself.
 """
 
 from __future__ import annotations
@@ -9,23 +11,29 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from edge.bundle.ring import RING, RingStatement, encode_statement
 from edge.bundle.sign import sign
+from edge.deadline import Deadline
 from edge.deploy.rings.desk import PublishedRelease, RingDesk, Stated, Withdrawal
+from edge.deploy.rings.verdict import Condition, Decision, Heard, RingTally, decide, tally_of
 from edge.errors import DeployError
 from edge.registry.artifact import with_statement
 from edge.registry.reference import ring_tag
 from edge.untrusted import cleaned
 
-__all__ = ["Promoted", "Promoter", "check_not_withdrawn", "this_second"]
+__all__ = ["Promoted", "Promoter", "RingWatch", "wait_for"]
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TRIES = 3
+_STEP_S = 0.2
+_PASSING = ("registry.unreachable", "registry.failed", "registry.busy", "registry.slow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +164,95 @@ def _who_am_i() -> str:
     except (KeyError, OSError):  # a container that runs as a number which has no name there
         user = str(os.getuid())
     return cleaned(f"{user}@{socket.gethostname()}")[:80]
+
+
+class RingWatch:
+    """Judges whether a release may go on from the ring of `condition`, whose devices are `members`.
+
+    `boottime_s` counts how long a device is away: also while this machine sleeps.
+    """
+
+    def __init__(
+        self,
+        desk: RingDesk,
+        channel: str,
+        release: str,
+        condition: Condition,
+        members: Collection[str],
+        *,
+        clock: Callable[[], datetime] = this_second,
+        boottime_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+    ) -> None:
+        self._desk, self._release, self._condition, self._members = desk, release, condition, members
+        self._tag, self._clock, self._boottime_s = ring_tag(channel, condition.ring), clock, boottime_s
+        self._was_there: set[str] = set()
+        self._away_since_s: dict[str, float] = {}
+
+    def look(self, devices: Mapping[str, Heard]) -> tuple[RingTally, Decision]:
+        """Return how the ring stands now and what follows.
+
+        DeployError: `request.withdrawn`; `request.ring` if the ring is to run something else by now; `registry.*`.
+        """
+        check_not_withdrawn(self._desk, self._release)
+        stated = self._desk.named_by(self._tag)
+        if stated is None or stated.statement.release != self._release:
+            has = "nothing" if stated is None else stated.statement.release or "nothing"
+            raise DeployError(
+                "request.ring",
+                f"{self._tag} is to run {has}, not {self._release}: its devices can tell nothing of it",
+                hint=f"edge-deploy promote {self._release} {self._condition.ring} first",
+            )
+        now = self._clock()
+        began_at = datetime.fromisoformat(stated.statement.created_at.replace("Z", "+00:00"))
+        tally = tally_of(
+            self._condition.ring,
+            self._members,
+            devices,
+            self._release,
+            began_at=began_at,
+            now=now,
+            silent_s=self._silent_s(devices),
+        )
+        return tally, decide(tally, self._condition, now=now)
+
+    def _silent_s(self, devices: Mapping[str, Heard]) -> dict[str, float]:
+        at_s = self._boottime_s()
+        for name, device in devices.items():
+            if device.is_there:
+                self._was_there.add(name)
+                self._away_since_s.pop(name, None)
+            elif name in self._was_there:
+                self._away_since_s.setdefault(name, at_s)
+            elif device.deploy is not None and device.deploy.release == self._release:
+                self._away_since_s.setdefault(name, at_s)  # it has taken the release, so it was there
+        return {name: at_s - since_s for name, since_s in self._away_since_s.items()}
+
+
+def wait_for(
+    watch: RingWatch,
+    hear: Callable[[], Mapping[str, Heard] | None],
+    *,
+    every_s: float,
+    within_s: float | None,
+    on_look: Callable[[RingTally, Decision], None],
+    say: Callable[[str], None],
+) -> Decision:
+    """Look every `every_s` seconds; return the decision to go on or to stop, or to wait once `within_s` is over.
+
+    `hear` returns the words of all devices; None while the broker is not there: what was heard may not be so any more.
+    """
+    deadline = None if within_s is None else Deadline.after(within_s)
+    pause, decision = threading.Event(), Decision("wait", "nothing was heard yet")
+    while True:
+        devices = hear()
+        if devices is not None:
+            try:
+                tally, decision = watch.look(devices)
+                on_look(tally, decision)
+            except DeployError as error:
+                if error.code not in _PASSING:
+                    raise
+                say(f"{error}; looked at again")
+        if decision.what != "wait" or (deadline is not None and deadline.is_over):
+            return decision
+        pause.wait(_STEP_S if devices is None else every_s)

@@ -1,19 +1,20 @@
-"""How the devices of a ring stand to a release, by what they said last, and what follows. No I/O and no clock."""
+"""What devices said last, how those of a ring stand to a release by that, and what follows. No I/O and no clock."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal
 
-from edge.publish.device_messages import DeployMessage, PullMessage
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.message import WireMessage
 
-__all__ = ["Condition", "Decision", "DeviceStanding", "RingDevice", "RingTally", "decide", "tally_of"]
+__all__ = ["Condition", "Decision", "DeviceStanding", "Heard", "RingTally", "decide", "tally_of"]
 
 # What is wrong with this release on this device; the rest is the network's, or a lock that somebody holds.
 _FINAL = ("verify.", "preflight.", "build.", "smoke.", "request.")
@@ -72,21 +73,36 @@ class DeviceStanding(Enum):
 _FAILED = (DeviceStanding.DEGRADED, DeviceStanding.ROLLED_BACK, DeviceStanding.REFUSED, DeviceStanding.LOST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingDevice:
-    """The last words of one device, `name` being `site/device`, as the broker knows it.
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last words of one device: how it is, its last switch, its last look at the registry."""
 
-    `degraded`: why it says that something is wrong with it; `since`: when it came to stand so, RFC 3339, by its own
-    clock; `switched`: its last switch; `pulled`: its last look at the registry.
-    """
+    state: StateMessage | None = None
+    deploy: DeployMessage | None = None
+    pull: PullMessage | None = None
 
-    name: str
-    ring: str
-    is_there: bool
-    degraded: str | None = None
-    since: str | None = None
-    switched: DeployMessage | None = None
-    pulled: PullMessage | None = None
+    def after(self, message: WireMessage) -> Heard:
+        match message:
+            case StateMessage():
+                return self if _is_overtaken(message, self.state) else replace(self, state=message)
+            case DeployMessage():
+                return replace(self, deploy=message)
+            case PullMessage():
+                return replace(self, pull=message)
+            case _:
+                return self
+
+    def without(self, topic: str) -> Heard:
+        return replace(self, **{topic: None})
+
+    @property
+    def is_there(self) -> bool:
+        return self.state is not None and self.state.state != "offline"
+
+    @property
+    def ring(self) -> str | None:
+        """None: it fetches no releases."""
+        return None if self.pull is None else self.pull.ring
 
     def standing(
         self, release: str, *, began_at: datetime, silent_s: float | None
@@ -100,12 +116,13 @@ class RingDevice:
                 return DeviceStanding.LOST, "it was there, and has said nothing since"
             if silent_s is None:
                 return DeviceStanding.SILENT, None
-        switched, pulled = self.switched, self.pulled
+        switched, pulled, state = self.deploy, self.pull, self.state
         if switched is not None and switched.release == release:
             if switched.result != "committed":
                 return DeviceStanding.ROLLED_BACK, switched.reason or switched.result
-            if self.degraded is not None and _time(self.since, began_at) >= began_at:
-                return DeviceStanding.DEGRADED, self.degraded
+            # By its own clock; one that was so before speaks of nothing that the release has done.
+            if state is not None and state.state == "degraded" and _time(state.since, began_at) >= began_at:
+                return DeviceStanding.DEGRADED, state.reason or state.state
             return DeviceStanding.COMMITTED, None
         code = "" if pulled is None or pulled.release != release else pulled.code or ""
         if pulled is not None and code.startswith(_FINAL) and not code.startswith(_OF_NO_RELEASE):
@@ -154,32 +171,31 @@ class Decision:
 def tally_of(
     ring: str,
     members: Collection[str],
-    devices: Iterable[RingDevice],
+    devices: Mapping[str, Heard],
     release: str,
     *,
     began_at: datetime,
     now: datetime,
     silent_s: Mapping[str, float],
 ) -> RingTally:
-    """Return how the `members` of a ring stand, and which others speak for it.
+    """Return how the `members` of a ring stand, as `site/device`, and which others speak for it.
 
     A member without words is silent, one that says another ring waits. `began_at` and `now` are of one clock;
     `silent_s` is for how long devices are seen to be away that were there before.
     """
-    heard = {device.name: device for device in devices}
     found: dict[str, tuple[DeviceStanding, str | None]] = {}
     times = []
     for name in sorted(members):
-        device = heard.get(name)
+        device = devices.get(name)
         if device is None:
             found[name] = DeviceStanding.SILENT, None
         elif device.ring != ring:
             found[name] = DeviceStanding.WAITING, f"it says that it is of {device.ring}"
         else:
             found[name] = device.standing(release, began_at=began_at, silent_s=silent_s.get(name))
-            if found[name][0] is DeviceStanding.COMMITTED and device.switched is not None:
-                times.append(min(now, max(began_at, _time(device.switched.at, now))))
-    others = tuple(sorted(name for name, device in heard.items() if device.ring == ring and name not in members))
+            if found[name][0] is DeviceStanding.COMMITTED and device.deploy is not None:
+                times.append(min(now, max(began_at, _time(device.deploy.at, now))))
+    others = tuple(sorted(name for name, device in devices.items() if device.ring == ring and name not in members))
     return RingTally(ring, found, others, tuple(sorted(times)))
 
 
@@ -213,3 +229,10 @@ def _time(text: str | None, otherwise: datetime) -> datetime:
     except ValueError:
         return otherwise
     return found if found.tzinfo is not None else otherwise
+
+
+def _is_overtaken(message: StateMessage, before: StateMessage | None) -> bool:
+    """Return whether it is the late Will of a connection that was replaced."""
+    if before is None or message.state != "offline":
+        return False
+    return (message.epoch or 0, message.session or 0) < (before.epoch or 0, before.session or 0)

@@ -86,13 +86,6 @@ def test_a_machine_where_something_is_in_the_way_stops_the_rest_and_a_resumed_on
         assert "d-00" not in second.stdout
 
 
-def test_a_single_machine_has_the_exit_code_of_what_went_wrong(tmp_path, person):
-    with OverlayDevices(tmp_path / "site", 1) as devices:
-        (devices.root("d-00") / "etc/sudoers.d/edge-deploy").write_text("# mine\n")
-
-        assert person(devices, "d-00").return_value == 4
-
-
 def test_a_machine_where_a_later_step_fails_is_told_of_those_that_were_done(tmp_path, person):
     with OverlayDevices(tmp_path / "site", 1) as devices:
         systemctl = devices.root("d-00") / "usr/local/bin/systemctl"
@@ -122,27 +115,6 @@ def test_a_provision_that_was_killed_after_its_switch_is_made_up_for_by_the_next
         assert again.return_value == 0, again.stderr
         assert devices.run("d-00", "cat /systemctl.log").splitlines().count("restart edge-software.service") == 1
         assert "nothing to change" in person(devices, "d-00").stdout
-
-
-def test_what_serves_and_cannot_have_its_software_over_what_is_installed_now_is_said(tmp_path, person, software):
-    _, newer = software
-    with OverlayDevices(tmp_path / "site", 1) as devices:
-        assert person(devices, "d-00").return_value == 0
-        (devices.root("d-00") / "var/lib/edge-deploy/current").symlink_to("releases/3f9a1c07b2de")
-        said = devices.root("d-00") / "var/lib/edge-software/said.json"
-        said.write_text(json.dumps({"3f9a1c07b2de": "it needs numpy>=3", "aaaaaaaaaaaa": "of no matter"}))
-        newer()
-
-        done = person(devices, "d-00")
-        as_json = person(devices, "d-00", "--json")
-
-        words = (
-            "release 3f9a1c07b2de, which serves, cannot have its software over what is installed now: it needs numpy>=3"
-        )
-        assert done.return_value == 0, done.stderr
-        assert words in done.stdout + done.stderr
-        assert "of no matter" not in done.stdout + done.stderr
-        assert results(as_json.stdout)["d-00"]["event"] == "unchanged"
 
 
 def test_a_start_of_edge_software_that_fails_is_said_and_made_up_for_by_the_next_provision(tmp_path, person):

@@ -51,41 +51,39 @@ def is_untouched(site: Path) -> bool:
     return there == (0, 0o700, True)
 
 
-def test_purge_of_a_folder_that_has_become_a_link_leaves_what_the_link_leads_to(site):
-    (site / "data/store").rmdir()
-    (site / "data/store").symlink_to(site / "foreign")
-
-    told = attempt(lambda: directory(site / "data/store").undo(is_real=True, purge=True, gone=set()))
-
-    assert is_untouched(site), told
-    assert "remove link" in told
-    assert not (site / "data/store").is_symlink()
+def purged(step: Directory) -> str:
+    return step.undo(is_real=True, purge=True, gone=set())
 
 
-def test_purge_below_a_folder_that_has_become_a_link_leaves_what_the_link_leads_to(site):
+def undone(step: Directory) -> str:
+    """Give its former rights back."""
+    step.record = {"before": [0o777, *second_user.ids()]}
+    return step.undo(is_real=True, purge=False, gone=set())
+
+
+@pytest.mark.parametrize(
+    ("act", "part", "words"),
+    [
+        (purged, "store", "remove link"),
+        (purged, "store/sha256", "pass over"),
+        (Directory.apply, "store", "link"),
+        (Directory.apply, "store/sha256", "link"),
+        (undone, "store", "is a link"),
+    ],
+)
+def test_what_a_folder_that_has_become_a_link_leads_to_is_left_as_it_is(site, act, part, words):
     (site / "foreign/sha256").mkdir()
     (site / "foreign/sha256/precious").write_bytes(b"precious")
     (site / "data/store").rmdir()
     (site / "data/store").symlink_to(site / "foreign")
 
-    told = attempt(lambda: directory(site / "data/store/sha256").undo(is_real=True, purge=True, gone=set()))
+    told = attempt(lambda: act(directory(site / "data" / part)))
 
     assert is_untouched(site), told
     assert (site / "foreign/sha256/precious").exists(), told
-
-
-@pytest.mark.parametrize("part", ["store", "store/sha256"])
-def test_provision_again_gives_nothing_away_that_a_link_leads_to(site, part):
-    (site / "foreign/sha256").mkdir()
-    step = directory(site / "data" / part)
-    (site / "data/store").rmdir()
-    (site / "data/store").symlink_to(site / "foreign")
-
-    told = attempt(step.apply)
-
-    assert is_untouched(site), told
     assert (site / "foreign/sha256").stat().st_uid == 0, told
-    assert "link" in told
+    assert words in told
+    assert (site / "data/store").is_symlink() == (words != "remove link")
 
 
 def is_undecided(begun_s, came_to_an_end):
@@ -112,7 +110,7 @@ def test_purge_empties_nothing_else_while_folders_and_links_are_exchanged(site):
     begun_s, emptied = time.monotonic(), 0
     with second_user.exchanging(site / "data/store", site / "data/link"):
         while is_undecided(begun_s, emptied) and is_untouched(site):
-            told = attempt(lambda: directory(site / "data/store").undo(is_real=True, purge=True, gone=set()))
+            told = attempt(lambda: purged(directory(site / "data/store")))
             emptied += "remove folder" in told
             for name, make in (("store", Path.mkdir), ("link", lambda path: path.symlink_to(site / "foreign"))):
                 if not os.path.lexists(site / "data" / name):
@@ -120,18 +118,6 @@ def test_purge_empties_nothing_else_while_folders_and_links_are_exchanged(site):
 
     assert is_untouched(site)
     assert emptied, "nothing was removed, so nothing was tried"
-
-
-def test_former_rights_are_given_back_to_a_folder_and_not_to_what_a_link_leads_to(site):
-    step = directory(site / "data/store")
-    step.record = {"before": [0o777, *second_user.ids()]}
-    (site / "data/store").rmdir()
-    (site / "data/store").symlink_to(site / "foreign")
-
-    told = attempt(lambda: step.undo(is_real=True, purge=False, gone=set()))
-
-    assert is_untouched(site), told
-    assert "is a link" in told
 
 
 def test_purge_removes_each_kind_of_file_and_nothing_behind_it(site):
@@ -145,7 +131,7 @@ def test_purge_removes_each_kind_of_file_and_nothing_behind_it(site):
     (store / "deep/er").mkdir(parents=True)
     (store / "deep/er/link").symlink_to(site / "foreign")
 
-    told = attempt(lambda: directory(store).undo(is_real=True, purge=True, gone=set()))
+    told = attempt(lambda: purged(directory(store)))
 
     assert told == f"remove folder {store}"
     assert is_untouched(site)
@@ -162,7 +148,7 @@ def test_purge_goes_as_deep_as_anybody_can_dig(site):
         descriptor = inner
     os.close(descriptor)
 
-    told = attempt(lambda: directory(store).undo(is_real=True, purge=True, gone=set()))
+    told = attempt(lambda: purged(directory(store)))
     subprocess.run(["rm", "-rf", str(store)], check=True)  # what was left, pytest could not take away
 
     assert told == f"remove folder {store}"
@@ -178,7 +164,7 @@ def test_purge_stops_at_what_is_mounted(site, name):
     if subprocess.run(["mount", "--bind", str(site / "foreign"), str(mounted)], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        told = attempt(lambda: directory(store).undo(is_real=True, purge=True, gone=set()))
+        told = attempt(lambda: purged(directory(store)))
     finally:
         subprocess.run(["umount", str(mounted)], check=True)
 

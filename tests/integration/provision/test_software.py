@@ -1,16 +1,21 @@
-"""The software as provision installs it: from what was checked, and deaf to its surroundings."""
+"""The software as provision installs it: by SHA-256, from root's own folder, by no index, deaf to its surroundings."""
 
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE
 from edge.deploy.provision.remote.folders import Conflict
 from edge.deploy.provision.remote.software import Software
 from tests.support import second_user
-from tests.support.little_wheels import little_wheel, real_pip, software_values
+from tests.support.device_releases import flip
+from tests.support.little_wheels import facts_told, little_wheel, real_pip, software_values
 
 pytestmark = [
     second_user.needs_root,
@@ -20,31 +25,42 @@ pytestmark = [
     ),
 ]
 PROGRAM = "import os, sys\ndef main():\n    print('dont_write_bytecode', sys.flags.dont_write_bytecode)\n"
+STORE = "cache/edge-deploy/wheels"
 
 
 @pytest.fixture
 def site():
+    """`sent` holds the wheels of pip, of a library and of a program, `edge-runtime`."""
     with second_user.shared_folder() as folder:
         (folder / "opt").mkdir()
         (folder / "sent").mkdir()
+        real_pip(folder / "sent")
+        little_wheel(folder / "sent", "numpy", "2.0")
+        with zipfile.ZipFile(little_wheel(folder / "sent", "edge-deploy", "1.0", "numpy", "newcomer"), "a") as archive:
+            archive.writestr("edge_program.py", PROGRAM)
+            archive.writestr(
+                "edge_deploy-1.0.dist-info/entry_points.txt", "[console_scripts]\nedge-runtime = edge_program:main\n"
+            )
         yield folder
 
 
 @pytest.fixture
 def step(site):
-    """Install a program `edge-runtime` from two wheels, pip's and its own."""
-    real_pip(site / "sent")
-    wheel = little_wheel(site / "sent", "edge-deploy")
-    with zipfile.ZipFile(wheel, "a") as archive:
-        archive.writestr("edge_program.py", PROGRAM)
-        archive.writestr(
-            "edge_deploy-1.0.dist-info/entry_points.txt", "[console_scripts]\nedge-runtime = edge_program:main\n"
-        )
-    return Software(software_values(site, "edge-1.0"), None)
+    """Return what makes the step, which keeps the SHA-256 of the wheels as they are now."""
+    kept = software_values(site, "edge-1.0")
+
+    def step(name="edge-1.0", record=None, **more):
+        return Software({**kept, "path": str(site / "opt" / name), **more}, record)
+
+    return step
+
+
+def installed(site: Path) -> list[str]:
+    return sorted(folder.name for folder in (site / "opt/edge").glob("lib/python*/site-packages/*.dist-info"))
 
 
 def test_a_program_loads_nothing_that_its_user_or_its_caller_has_put_somewhere(site, step):
-    step.apply()
+    step().apply()
     ran = site / "ran"
     planted = f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n"
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -77,31 +93,58 @@ def test_a_wheel_that_is_exchanged_after_it_was_checked_is_not_what_is_installed
     real = software.run
     monkeypatch.setattr(software, "run", then_exchanged)
 
-    step.apply()
+    step().apply()
 
     assert (site / "opt/edge/bin/edge-runtime").exists()
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo", "missing"])
+@pytest.mark.parametrize("kind", ["flipped", "flipped-in-the-store", "link", "fifo", "missing"])
 def test_a_wheel_that_is_not_what_was_sent_ends_the_step_before_anything_is_switched(site, step, kind):
-    wheel = next((site / "sent").glob("edge_deploy-*.whl"))
-    content = wheel.read_bytes()
-    wheel.unlink()
+    if kind == "flipped-in-the-store":
+        step().apply()
+        shutil.rmtree(site / "sent")
+    wheel = next((site / (STORE if kind == "flipped-in-the-store" else "sent")).glob("numpy-*.whl"))
+    if kind.startswith("flipped"):
+        flip(wheel)
+    else:
+        wheel.rename(site / "elsewhere")
     if kind == "link":
-        (site / "elsewhere").write_bytes(content)
         wheel.symlink_to(site / "elsewhere")
     if kind == "fifo":
         os.mkfifo(wheel)
 
-    with pytest.raises(Conflict):
-        step.apply()
+    with pytest.raises(Conflict, match=r"numpy-2\.0"):
+        step("edge-1.1").apply()
 
+    assert not (site / "opt/edge-1.1").exists()
+
+
+def test_another_version_or_name_beside_what_was_sent_is_passed_over(site, step):
+    made = step()
+    little_wheel(site / "sent", "numpy", "99.0")
+    little_wheel(site / "sent", "newcomer", "1.0")
+
+    made.apply()
+
+    assert installed(site) == ["edge_deploy-1.0.dist-info", "numpy-2.0.dist-info"]
+
+
+def test_pip_itself_refuses_what_is_not_locked(site, step):
+    """As where somebody changes a wheel between our look and pip's."""
+    wrong = f"numpy==2.0 --hash=sha256:{'0' * 64}\n"
+
+    with pytest.raises(Conflict, match=r"(?s)HASH|hashes"):
+        step(requirements=wrong).apply()
+    with pytest.raises(Conflict, match=r"(?s)require-hashes|hash"):
+        step(requirements="numpy==2.0\n").apply()
     assert not (site / "opt/edge").exists()
 
 
-def test_a_second_version_is_switched_to_the_first_is_kept_and_undo_removes_both(site, step):
-    first = step.apply()
-    again = Software(software_values(site, "edge-1.1"), first)
+def test_a_second_version_is_switched_to_of_wheels_that_are_there_the_first_is_kept_and_undo_removes_both(site, step):
+    first = step().apply()
+    shutil.rmtree(site / "sent")
+    (site / STORE / "numpy-1.0-py3-none-any.whl").write_bytes(b"of a version before")
+    again = step("edge-1.1", first, folder=None)
 
     assert again.check() == [
         f"install edge-deploy 1.0 in {site}/opt/edge-1.1",
@@ -110,13 +153,32 @@ def test_a_second_version_is_switched_to_the_first_is_kept_and_undo_removes_both
     second = again.apply()
 
     assert second == {"names": ["edge-1.0", "edge-1.1"]}
-    assert Software(software_values(site, "edge-1.1"), second).check() == []
-    Software(software_values(site, "edge-1.1"), second).undo(is_real=True, purge=False, gone=set())
+    assert not (site / STORE / "numpy-1.0-py3-none-any.whl").exists()
+    assert step("edge-1.1", second).check() == []
+    step("edge-1.1", second).undo(is_real=True, purge=False, gone=set())
     assert list((site / "opt").iterdir()) == list((site / "cache").iterdir()) == []
+
+
+def test_what_a_provision_left_that_kept_no_wheels_is_undone_as_well(site, step):
+    made = step().apply()
+    earlier = Software({"path": str(site / "opt/edge-1.0"), "link": str(site / "opt/edge")}, made)
+
+    earlier.undo(is_real=True, purge=False, gone=set())
+
+    assert list((site / "opt").iterdir()) == []
 
 
 def test_nothing_is_installed_where_another_user_could_exchange_it(site, step):
     os.chown(site / "opt", *second_user.ids())
 
     with pytest.raises(Conflict, match="can be changed by others than root"):
-        step.check()
+        step().check()
+
+
+def test_the_facts_name_the_wheels_that_are_there_by_what_is_in_them(tmp_path):
+    wheel = little_wheel(tmp_path, "numpy", "2.0")
+    (tmp_path / "note.txt").write_text("no wheel")
+
+    told = facts_told(FACTS_SCRIPT.replace(WHEEL_STORE, str(tmp_path)))
+
+    assert told.wheels == {hashlib.sha256(wheel.read_bytes()).hexdigest()}

@@ -132,24 +132,17 @@ def test_a_password_is_wanted_where_sudo_asks_for_one(account, rule, is_wanted):
     assert AdminShell(address=account.address).wants_password() is is_wanted
 
 
-def test_a_password_is_asked_for_once_where_it_is_right(account):
+@pytest.mark.parametrize("wrong", [[], ["wrong"]], ids=["right", "wrong-once"])
+def test_a_password_is_asked_for_again_once_where_it_is_wrong(account, wrong):
     account.may(ASKED)
-    ask, said = asked_twice(account.password)
+    ask, said = asked_twice(*wrong, account.password)
 
     password = AdminShell(address=account.address).ask_password(ask)
 
-    assert (password, said) == (account.password, [False])
+    assert (password, said) == (account.password, [False, True][: len(wrong) + 1])
     shell = AdminShell(address=account.address, sudo_password=password)
     assert shell.facts().architecture == os.uname().machine
     assert shell.steps({"is_undo": True, "is_plan": True, "purge": False, "steps": []}).failed == ""
-
-
-def test_a_wrong_password_is_asked_for_again_once(account):
-    account.may(ASKED)
-    ask, said = asked_twice("wrong", account.password)
-
-    assert AdminShell(address=account.address).ask_password(ask) == account.password
-    assert said == [False, True]
 
 
 def test_a_password_that_is_wrong_again_ends_it(account):

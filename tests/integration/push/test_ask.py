@@ -14,22 +14,13 @@ from edge.device.health import decode_health, encode_health
 from edge.transport.pipe import LocalChannel
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS, Verb
-from tests.support.device_root import DeviceRoot
 from tests.support.fleet import Running, targets
 from tests.support.ports import free_port
-from tests.support.sshd import Sshd
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pushes over real agents")]
 
 SILENT = [sys.executable, "-c", "import sys; sys.stdin.buffer.read()"]
-
-
-@pytest.fixture
-def device(tmp_path):
-    folder = tmp_path / "device"
-    folder.mkdir()
-    return DeviceRoot(folder)
 
 
 def test_the_answer_is_the_evidence(device):
@@ -73,31 +64,27 @@ def test_an_interrupt_closes_the_connection():
 
     running = Running(targets(1), Asked(STATUS, Nothing(), connect=connect), order=None)
     wait_until(lambda: opened, what="a connection")
-    running.inbox.interrupt()
-    running.inbox.interrupt()
+    running.interrupt()
+    running.interrupt()
 
     assert running.join(timeout_s=60).exit_code == 130
 
 
-def test_targets_with_check_asks_each(device, tmp_path, capfd):
+def test_targets_with_check_asks_each(device, sshd, tmp_path, capfd):
     from edge.cli.edge_deploy import edge_deploy
 
-    with Sshd(tmp_path / "sshd", command=device.command) as sshd:
-        path = tmp_path / "targets.toml"
-        (tmp_path / "ssh_config").write_text(
-            f"Host *\n  UserKnownHostsFile {sshd.known_hosts}\n  GlobalKnownHostsFile /dev/null\n  IdentityAgent none\n"
-        )
-        path.write_text(
-            f'[defaults]\nuser = "{getpass.getuser()}"\nssh_config = "ssh_config"\nidentity = "sshd/user_key"\n'
-            f'[[target]]\nname = "gate-01"\nhost = "127.0.0.1"\nport = {sshd.port}\n'
-            f'[[target]]\nname = "gate-02"\nhost = "127.0.0.1"\nport = {free_port()}\n'
-        )
-        release = _pushed(device)
-        command = ["targets", "--check", "--targets", str(path)]
-        code = edge_deploy.main(command, standalone_mode=False)
-        lines = capfd.readouterr().out.splitlines()
-        json_code = edge_deploy.main([*command, "--json", "gate-01"], standalone_mode=False)
-        document = json.loads(capfd.readouterr().out)
+    path, address = tmp_path / "targets.toml", sshd.address()
+    path.write_text(
+        f'[defaults]\nuser = "{getpass.getuser()}"\nssh_config = "{address.config}"\n'
+        f'[[target]]\nname = "gate-01"\nhost = "{address.host}"\n'
+        f'[[target]]\nname = "gate-02"\nhost = "{address.host}"\nport = {free_port()}\n'
+    )
+    release = _pushed(device)
+    command = ["targets", "--check", "--targets", str(path)]
+    code = edge_deploy.main(command, standalone_mode=False)
+    lines = capfd.readouterr().out.splitlines()
+    json_code = edge_deploy.main([*command, "--json", "gate-01"], standalone_mode=False)
+    document = json.loads(capfd.readouterr().out)
 
     assert code == 11
     assert lines[0].startswith("gate-01")

@@ -4,12 +4,13 @@ import getpass
 import json
 import os
 import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
 from edge.device.state import Counters, Phase, raise_counters
 from edge.version import __version__
+from tests.support.command_line import start as begun
 from tests.support.link_proxy import LinkProxy
 from tests.support.manifests import revocation, ssh_key
 from tests.support.wait import QuietWatch, wait_until
@@ -18,8 +19,6 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.slow_but("test_a_day_with_one_device", reason="further pushes over real agents"),
 ]
-
-ONE = [sys.executable, "-m", "edge.cli.edge_deploy"]
 
 
 @pytest.fixture
@@ -34,13 +33,8 @@ def start(tmp_path, sshd):
             f'[defaults]\nssh_config = "{address.config}"\nuser = "{getpass.getuser()}"\n'
             f'[[target]]\nname = "gate-01"\nhost = "device"\n'
         )
-        words = [*ONE, command, *map(str, arguments), "--targets", str(inventory)]
-        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
-        children.append(
-            subprocess.Popen(
-                words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=os.getcwd()
-            )
-        )
+        environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+        children.append(begun(Path.cwd(), command, *arguments, "--targets", inventory, env=environment))
         return children[-1]
 
     yield start

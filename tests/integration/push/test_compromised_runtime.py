@@ -4,9 +4,11 @@ import json
 import os
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
+from edge.deadline import Deadline
 from edge.delivery.link import Link
 from edge.device.health import encode_health, read_health
 from edge.wire.peer import Nothing
@@ -36,7 +38,7 @@ def compromised(device):
 
 
 def _push(device):
-    return device.push(device.bundle("two", sequence=2), stop=_after(DEADLINE_S))
+    return device.push(device.bundle("two", sequence=2), deadline_s=DEADLINE_S)
 
 
 # tests/unit/test_reading.py reads every odd file, tests/unit/device/test_health.py every wrong value.
@@ -71,17 +73,6 @@ def test_a_push_replaces_a_runtime_whose_health_file_says(lie, compromised):
 
 
 def test_status_answers_though_the_health_file_is_a_fifo(compromised):
-    with odd_file("a FIFO", compromised.layout.health):
-        link = Link(compromised.connect(), _after(DEADLINE_S))
-        try:
-            assert link.ask(STATUS, Nothing()).health is None
-        finally:
-            link.close()
-
-
-def _after(seconds: float) -> threading.Event:
-    stop = threading.Event()
-    timer = threading.Timer(seconds, stop.set)
-    timer.daemon = True
-    timer.start()
-    return stop
+    link = Link(compromised.connect(), threading.Event(), Deadline.after(DEADLINE_S))
+    with closing(link), odd_file("a FIFO", compromised.layout.health):
+        assert link.ask(STATUS, Nothing()).health is None

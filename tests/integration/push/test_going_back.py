@@ -6,8 +6,6 @@ import pytest
 
 from edge.bundle.folder import open_bundle
 from edge.bundle.sign import sign
-from edge.delivery.deliverable import DeliveryOptions
-from edge.deploy.fleet.over_ssh import roll_back_target
 from tests.support.manifests import allow, revocation, ssh_key
 from tests.support.wait import wait_until
 
@@ -31,26 +29,15 @@ def signed(bundle, key, namespace="edge-release"):
     return open_bundle(bundle.path)
 
 
-def go_back(device, to=None):
-    return roll_back_target(
-        device.connect,
-        target="gate-01",
-        to=to,
-        options=DeliveryOptions(who="mallory"),
-        on_event=device.events.append,
-        stop=threading.Event(),
-    )
-
-
 @pytest.mark.parametrize("by_name", [False, True])
 def test_a_release_whose_key_was_revoked_since_is_not_gone_back_to(device, stolen, by_name):
     old, new = signed(device.bundle("old"), stolen), device.bundle("new", sequence=2)
     assert [device.push(one).result for one in (old, new)] == ["committed", "committed"]
     revocation(device.layout.revoked_keys, stolen)
 
-    outcome = go_back(device, old.manifest.release if by_name else None)
+    outcome = device.go_back(old.manifest.release if by_name else None, exit_code=4)
 
-    assert (outcome.exit_code, outcome.code) == (4, "verify.signature.revoked")
+    assert outcome.code == "verify.signature.revoked"
     assert "push" in outcome.hint
     assert device.device.releases.current() == new.manifest.release
 
@@ -67,5 +54,5 @@ def test_a_trial_is_not_ended_by_a_person_on_a_release_whose_key_was_revoked(dev
     pushing.join(60)
     revocation(device.layout.revoked_keys, stolen)
 
-    assert go_back(device).code == "verify.signature.revoked"
+    assert device.go_back(exit_code=4).code == "verify.signature.revoked"
     assert device.device.releases.current() == new.manifest.release

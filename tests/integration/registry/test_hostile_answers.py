@@ -7,7 +7,8 @@ import re
 import pytest
 
 from edge.registry.login import Login
-from tests.integration.registry.test_hostile_registry import begin, on, on_get, refuses, serving, sha256_of
+from tests.integration.registry.test_hostile_registry import begin, refuses, serving, sha256_of
+from tests.support.odd_registry import on, saying
 
 __all__ = ["serving"]
 
@@ -48,14 +49,14 @@ OK = b"HTTP/1.1 200 OK\r\n"
     ],
 )
 def test_an_answer_that_is_hardly_http_has_a_code_and_nothing_changes(serving, odd, content, code):
-    odd.meddle = on_get("/manifests/", raw(content))
+    odd.meddle = on("/manifests/", raw(content), "GET")
 
     refuses(serving, code)
 
 
 def test_a_bomb_of_gzip_is_not_unpacked(serving, odd):
     bomb = gzip.compress(b"\0" * 50_000_000)
-    odd.meddle = on_get("/manifests/", lambda request: request.say(200, bomb, headers={"Content-Encoding": "gzip"}))
+    odd.meddle = on("/manifests/", saying(200, bomb, Content_Encoding="gzip"), "GET")
 
     refuses(serving, "registry.artifact")
 
@@ -68,7 +69,7 @@ def test_a_bomb_of_gzip_is_not_unpacked(serving, odd):
     ],
 )
 def test_a_place_that_is_none_is_named(serving, odd, location):
-    odd.meddle = on("/blobs/", lambda request: request.say(302, headers={"Location": location}))
+    odd.meddle = on("/blobs/", saying(302, Location=location))
 
     outcome = serving.pull().outcome
 
@@ -81,7 +82,7 @@ def test_a_place_that_is_none_is_named(serving, odd, location):
 )
 def test_a_place_of_tokens_that_is_none_is_named(serving, odd, realm):
     serving.login = Login("edge", "secret")
-    odd.meddle = lambda request: bool(request.say(401, headers={"WWW-Authenticate": f'Bearer realm="{realm}"'})) or True
+    odd.meddle = saying(401, WWW_Authenticate=f'Bearer realm="{realm}"')
 
     outcome = serving.pull().outcome
 

@@ -7,12 +7,12 @@ from contextlib import closing
 
 import pytest
 
-from edge.deploy.publish.publish import publish
-from edge.deploy.publish.writer import RegistryWriter
+from edge.deploy.publish.publish import RegistryWriter, publish
 from edge.errors import DeployError
 from edge.registry.artifact import FILE, ArtifactLayer
 from edge.registry.login import Login
-from tests.support.odd_registry import OddRegistry
+from tests.support.odd_registry import OddRegistry, on, saying
+from tests.support.raised import code_of, error_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
@@ -27,10 +27,9 @@ def no_logins_of_ours(tmp_path, monkeypatch):
 
 
 def fails(odd, bundle, **options) -> DeployError:
-    with pytest.raises(DeployError) as failed:
-        publish(bundle, odd.reference(), login=LOGIN, ca=odd.ca, **options)
+    error = error_of(publish, bundle, odd.reference(), login=LOGIN, ca=odd.ca, **options)
     assert "stable-all" not in odd.tags
-    return failed.value
+    return error
 
 
 def basic(then):
@@ -38,8 +37,7 @@ def basic(then):
 
     def meddle(request) -> bool:
         if "Authorization" not in request.headers:
-            request.say(401, headers={"WWW-Authenticate": 'Basic realm="odd"'})
-            return True
+            return request.say(401, headers={"WWW-Authenticate": 'Basic realm="odd"'})
         return then(request)
 
     return meddle
@@ -50,14 +48,12 @@ def bearer(odd, then=lambda request: False):
 
     def meddle(request) -> bool:
         if request.path.startswith("/token"):
-            request.say(200, b'{"token": "writer"}' if "push" in request.path else b'{"token": "reader"}')
-            return True
+            return request.say(200, b'{"token": "writer"}' if "push" in request.path else b'{"token": "reader"}')
         needs = "pull" if request.command in ("HEAD", "GET") else "pull,push"
         given = request.headers.get("Authorization")
         if given != "Bearer writer" and (needs != "pull" or given != "Bearer reader"):
             realm = f'realm="https://{odd.host}/token",service="odd",scope="repository:farms/gates:{needs}"'
-            request.say(401, headers={"WWW-Authenticate": f"Bearer {realm}"})
-            return True
+            return request.say(401, headers={"WWW-Authenticate": f"Bearer {realm}"})
         return then(request)
 
     return meddle
@@ -79,8 +75,8 @@ def test_a_token_that_has_run_out_is_fetched_anew(odd, root):
     def run_out_once(request) -> bool:
         if request.command == "PUT" and "/manifests/" in request.path and not asked:
             asked.append(request.path)
-            request.say(401, headers={"WWW-Authenticate": f'Bearer realm="https://{odd.host}/token",scope="push"'})
-            return True
+            realm = f'Bearer realm="https://{odd.host}/token",scope="push"'
+            return request.say(401, headers={"WWW-Authenticate": realm})
         return False
 
     odd.meddle = bearer(odd, run_out_once)
@@ -91,14 +87,8 @@ def test_a_token_that_has_run_out_is_fetched_anew(odd, root):
 @pytest.mark.parametrize("kind", [basic, bearer])
 def test_a_login_is_not_sent_to_where_an_upload_is_to_go(odd, root, tmp_path, kind):
     with OddRegistry(tmp_path / "elsewhere") as elsewhere:
-        elsewhere.meddle = lambda request: bool(request.say(201)) or True
-
-        def elsewhere_to(request) -> bool:
-            if request.command != "POST":
-                return False
-            request.say(202, headers={"Location": f"https://{elsewhere.host}/upload?key=1"})
-            return True
-
+        elsewhere.meddle = saying(201)
+        elsewhere_to = on("", saying(202, Location=f"https://{elsewhere.host}/upload?key=1"), "POST")
         odd.meddle = basic(elsewhere_to) if kind is basic else bearer(odd, elsewhere_to)
         both = tmp_path / "both.pem"
         both.write_text(odd.ca.read_text() + elsewhere.ca.read_text())
@@ -123,13 +113,7 @@ def test_nothing_goes_anywhere_without_tls(odd, root, kind):
 
     plain = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Plain)
     threading.Thread(target=plain.serve_forever, args=(0.05,), daemon=True).start()
-
-    def plain_to(request) -> bool:
-        if request.command != "POST":
-            return False
-        request.say(202, headers={"Location": f"http://127.0.0.1:{plain.server_port}/upload"})
-        return True
-
+    plain_to = on("", saying(202, Location=f"http://127.0.0.1:{plain.server_port}/upload"), "POST")
     odd.meddle = basic(plain_to) if kind is basic else bearer(odd, plain_to)
     try:
         error = fails(odd, root.bundle("one"))
@@ -147,13 +131,8 @@ def test_nothing_goes_anywhere_without_tls(odd, root, kind):
     "place", ["https://[x", "https://x:y/", "https://a:99999/", "https://a\x1b[2J\x9b31m/", "https://a:b\x1b[2J\x9b/"]
 )
 def test_a_place_that_is_none_has_a_code_and_does_nothing_to_a_terminal(odd, root, kind, place):
-    def meddle(request) -> bool:
-        if request.command == "POST":
-            told = {"Location": place} if kind == "location" else {"WWW-Authenticate": f'Bearer realm="{place}"'}
-            request.say(202 if kind == "location" else 401, headers=told)
-        return request.command == "POST"
-
-    odd.meddle = meddle
+    challenge = saying(401, WWW_Authenticate=f'Bearer realm="{place}"')
+    odd.meddle = on("", saying(202, Location=place) if kind == "location" else challenge, "POST")
     failed = fails(odd, root.bundle("one"))
 
     assert failed.code.startswith("registry."), failed
@@ -161,14 +140,11 @@ def test_a_place_that_is_none_has_a_code_and_does_nothing_to_a_terminal(odd, roo
 
 
 def test_a_registry_that_dies_in_the_middle_is_named_soon(odd, root):
-    def die(request) -> bool:
-        if request.command != "PUT":
-            return False
+    def die(request) -> None:
         request.connection.close()
         request.close_connection = True
-        return True
 
-    odd.meddle = die
+    odd.meddle = on("", die, "PUT")
     began = time.monotonic()
 
     error = fails(odd, root.bundle("one"))
@@ -184,8 +160,7 @@ def test_a_registry_that_stumbles_once_is_asked_again(odd, root):
         if request.command != "PUT" or request.path in failed:
             return False
         failed.append(request.path)
-        request.say(500)
-        return True
+        return request.say(500)
 
     odd.meddle = stumble
 
@@ -197,7 +172,7 @@ def test_a_registry_that_stumbles_once_is_asked_again(odd, root):
     ("status", "code"), [(403, "registry.denied"), (405, "registry.answer"), (413, "registry.answer")]
 )
 def test_a_registry_that_may_be_read_only_is_named(odd, root, status, code):
-    odd.meddle = lambda request: request.command not in ("HEAD", "GET") and (bool(request.say(status)) or True)
+    odd.meddle = on("", saying(status), "POST", "PUT")
 
     assert fails(odd, root.bundle("one")).code == code
 
@@ -215,17 +190,10 @@ def writer(odd):
 @pytest.mark.parametrize(("status", "code"), [(413, "registry.answer"), (429, "registry.busy")])
 def test_a_body_that_is_refused_while_it_is_sent_is_sent_once_and_the_answer_is_told(odd, writer, status, code):
     refused = []
+    odd.refuse = on("", lambda request: refused.append(request.say(status, headers={"Connection": "close"})), "PUT")
 
-    def refuse(request) -> bool:
-        if request.command == "PUT":
-            refused.append(request.say(status, headers={"Connection": "close"}))
-        return request.command == "PUT"
-
-    odd.refuse = refuse
-    with pytest.raises(DeployError) as failed:
-        writer.put(LARGE_LAYER, LARGE)
-
-    assert (failed.value.code, len(refused)) == (code, 1)
+    assert code_of(writer.put, LARGE_LAYER, LARGE) == code
+    assert len(refused) == 1
 
 
 def test_a_token_that_runs_out_while_a_body_is_sent_is_fetched_anew(odd, writer):
@@ -247,23 +215,20 @@ def test_a_token_that_runs_out_while_a_body_is_sent_is_fetched_anew(odd, writer)
 
 @pytest.mark.parametrize("status", [400, 403, 405])
 def test_what_a_registry_does_not_let_be_seen_is_sent(odd, root, status):
-    odd.meddle = lambda request: (
-        request.command == "HEAD" and "/blobs/" in request.path and (bool(request.say(status)) or True)
-    )
+    odd.meddle = on("/blobs/", saying(status), "HEAD")
     bundle = root.bundle("one")
 
     assert publish(bundle, odd.reference(), login=LOGIN, ca=odd.ca).tags == (bundle.manifest.release, "stable-all")
 
 
 def test_a_tag_that_cannot_be_looked_at_for_a_moment_is_looked_at_again(odd, writer, monkeypatch):
-    monkeypatch.setattr("edge.deploy.publish.writer._PAUSES_S", (0.01,))
+    monkeypatch.setattr("edge.deploy.publish.publish._PAUSES_S", (0.01,))
     failed = []
 
     def meddle(request) -> bool:
         if request.command == "PUT" and "/manifests/" in request.path:
             odd.tags["stable-all"] = request.content
-            request.say(201)  # without a digest
-            return True
+            return request.say(201)  # without a digest
         if request.command == "GET" and not failed:
             failed.append(request.say(502))
             return True
@@ -276,19 +241,15 @@ def test_a_tag_that_cannot_be_looked_at_for_a_moment_is_looked_at_again(odd, wri
 
 
 def test_an_address_without_tls_is_told_without_its_query_which_may_be_a_login(odd, writer):
-    odd.meddle = lambda request: bool(request.say(202, headers={"Location": "http://h/v2/u?_state=SECRET"})) or True
+    odd.meddle = saying(202, Location="http://h/v2/u?_state=SECRET")
 
-    with pytest.raises(DeployError) as failed:
-        writer.put(LARGE_LAYER, LARGE)
+    problem = error_of(writer.put, LARGE_LAYER, LARGE).problem
 
-    assert ("http://h/v2/u" in failed.value.problem, "SECRET" in failed.value.problem) == (True, False)
+    assert ("http://h/v2/u" in problem, "SECRET" in problem) == (True, False)
 
 
 def test_an_upload_that_is_taken_as_something_else_is_named(odd, root):
-    lie = {"Docker-Content-Digest": "sha256:" + "0" * 64}
-    odd.meddle = lambda request: (
-        request.command == "PUT" and "/manifests/" in request.path and (bool(request.say(201, headers=lie)) or True)
-    )
+    odd.meddle = on("/manifests/", saying(201, Docker_Content_Digest="sha256:" + "0" * 64), "PUT")
 
     error = fails(odd, root.bundle("one"))
 

@@ -10,7 +10,7 @@ import pytest
 from edge.registry.artifact import ARTIFACT_TYPE
 from edge.registry.login import Login
 from tests.support.manifests import ssh_key
-from tests.support.odd_registry import OddRegistry
+from tests.support.odd_registry import OddRegistry, on, saying
 from tests.support.wait import QuietWatch, wait_until
 
 MODEL = random.Random(1).randbytes(300_000)  # no part of it is another one
@@ -24,7 +24,7 @@ pytestmark = [
         "test_a_tag_that_flips_between_two_questions_gives_one_of_both_whole",
         "test_a_lost_connection_goes_on_where_it_was",
         "test_a_login_is_not_sent_to_where_a_blob_was_moved",
-        "test_each_refusal_has_a_code_of_its_own",
+        "test_an_answer_that_is_of_no_use_has_a_code_of_its_own",
         reason="further pulls over real registries",
     ),
 ]
@@ -49,23 +49,6 @@ def refuses(device, code) -> None:
     outcome = device.pull().outcome
     assert outcome.code == code, outcome
     assert device.current == before
-
-
-def on(path_part, answer):
-    """Return a meddler that answers what has `path_part` in its path by `answer`."""
-
-    def meddle(request) -> bool:
-        if path_part not in request.path:
-            return False
-        answer(request)
-        return True
-
-    return meddle
-
-
-def on_get(path_part, answer):
-    """As `on`, for what is fetched only: HEAD is answered as ever."""
-    return on(path_part, lambda request: request.usual() if request.command == "HEAD" else answer(request))
 
 
 def begin(request, content, most, *, whole=None) -> None:
@@ -108,7 +91,7 @@ def test_an_endless_manifest_is_not_read_to_its_end(serving, odd):
             request.wfile.write(b"x" * 65536)
             sent[0] += 65536
 
-    odd.meddle = on_get("/manifests/", endless)
+    odd.meddle = on("/manifests/", endless, "GET")
 
     refuses(serving, "registry.artifact")
     assert sent[0] < 20 * 2**20
@@ -200,7 +183,7 @@ def test_a_registry_that_wants_to_be_left_alone_is_left_alone(serving, odd, stat
 
 
 def test_who_was_told_to_wait_before_the_clock_was_set_back_asks_all_the_same(serving, odd):
-    odd.meddle = on("/manifests/", lambda request: request.say(429, headers={"Retry-After": "60"}))
+    odd.meddle = on("/manifests/", saying(429, Retry_After="60"))
     serving.pull()
     object.__setattr__(serving.record, "not_before_s", time.time() + 10 * 365 * 86400)
     odd.meddle = None
@@ -227,25 +210,12 @@ def test_a_login_is_not_sent_to_where_a_blob_was_moved(serving, odd, root, tmp_p
             return True
 
         odd.meddle = meddle
-        elsewhere.meddle = lambda request: bool(request.say(200, odd.blobs[sha256])) or True
+        elsewhere.meddle = saying(200, odd.blobs[sha256])
 
         assert serving.pull().outcome.result == "committed"
         ((_, path, headers),) = elsewhere.asked
         assert path == f"/storage/{sha256}?key=1"
         assert "Authorization" not in headers
-
-
-@pytest.mark.parametrize("location", ["http://127.0.0.1/blob", "file:///etc/shadow", "https://user:pass@localhost/x"])
-def test_a_blob_that_is_moved_to_no_https_is_not_followed(serving, odd, location):
-    odd.meddle = on("/blobs/", lambda request: request.say(302, headers={"Location": location}))
-
-    refuses(serving, "registry.answer")
-
-
-def test_a_circle_of_redirects_ends(serving, odd):
-    odd.meddle = on("/blobs/", lambda request: request.say(302, headers={"Location": request.path}))
-
-    refuses(serving, "registry.answer")
 
 
 def giving_tokens_at(host, *, more="", answer=b'{"token": "abc.def"}'):
@@ -320,7 +290,7 @@ def test_who_sends_a_byte_now_and_then_is_given_up_in_time(serving, odd, root, w
 
     if where == "manifest blob":
         where = next(sha256 for sha256, content in odd.blobs.items() if b'"sequence": 2' in content)
-    odd.meddle = on_get(where, drip)
+    odd.meddle = on(where, drip, "GET")
     watch = QuietWatch()
     try:
         refuses(serving, "registry.slow")
@@ -350,15 +320,22 @@ def test_who_says_nothing_at_all_can_be_left_by_a_stop(serving, odd, root):
     assert ended[0].outcome.result == "interrupted"
 
 
-@pytest.mark.parametrize("status", [500, 404, 403, 418])
-def test_each_refusal_has_a_code_of_its_own(serving, odd, status):
-    odd.meddle = on("/manifests/", lambda request: request.say(status))
+@pytest.mark.parametrize(
+    ("path", "answer", "code"),
+    [
+        ("/manifests/", saying(500), "registry.failed"),
+        ("/manifests/", saying(404), "registry.missing"),
+        ("/manifests/", saying(403), "registry.denied"),
+        ("/manifests/", saying(418), "registry.answer"),
+        ("/manifests/", lambda request: request.wfile.write(b"220 mail.example ESMTP\r\n"), "registry.unreachable"),
+        ("/blobs/", lambda request: request.say(302, headers={"Location": request.path}), "registry.answer"),
+        ("/blobs/", saying(302, Location="http://127.0.0.1/blob"), "registry.answer"),
+        ("/blobs/", saying(302, Location="file:///etc/shadow"), "registry.answer"),
+        ("/blobs/", saying(302, Location="https://user:pass@localhost/x"), "registry.answer"),
+    ],
+    ids=["500", "404", "403", "418", "no-http", "circle", "moved-to-http", "moved-to-a-file", "moved-with-a-login"],
+)
+def test_an_answer_that_is_of_no_use_has_a_code_of_its_own(serving, odd, path, answer, code):
+    odd.meddle = on(path, answer)
 
-    codes = {500: "registry.failed", 404: "registry.missing", 403: "registry.denied", 418: "registry.answer"}
-    refuses(serving, codes[status])
-
-
-def test_what_is_no_http_is_named(serving, odd):
-    odd.meddle = on("/manifests/", lambda request: request.wfile.write(b"220 mail.example ESMTP\r\n"))
-
-    refuses(serving, "registry.unreachable")
+    refuses(serving, code)

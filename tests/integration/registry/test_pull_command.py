@@ -17,6 +17,7 @@ from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
 from tests.support.certificates import make_certificates
 from tests.support.counting_proxy import CountingProxy
+from tests.support.odd_registry import saying
 from tests.support.registry import LOGIN
 from tests.support.wait import QuietWatch, wait_until
 
@@ -114,7 +115,7 @@ def test_when_the_registry_said_last_what_the_ring_has_is_told_and_ages_while_it
     assert (json.loads(first.stdout)["looked_age_s"] < 60, "what the ring has" in first.stderr) == (True, False)
     record = PullRecord(reference=str(odd.reference()), result="failed", at=looked_at, looked_at="2026-11-20T10:15:02Z")
     write_record(root.layout.pull_record, record)
-    odd.meddle = lambda request: bool(request.say(500)) or True
+    odd.meddle = saying(500)
 
     away = subprocess.run(command(root, "--json"), env=environment, capture_output=True, text=True)
 

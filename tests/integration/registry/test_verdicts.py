@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from edge.transport.pipe import LocalChannel
+from tests.support.odd_registry import on, saying
 from tests.support.wait import wait_until
 
 pytestmark = [
@@ -28,23 +29,11 @@ def gone_back(led, odd, root):
     return led
 
 
-def without_digest(request) -> bool:
-    """Answer a HEAD as a registry that does not say a digest."""
-    if request.command == "HEAD":
-        request.say(200)
-        return True
-    return False
+without_digest = on("", saying(200), "HEAD")
+with_another = on("", saying(200, Docker_Content_Digest="sha256:" + "0" * 64), "HEAD")
 
 
-def with_another(request) -> bool:
-    """Answer a HEAD by a digest that nothing has."""
-    if request.command == "HEAD":
-        request.say(200, headers={"Docker-Content-Digest": "sha256:" + "0" * 64})
-        return True
-    return False
-
-
-@pytest.mark.parametrize("lie", [without_digest, with_another])
+@pytest.mark.parametrize("lie", [without_digest, with_another], ids=["none", "another"])
 def test_who_went_back_is_not_overruled_by_what_a_registry_says_of_its_digest(gone_back, odd, root, lie):
     before, odd.meddle = gone_back.current, lie
 
@@ -55,14 +44,8 @@ def test_who_went_back_is_not_overruled_by_what_a_registry_says_of_its_digest(go
     assert gone_back.pull().outcome.result == "unchanged"
 
 
-def unavailable(request) -> bool:
-    """Answer everything by 500."""
-    request.say(500)
-    return True
-
-
 def test_who_went_back_is_not_overruled_after_a_time_in_which_the_registry_was_away(gone_back, odd, root):
-    before, odd.meddle = gone_back.current, unavailable
+    before, odd.meddle = gone_back.current, saying(500)
     for _ in range(2):
         away = gone_back.pull()
         assert (away.outcome.result, away.outcome.code) == ("failed", away.record.code), away

@@ -1,12 +1,11 @@
-import os
 import subprocess
-import sys
 from contextlib import ExitStack, closing
 
 import pytest
 
 from edge.config.schema import MqttConfig
 from edge.deploy.rings.hearing import Hearing
+from tests.support.command_line import start
 from tests.support.field_fleet import FieldFleet
 from tests.support.manifests import ssh_key
 from tests.support.mosquitto import Mosquitto
@@ -96,11 +95,7 @@ class Typist:
         (folder / "login").write_text(f"{LOGIN.user}:{LOGIN.password}\n")
 
     def start(self, *words):
-        command = [sys.executable, "-m", "edge.cli.edge_deploy", *map(str, words)]
-        environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._folder, env=environment
-        )
+        return start(self._folder, *words)
 
     def type(self, *words):
         child = self.start(*words)

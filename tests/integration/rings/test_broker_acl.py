@@ -10,7 +10,6 @@ from paho.mqtt import client as paho
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deploy.rings.hearing import Hearing
-from edge.deploy.rings.wait import hear_all
 from edge.publish.device_messages import PullMessage, StateMessage
 from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until
@@ -66,9 +65,9 @@ def test_one_login_with_a_hundred_and_fifty_phantoms_moves_nothing(broker, user)
     with Hearing(mqtt, credential=Credential(user="watcher", password="w"), base_dir=None) as hearing:
         say(broker, user, [("north", "gate-02"), *phantoms, *namesakes, ("north", "gate-01")])
         wait_until(lambda: "north/gate-01" in hearing.heard(), what="its own words")
-        hear_all(hearing)
+        hearing.wait_complete()
 
-        assert [one.name for one in hearing.devices(REPOSITORY, "stable")] == ["north/gate-01"]
+        assert list(hearing.devices(REPOSITORY, "stable")) == ["north/gate-01"]
 
 
 def test_a_device_hears_no_other_device(broker, user):
@@ -76,6 +75,6 @@ def test_a_device_hears_no_other_device(broker, user):
     mqtt = MqttConfig(host=broker.host, port=broker.port, site="north", tls=False)
     with Hearing(mqtt, credential=Credential(user=user, password="1"), base_dir=None) as hearing:
         say(broker, user, [("north", "gate-01")])
-        hear_all(hearing)
+        hearing.wait_complete()
 
         assert "north/gate-02" not in hearing.heard()

@@ -4,7 +4,6 @@ import pytest
 
 from edge.config.schema import MqttConfig
 from edge.deploy.rings.hearing import Hearing
-from edge.deploy.rings.wait import hear_all
 from edge.errors import PublishError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from tests.support.field_fleet import AT, FieldFleet
@@ -26,12 +25,12 @@ def test_what_the_broker_has_kept_is_known_and_what_comes_is_heard(field, hearin
     field.there("gate-01", "gate-02", ring="canary")
     FieldFleet(broker.port, FROM, site="south").there("gate-01", ring="all")
     field.switched("gate-01", release="0123456789ab")
-    hear_all(hearing)
+    hearing.wait_complete()
 
     switched = DeployMessage(
         device="gate-01", release="0123456789ab", from_=None, result="committed", reason=None, at=AT
     )
-    known = {one.name: (one.ring, one.is_there, one.switched) for one in hearing.devices(FROM, "stable")}
+    known = {name: (one.ring, one.is_there, one.deploy) for name, one in hearing.devices(FROM, "stable").items()}
     assert known == {
         "north/gate-01": ("canary", True, switched),
         "north/gate-02": ("canary", True, None),
@@ -39,9 +38,9 @@ def test_what_the_broker_has_kept_is_known_and_what_comes_is_heard(field, hearin
     }
     field.away("gate-02")
     field.looked("gate-01", ring="canary", result="refused", code="preflight.disk", reason="no room")
-    wait_until(lambda: not hearing.devices(FROM, "stable")[1].is_there, what="gate-02 is away")
-    wait_until(lambda: hearing.devices(FROM, "stable")[0].pulled.result == "refused", what="the look is heard")
-    pulled = hearing.devices(FROM, "stable")[0].pulled
+    wait_until(lambda: not hearing.heard()["north/gate-02"].is_there, what="gate-02 is away")
+    wait_until(lambda: hearing.heard()["north/gate-01"].pull.result == "refused", what="the look is heard")
+    pulled = hearing.heard()["north/gate-01"].pull
     assert (pulled.release, pulled.code, pulled.reason, pulled.at) == (None, "preflight.disk", "no room", AT)
 
 
@@ -51,10 +50,10 @@ def test_devices_of_another_repository_or_channel_or_of_none_are_not_ours(field,
     field.say([StateMessage(device="pushed-01", state="online", epoch=1, session=1, since=None)])
     field.say([PullMessage(device="former-01")])
     field.there("gate-01", ring="canary")
-    hear_all(hearing)
+    hearing.wait_complete()
 
-    assert [one.name for one in hearing.devices(FROM, "stable")] == ["north/gate-01"]
-    assert [one.name for one in hearing.devices(FROM, "beta")] == ["north/beta-01"]
+    assert list(hearing.devices(FROM, "stable")) == ["north/gate-01"]
+    assert list(hearing.devices(FROM, "beta")) == ["north/beta-01"]
 
 
 def test_who_speaks_for_another_device_is_not_believed(field, hearing, broker):
@@ -62,41 +61,39 @@ def test_who_speaks_for_another_device_is_not_believed(field, hearing, broker):
     said = DeployMessage(device="gate-02", release="0123456789ab", from_=None, result="failed", reason=None, at=AT)
     field._send([{"topic": "edge/v1/north/gate-01/deploy", "payload": said.encode(), "retain": True, "qos": 1}])
     field._send([{"topic": "edge/v1/north/gate-02/pull", "payload": b"{nonsense", "retain": True, "qos": 1}])
-    hear_all(hearing)
+    hearing.wait_complete()
 
-    found = {one.name: one.switched for one in hearing.devices(FROM, "stable")}
-    assert found.pop("north/gate-01") is None
-    assert set(found.values()) <= {None}
+    assert {one.deploy for one in hearing.devices(FROM, "stable").values()} == {None}
 
 
 def test_the_late_will_of_a_connection_that_was_replaced_does_not_count(field, hearing):
     field.there("gate-01", ring="canary")
     field.back("gate-01")  # its second session
-    hear_all(hearing)
+    hearing.wait_complete()
     field.say([StateMessage(device="gate-01", state="offline", epoch=1, session=1, since=None, reason="late")])
     field.there("gate-02", ring="canary")
     wait_until(lambda: len(hearing.devices(FROM, "stable")) == 2, what="what came later is heard")
 
-    assert hearing.devices(FROM, "stable")[0].is_there
+    assert hearing.heard()["north/gate-01"].is_there
 
 
 def test_a_device_that_the_broker_forgets_is_no_longer_there(field, hearing):
     field.there("gate-01", ring="canary")
-    hear_all(hearing)
+    hearing.wait_complete()
     field.forgotten("gate-01")
-    wait_until(lambda: hearing.devices(FROM, "stable") == [], what="it is forgotten")
+    wait_until(lambda: not hearing.devices(FROM, "stable"), what="it is forgotten")
 
 
 def test_nothing_is_taken_for_complete_while_the_broker_is_away(field, hearing, broker):
     field.there("gate-01", ring="canary")
-    hear_all(hearing)
+    hearing.wait_complete()
     broker.kill()
     wait_until(lambda: not hearing.is_complete, what="the loss is seen")
     broker.start()  # without its memory
     field.there("gate-02", ring="canary")
     wait_until(lambda: hearing.is_complete, what="it is heard again")
 
-    assert [one.name for one in hearing.devices(FROM, "stable")] == ["north/gate-02"]
+    assert list(hearing.devices(FROM, "stable")) == ["north/gate-02"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -107,23 +104,23 @@ def test_a_listener_that_has_ended_is_not_taken_for_a_quiet_broker(field, mqtt, 
 
     field.there("gate-01", ring="canary")
     with Hearing(mqtt, credential=None, base_dir=None, say=say) as hearing:
-        hear_all(hearing)
+        hearing.wait_complete()
         broker.kill()
         broker.start()
         wait_until(lambda: not hearing._thread.is_alive(), what="the listener ends")
         with pytest.raises(PublishError, match="listening to the broker has ended"):
-            hear_all(hearing)
+            hearing.wait_complete()
 
 
 def test_a_reason_of_any_length_is_heard_as_a_line(field, hearing):
     field.there("gate-01", ring="canary")
     field.switched("gate-01", release="0123456789ab", result="rolled-back", reason="x" * 1_000_000)
     field.looked("gate-01", ring="canary", result="refused", code="y" * 1_000, reason="z" * 1_000)
-    hear_all(hearing)
+    hearing.wait_complete()
 
-    (one,) = hearing.devices(FROM, "stable")
-    assert one.switched.reason == "x" * 200
-    assert (one.pulled.code, one.pulled.reason) == ("y" * 200, "z" * 200)
+    (one,) = hearing.devices(FROM, "stable").values()
+    assert one.deploy.reason == "x" * 200
+    assert (one.pull.code, one.pull.reason) == ("y" * 200, "z" * 200)
 
 
 def test_two_thousand_devices_are_all_heard_from_a_broker_as_it_is_shipped(tmp_path):
@@ -135,11 +132,11 @@ def test_two_thousand_devices_are_all_heard_from_a_broker_as_it_is_shipped(tmp_p
         field.switched(*names, release="0123456789ab")
         mqtt = MqttConfig(host=usual.host, port=usual.port, site="north", tls=False)
         with Hearing(mqtt, credential=None, base_dir=None) as hearing:
-            hear_all(hearing)
+            hearing.wait_complete()
             found = hearing.devices(FROM, "stable")
 
-    assert [one.name for one in found] == [f"north/{name}" for name in names]
-    assert all(one.is_there and one.switched is not None for one in found)
+    assert list(found) == [f"north/{name}" for name in names]
+    assert all(one.is_there and one.deploy is not None for one in found.values())
 
 
 def test_a_broker_that_is_not_there_is_told():

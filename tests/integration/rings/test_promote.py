@@ -133,14 +133,22 @@ def test_a_stop_wins_over_one_who_slept_between_reading_and_writing(make_desk, d
     assert desk.stated("stable-all")[1] is None
 
 
-def test_a_device_takes_nothing_withdrawn_whatever_its_ring_says(desk, new, device, monkeypatch):
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_device_takes_nothing_withdrawn_whatever_its_ring_says(desk, old, new, device, serves):
+    if serves:
+        desk.promoter.promote(old, "all")
+        device.pull()
     desk.promoter.promote(new, "all")
     before, _ = desk.registry.manifest("stable-all")
     desk.promoter.withdraw(new.manifest.release, "stable", "overheats")
     desk.registry.tag(before, "stable-all")  # as a sleeper leaves it that is killed before it looks again
 
-    assert device.pull().outcome.code == "registry.withdrawn"
-    assert device.current is None
+    told = device.pull().outcome
+
+    assert device.current == (old.manifest.release if serves else None)
+    assert (told.result, told.code) == (("kept", None) if serves else ("failed", "registry.withdrawn"))
+    desk.desk.lift(new.manifest.release)
+    assert device.pull().outcome.result == "committed"
 
 
 def test_of_two_at_once_the_higher_serial_stands_and_both_are_told(make_desk, desk, old, new, monkeypatch, clock):

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from contextlib import closing
 from datetime import datetime, timezone
 
@@ -14,6 +13,7 @@ from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public
 from edge.device.state import open_sealed
 from edge.errors import DeployError
 from edge.runtime.trial.trust import require_trusted, take_trust, trust_of
+from tests.support.command_line import typed
 from tests.support.manifests import ssh_key
 from tests.support.pulling import PullingDevice
 from tests.support.raised import code_of, error_of
@@ -151,16 +151,14 @@ def test_a_key_that_is_removed_has_signed_what_goes_on_serving(rooted, keys):
 def test_a_root_in_an_agent_signs_by_its_public_half_as_a_person_types_it(keys, tmp_path):
     agent = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout
     told = dict(line.split(";")[0].split("=", 1) for line in agent.splitlines() if "=" in line)
-    environment = {**os.environ, "SSH_AUTH_SOCK": told["SSH_AUTH_SOCK"], "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, "SSH_AUTH_SOCK": told["SSH_AUTH_SOCK"]}
+    keys_of = ("--root", "root-key.pub", "--signer", "device/signer.pub", "--promoter", "promoter.pub")
     try:
         subprocess.run(["ssh-add", "-q", str(keys.root)], env=environment, check=True, stdin=subprocess.DEVNULL)
         keys.root.unlink()
-        line = [sys.executable, "-m", "edge.cli.edge_deploy", "trust", "sign", "-o", "trust.json"]
-        line += ["--root", "root-key.pub", "--signer", "device/signer.pub", "--promoter", "promoter.pub"]
-        done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        typed(tmp_path, "trust", "sign", "-o", "trust.json", *keys_of, env=environment)
     finally:
         subprocess.run(["kill", told["SSH_AGENT_PID"]], check=True)
 
-    assert done.returncode == 0, done.stderr
     chain = decode_chain((tmp_path / "trust.json").read_bytes())
     assert latest_of(chain, root=public_of(keys.root.with_name("root-key.pub"))) == chain

@@ -7,7 +7,7 @@ import pytest
 
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
-from edge.deploy.fleet.over_ssh import roll_back_target
+from edge.deploy.fleet.over_ssh import roll_back
 from tests.support.fleet import Running, targets, wave
 from tests.support.recorded_device import progress_for_ever, recorded_bundle, recorded_device, status_of
 from tests.support.scripted_device import body
@@ -84,14 +84,9 @@ def test_pings_that_are_answered_are_no_progress_and_end_as_late(tmp_path):
 
 
 def test_a_rollback_of_a_device_that_drags_on_ends_as_late():
-    outcome = roll_back_target(
-        lambda: recorded_device(STORY, rollback=progress_for_ever),
-        target="gate-01",
-        to=None,
-        options=DeliveryOptions(who="tester", deadline_s=SHORT_S),
-        on_event=lambda event: None,
-        stop=threading.Event(),
-    )
+    options = DeliveryOptions(who="tester", deadline_s=SHORT_S)
+    one = roll_back(None, options, connect=lambda _: recorded_device(STORY, rollback=progress_for_ever))
+    outcome = one(targets(1)[0], lambda event: None, threading.Event())
     assert (outcome.result, outcome.code) == ("late", "transfer.deadline")
 
 

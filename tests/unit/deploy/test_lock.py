@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.tags import cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
@@ -78,16 +77,6 @@ def test_it_names_no_index_and_no_wheel_of_ours_or_of_pycuda():
 
     assert "://" not in text
     assert names & {"edge-deploy", "pycuda"} == set()
-
-
-def test_a_requirement_that_setup_cfg_gains_is_noticed():
-    environment = ENVIRONMENTS[0]
-    packages = {one.name: Package(version=one.version, requires=one.requires) for one in LOCK.environments[environment]}
-    packages["edge-deploy"] = Package(version="0.1.0", requires=["numpy>=9999", "newcomer"])
-
-    needs = needs_of(packages, [("edge-deploy", "")], architecture="aarch64", python=(3, 10))
-
-    assert set(needs.unmet) == {str(Requirement("numpy>=9999")), "newcomer"}
 
 
 @pytest.mark.parametrize(

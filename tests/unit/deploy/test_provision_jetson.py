@@ -10,7 +10,7 @@ from edge.bundle.manifest import encode_manifest
 from edge.delivery.outcome import Report
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.admin import StepsAnswer
-from edge.deploy.provision.facts import FACTS_SCRIPT, extra_of
+from edge.deploy.provision.facts import FACTS_SCRIPT
 from edge.deploy.provision.provision import provision
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import WheelSource, gather_wheels, read_wheels
@@ -62,58 +62,48 @@ def test_a_jetson_gets_the_pycuda_of_its_python_with_what_that_needs(make, pytho
     make("cp312")
     facts = device_facts(python=python, l4t="36.4.3")
 
-    gathered = gather_wheels(facts, extra=extra_of(facts))
+    gathered = gather_wheels(facts)
 
     assert f"pycuda-2026.1-{tag}-{tag}-linux_aarch64.whl" in gathered.digests
     assert sum(name.startswith("pycuda") for name in gathered.digests) == 1
     assert {"pytools-2026.1-py3-none-any.whl", "mako-1.3-py3-none-any.whl"} <= set(gathered.digests)
     assert gathered.made_here == (f"pycuda-2026.1-{tag}-{tag}-linux_aarch64.whl",)
     assert "pycuda==2026.1 --hash=sha256:" in gathered.requirements
-    assert gather_wheels(facts, extra=extra_of(facts)) == gathered
+    assert gather_wheels(facts) == gathered
 
 
 def test_a_wheel_that_was_made_anew_is_taken(make):
     make("cp310")
-    before = gather_wheels(JETSON, extra="jetson")
+    before = gather_wheels(JETSON)
     make("cp310", "2026.1", "mako>=1")
 
-    assert gather_wheels(JETSON, extra="jetson").digests != before.digests
-
-
-@pytest.mark.parametrize("there", [[], ["cp312"]])
-def test_a_jetson_for_whose_python_none_was_made_goes_without(make, there):
-    for python in there:
-        make(python)
-
-    gathered = gather_wheels(JETSON, extra=extra_of(JETSON))
-
-    assert extra_of(JETSON) is None
-    assert sorted(gathered.digests) == ["edge_deploy-0.1.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
+    assert gather_wheels(JETSON).digests != before.digests
 
 
 @pytest.mark.parametrize(
-    "facts",
+    ("facts", "there"),
     [
-        device_facts(),
-        device_facts(architecture="x86_64", python=(3, 12)),
-        device_facts(python=(3, 11), l4t="36.4.3"),  # TensorRT's bindings are for the system's own Python
+        (JETSON, []),
+        (JETSON, ["cp312"]),
+        (device_facts(), ["cp310"]),
+        (device_facts(architecture="x86_64", python=(3, 12)), ["cp310"]),
+        (device_facts(python=(3, 11), l4t="36.4.3"), ["cp310"]),  # TensorRT's bindings are for the system's own Python
     ],
 )
-def test_other_devices_need_nothing_of_it(make, facts):
-    make("cp310")
-    assert extra_of(facts) is None
+def test_a_jetson_for_whose_python_none_was_made_and_other_devices_go_without(make, facts, there):
+    for python in there:
+        make(python)
 
-    gathered = gather_wheels(facts, extra=extra_of(facts))
+    gathered = gather_wheels(facts)
 
     assert sorted(gathered.digests) == ["edge_deploy-0.1.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
     assert "pycuda" not in gathered.requirements
 
 
 def test_a_folder_given_for_a_jetson_may_hold_it_too(index):
-    assert extra_of(JETSON, index) is None
     assert "pycuda" not in read_wheels(index, JETSON).requirements
     little_wheel(index, "pycuda", "2026.1", tag="cp310-cp310-linux_aarch64")
-    assert "pycuda==2026.1" in read_wheels(index, JETSON, extra=extra_of(JETSON, index)).requirements
+    assert "pycuda==2026.1" in read_wheels(index, JETSON).requirements
 
 
 @pytest.mark.parametrize(("content", "l4t"), [(L4T, "36.4.3"), (None, None), ("", None), ("# nonsense\n", None)])

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from edge.delivery.link import Interrupted
-from edge.deploy.provision.process import run_until, send_tar
+from edge.deploy.provision.admin import run_until, send_tar
 from edge.errors import DeployError
 from tests.support.wait import wait_looks, wait_until
 

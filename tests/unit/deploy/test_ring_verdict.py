@@ -1,28 +1,36 @@
-"""How devices of a ring stand, and what follows: worked by hand."""
+"""How devices of a ring stand, and what follows, worked by hand; and who waits for a ring."""
 
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.deploy.rings.verdict import Condition, RingDevice, decide, tally_of
-from edge.publish.device_messages import DeployMessage, PullMessage
+from edge.bundle.ring import RingStatement
+from edge.deploy.rings.desk import Stated, Withdrawal
+from edge.deploy.rings.promote import RingWatch
+from edge.deploy.rings.verdict import Condition, Heard, decide, tally_of
+from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from tests.support.raised import code_of
 
 BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 NEW = "b" * 12
 CONDITION = Condition.parse("95% of canary for 1h, at most 2% failed")
 
 
-def device(number, *, result=None, minutes=0, **more):
-    at = (BEGAN + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = DeployMessage(device=f"{number}", release=NEW, from_=None, result=result, reason="p95 doubled", at=at)
-    switched = None if result is None else said
-    return RingDevice(**{"name": f"north/{number}", "ring": "canary", "is_there": True, "switched": switched, **more})
+def device(number, *, result=None, release=NEW, minutes=0, state="online", reason=None, since=None):
+    """Return the name of a device of the ring, and what it has said."""
+    name, at = str(number), (BEGAN + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = DeployMessage(device=name, release=release or "", from_=None, result=result, reason="p95 doubled", at=at)
+    return f"north/{name}", Heard(
+        state=StateMessage(device=name, state=state, epoch=1, session=1, since=since, reason=reason),
+        deploy=None if result is None else said,
+        pull=PullMessage(device=name, ring="canary"),
+    )
 
 
 def judged(devices, *, members=None, minutes=0, silent_s=None, condition=CONDITION):
     now = BEGAN + timedelta(minutes=minutes)
-    names = {one.name for one in devices} if members is None else members
-    tally = tally_of("canary", names, devices, NEW, began_at=BEGAN, now=now, silent_s=silent_s or {})
+    heard = dict(devices)
+    tally = tally_of("canary", members or set(heard), heard, NEW, began_at=BEGAN, now=now, silent_s=silent_s or {})
     return decide(tally, condition, now=now).what
 
 
@@ -76,7 +84,9 @@ def test_more_failures_than_were_said_stop_it(bad, what):
     ("since", "what"), [("2026-11-23T11:59:59Z", "promote"), ("2026-11-23T12:00:01.000000Z", "stop")]
 )
 def test_degraded_counts_as_failed_where_it_was_not_so_before(since, what):
-    devices = [device(n, result="committed", degraded="camera gate is lost", since=since) for n in range(20)]
+    devices = [
+        device(n, result="committed", state="degraded", reason="camera gate is lost", since=since) for n in range(20)
+    ]
     assert judged(devices, minutes=60) == what
 
 
@@ -85,7 +95,7 @@ def test_who_is_not_a_member_is_shown_and_not_counted():
     phantoms = [device(f"phantom-{n}", result="rolled-back") for n in range(150)]
     devices = [*(device(n, result="committed") for n in range(20)), *phantoms]
 
-    tally = tally_of("canary", members, devices, NEW, began_at=BEGAN, now=BEGAN, silent_s={})
+    tally = tally_of("canary", members, dict(devices), NEW, began_at=BEGAN, now=BEGAN, silent_s={})
 
     assert (tally.failed, len(tally.others)) == (0, 150)
     assert judged(devices, members=members, minutes=60) == "promote"
@@ -104,7 +114,7 @@ def test_silent_is_not_failed_and_lost_is(silent_s, what):
     devices = [
         *(device(n, result="committed") for n in range(18)),
         device(18, result="committed", minutes=30),
-        device(19, is_there=False),
+        device(19, state="offline"),
     ]
     assert judged(devices, minutes=60 if what == "wait" else 90, silent_s=silent_s) == what
 
@@ -117,7 +127,78 @@ def test_while_more_than_a_quarter_says_nothing_nobody_can_tell():
 
 
 def test_what_is_wrong_with_a_statement_says_nothing_of_the_release():
-    over = PullMessage(device="a", release=NEW, result="refused", code="verify.ring.expired", reason="over")
-    unfit = PullMessage(device="a", release=NEW, result="refused", code="preflight.disk", reason="no room")
-    assert judged([device(n, pulled=over) for n in range(3)]) == "wait"
-    assert judged([device(n, pulled=unfit) for n in range(3)]) == "stop"
+    for code, what in (("verify.ring.expired", "wait"), ("preflight.disk", "stop")):
+        pull = PullMessage(device="a", ring="canary", release=NEW, code=code, reason="why")
+        assert judged({f"north/{n}": Heard(state=device(n)[1].state, pull=pull) for n in range(3)}) == what
+
+
+THERE, AWAY = dict([device(0)]), dict([device(0, state="offline")])
+STATEMENT = RingStatement(
+    channel="stable",
+    ring="canary",
+    release=NEW,
+    sequence=1,
+    serial=1,
+    created_at="2026-11-23T12:00:00Z",
+    valid_until="2026-12-23T12:00:00Z",
+)
+
+
+class Desk:
+    def __init__(self):
+        self.stated, self.withdrawn = Stated(STATEMENT, b""), None
+
+    def named_by(self, tag):
+        assert tag == "stable-canary"
+        return self.stated
+
+    def withdrawal(self, release):
+        return self.withdrawn
+
+
+def watch(desk, boottime):
+    condition = Condition.parse("50% of canary, at most 50% failed")
+    return RingWatch(desk, "stable", NEW, condition, {"north/0"}, clock=lambda: BEGAN, boottime_s=lambda: boottime["s"])
+
+
+def test_a_device_that_was_there_is_lost_after_half_an_hour_also_if_this_machine_slept():
+    boottime = {"s": 100.0}
+    one = watch(Desk(), boottime)
+    one.look(THERE)
+    one.look(AWAY)
+
+    boottime["s"] += 1801.0  # as CLOCK_BOOTTIME does in a suspended machine; CLOCK_MONOTONIC stands still there
+    tally, decision = one.look(AWAY)
+
+    assert (tally.failed, decision.what) == (1, "stop")
+
+
+@pytest.mark.parametrize(("release", "failed"), [(NEW, 1), ("a" * 12, 0), (None, 0)])
+def test_a_device_that_was_never_there_is_lost_if_it_has_taken_the_release(release, failed):
+    boottime = {"s": 100.0}
+    result = None if release is None else "committed"
+    one, away = watch(Desk(), boottime), dict([device(0, result=result, release=release, state="offline")])
+    one.look(away)
+
+    boottime["s"] += 1801.0
+    assert one.look(away)[0].failed == failed
+
+
+def test_a_device_that_comes_back_is_not_lost():
+    boottime = {"s": 0.0}
+    one = watch(Desk(), boottime)
+    for is_there, at_s in ((True, 0.0), (False, 10.0), (True, 1700.0), (False, 1750.0)):
+        boottime["s"] = at_s
+        one.look(THERE if is_there else AWAY)
+
+    boottime["s"] = 1900.0
+    assert one.look(AWAY)[0].failed == 0
+
+
+def test_a_release_that_is_withdrawn_or_no_longer_that_of_the_ring_is_not_waited_for():
+    desk = Desk()
+    one = watch(desk, {"s": 0.0})
+    desk.stated = None
+    assert code_of(one.look, {}) == "request.ring"
+    desk.withdrawn = Withdrawal(NEW, "overheats", "me", "now")
+    assert code_of(one.look, {}) == "request.withdrawn"

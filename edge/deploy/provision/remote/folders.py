@@ -122,24 +122,27 @@ class Folder:
         Conflict: if others than root can change names in the folder, or if the test refuses.
         """
         self.require_roots()
-        partial = f".{name}.partial"
-        self._unlink(partial)
-        with open(self.new_file(partial, mode=0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchown(file.fileno(), *ids)
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        try:
+        with self.replacing(name) as partial:
+            with open(self.new_file(partial, mode=0o600), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fchown(file.fileno(), *ids)
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
             if test:
                 run([*test, os.path.join(self.path, partial)])
-            self.rename(partial, name)
-        finally:
-            self._unlink(partial)
-        os.fsync(self.fd)
 
-    def rename(self, name: str, new_name: str) -> None:
-        os.rename(name, new_name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+    @contextlib.contextmanager
+    def replacing(self, name: str) -> Iterator[str]:
+        """Give a name that is free; what it has at the end of the block is moved to `name`, durably."""
+        partial = f".{name}.partial"
+        self.remove(partial)
+        try:
+            yield partial
+            os.rename(partial, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        finally:
+            self.remove(partial)
+        os.fsync(self.fd)
 
     def holds_files(self) -> bool:
         """Return whether it holds anything else than folders."""

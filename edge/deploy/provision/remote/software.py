@@ -81,12 +81,8 @@ class Software(Step):
             return os.readlink(name, dir_fd=folder.fd)
 
     def _switch(self) -> None:
-        with open_parent(self.values["link"]) as (folder, name):
-            partial = f"{name}.partial"
-            folder.remove(partial)
+        with open_parent(self.values["link"]) as (folder, name), folder.replacing(name) as partial:
             os.symlink(os.path.basename(self.path), partial, dir_fd=folder.fd)
-            folder.rename(partial, name)
-            os.fsync(folder.fd)
 
     def _install(self, home: Folder) -> None:
         here: str = self.values["store"]
@@ -114,17 +110,12 @@ class Software(Step):
                 self._take(store, name, digest)
 
     def _take(self, store: Folder, name: str, digest: str) -> None:
-        partial = f".{name}.partial"
-        store.remove(partial)
-        try:
+        with store.replacing(name) as partial:
             if self.values["folder"] is not None:
                 with contextlib.suppress(FileNotFoundError), open_folder(self.values["folder"]) as sent:
                     _copy(sent, name, store, partial)
             if _sha256_of(store, partial) != digest:
                 raise Conflict(f"{name} has not arrived as it was sent")
-            store.rename(partial, name)
-        finally:
-            store.remove(partial)
 
 
 def _is_complete(folder: Folder, name: str) -> bool:

@@ -39,17 +39,15 @@ def path(tmp_path):
     return tmp_path / "state" / "rollouts" / "r-main.jsonl"
 
 
-def test_what_was_done_is_known_again(path):
-    one, two, three = targets(3)
+def test_what_was_done_is_known_again_and_failed_after_it_or_of_another_host_is_not(path):
+    one, two, three, four = targets(4)
     with Journal(path) as journal:
         assert not journal.has_begun
-        journal.begin([one, two, three], is_resumed=False)
-        journal.note(one, outcome(one))
-        journal.note(two, outcome(two, is_done=False))
+    noted(path, [one, two, three, four], *(outcome(each) for each in (one, three, four)), outcome(three, is_done=False))
 
     with Journal(path) as journal:
         assert journal.has_begun
-        assert [journal.is_done(target) for target in (one, two, three)] == [True, False, False]
+    assert done_of(path, one, two, three, replace(four, host="elsewhere")) == [True, False, False, False]
 
 
 def test_each_line_is_json_with_its_time(path):
@@ -89,29 +87,6 @@ def test_a_line_that_means_nothing_is_passed_over(path, line):
         file.write(line)
 
     assert done_of(path, one) == [True]
-
-
-def test_what_failed_after_it_was_done_is_to_be_done(path):
-    (one,) = targets(1)
-    noted(path, [one], outcome(one), outcome(one, is_done=False))
-
-    assert done_of(path, one) == [False]
-
-
-def test_a_new_rollout_begins_anew(path):
-    (one,) = targets(1)
-    noted(path, [one], outcome(one))
-
-    with Journal(path) as journal:
-        journal.begin([one], is_resumed=False)
-        assert not journal.is_done(one)
-
-
-def test_a_name_that_means_another_host_now_is_not_done(path):
-    (one,) = targets(1)
-    noted(path, [one], outcome(one))
-
-    assert done_of(path, replace(one, host="elsewhere")) == [False]
 
 
 def test_a_second_rollout_of_the_release_is_refused_and_told_of_the_first(path):
@@ -183,10 +158,11 @@ def test_names_that_would_leave_the_folder_are_refused(name):
         journal_path(name, "main")
 
 
-def test_a_rollout_that_begins_after_a_torn_line_begins_anew_all_the_same(path):
+@pytest.mark.parametrize("torn_bytes", [0, 5])
+def test_a_new_rollout_begins_anew_also_after_a_torn_line(path, torn_bytes):
     one, two = targets(2)
     noted(path, [one, two], outcome(one), outcome(two))
-    os.truncate(path, path.stat().st_size - 5)
+    os.truncate(path, path.stat().st_size - torn_bytes)
     noted(path, [one, two])
 
     assert done_of(path, one) == [False]

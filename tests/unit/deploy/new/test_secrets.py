@@ -3,7 +3,7 @@
 import pytest
 
 from edge.config.credentials import Credential, line_from_credential, read_credential
-from edge.deploy.new.cameras import Secrets
+from edge.deploy.new.new import Secrets
 from edge.errors import ConfigError
 
 ONE, OTHER = Credential(user="me", password="one"), Credential(user="me", password="other")

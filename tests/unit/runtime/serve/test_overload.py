@@ -118,9 +118,8 @@ def test_the_reason_names_the_cameras_that_are_down_now():
 
 
 def test_a_stream_that_was_removed_before_its_end_was_told_is_not_told_as_ended():
-    published = []
-    east = StreamId("east")
-    states = StreamStates([east], Collecting(published), device="dev")
+    kept, east = Kept(), StreamId("east")
+    states = StreamStates([east], kept, device="dev")
     states.change(StreamStatus(stream=east, state=StreamState.ENDED, reason=None, reconnects=0))
     assert states.ending == (east,)
 
@@ -128,7 +127,7 @@ def test_a_stream_that_was_removed_before_its_end_was_told_is_not_told_as_ended(
     states.finish(east)
 
     assert states.ending == ()
-    assert [one for one in published if isinstance(one, StreamStateMessage)] == []
+    assert kept.of(StreamStateMessage) == []
 
 
 def test_a_stream_that_is_up_and_not_inferred_is_degraded_until_it_is():

@@ -86,6 +86,8 @@ def sign_next(
         revoked=[read_public_key(path) for path in revoked],
     )
     now = datetime.now(timezone.utc)
+    if before is None and (new_root is not None or removed):
+        raise click.UsageError("--new-root and --remove change an earlier document: name it as TRUST")
     if before is None:
         chain = first_chain(change, root=root, now=now)
     else:

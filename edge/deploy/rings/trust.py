@@ -71,12 +71,20 @@ def next_chain(
 ) -> tuple[SignedTrust, ...]:
     """Return a chain with one document more, signed by the present root; `new_root` takes over where given.
 
-    DeployError `request.key` if `root` is not the root of the last document; `bundle.key`.
+    DeployError `request.key` if `root` is not the root of the last document, or what is removed does not count there;
+    `bundle.key`.
     """
     last = chain[-1].document
     if public_of(root) != last.root:
         raise DeployError(
             "request.key", f"{root} is not the root of version {last.version}", hint="give the root key: --root KEY"
+        )
+    counted = {word for line in last.signers for word in line.split()}
+    if strangers := [key.owner for key in change.removed if key.base64 not in counted]:
+        raise DeployError(
+            "request.key",
+            f"{', '.join(strangers)}: does not count in version {last.version}, so it cannot be removed",
+            hint="give a key that counts there; --revoke also takes others",
         )
     signers, gone = change.lines(last.signers)
     follower = root if new_root is None else new_root

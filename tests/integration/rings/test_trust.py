@@ -148,6 +148,23 @@ def test_a_key_that_is_removed_has_signed_what_goes_on_serving(rooted, keys):
     assert rooted.device.releases.current() == bundle.manifest.release
 
 
+def test_a_key_that_does_not_count_cannot_be_removed(keys, tmp_path):
+    stranger = ssh_key(tmp_path, "stranger")
+
+    assert code_of(keys.after, keys.first, removed=[public(stranger)]) == "request.key"
+    assert keys.after(keys.first, revoked=[public(stranger)])[-1].document.version == 2
+
+
+@pytest.mark.parametrize("option", ["--new-root", "--remove"])
+def test_a_first_document_takes_nothing_over_and_away(keys, tmp_path, option):
+    asked = ("--root", "root-key", option, "promoter.pub")
+
+    _, told = typed(tmp_path, "trust", "sign", "-o", "trust.json", *asked, expected=2)
+
+    assert "TRUST" in told
+    assert not (tmp_path / "trust.json").exists()
+
+
 def test_a_root_in_an_agent_signs_by_its_public_half_as_a_person_types_it(keys, tmp_path):
     agent = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout
     told = dict(line.split(";")[0].split("=", 1) for line in agent.splitlines() if "=" in line)

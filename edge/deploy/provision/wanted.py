@@ -17,7 +17,7 @@ from edge.deploy.provision.wheels import WheelSet
 from edge.registry.pull_settings import PullSettings, encode_pull_settings
 from edge.version import __version__
 
-__all__ = ["KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps"]
+__all__ = ["KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps", "with_ids"]
 
 Step = dict[str, Any]
 
@@ -88,7 +88,12 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: st
             "current": "/var/lib/edge-deploy/current",
         },
     ]
-    return [{"id": f"{step['kind']} {step['path']}", **step} for step in made]
+    return with_ids(made)
+
+
+def with_ids(steps: Sequence[Step]) -> list[Step]:
+    """Name steps as the record does: by their path, or by the link to the version in use, which has many paths."""
+    return [{"id": f"{step['kind']} {step.get('link', step['path'])}", **step} for step in steps]
 
 
 def _accounts() -> Iterator[Step]:

@@ -233,10 +233,11 @@ def _whole(
 
 
 def _kept_own() -> Path:
-    folder = cache() / "wheels"
-    folder.mkdir(parents=True, exist_ok=True)
-    content, path = own_wheel(), folder / OURS
-    if not _is_there(path, hashlib.sha256(content).hexdigest()):
+    content = own_wheel()
+    digest = hashlib.sha256(content).hexdigest()
+    path = cache() / "wheels" / digest / OURS  # another checkout of this version has one of the same name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not _is_there(path, digest):
         write_whole(path, content, mode=0o600)
     return path
 

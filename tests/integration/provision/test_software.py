@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE
+from edge.deploy.provision.remote import main
 from edge.deploy.provision.remote.folders import Conflict
 from edge.deploy.provision.remote.software import Software
+from edge.deploy.provision.wanted import with_ids
 from tests.support import second_user
 from tests.support.device_releases import flip
 from tests.support.little_wheels import facts_told, little_wheel, real_pip, software_values
@@ -157,6 +159,44 @@ def test_a_second_version_is_switched_to_of_wheels_that_are_there_the_first_is_k
     assert step("edge-1.1", second).check() == []
     step("edge-1.1", second).undo(is_real=True, purge=False, gone=set())
     assert list((site / "opt").iterdir()) == list((site / "cache").iterdir()) == []
+
+
+@pytest.fixture
+def install(site, monkeypatch):
+    """Return a whole provision of one version behind the others, which returns what it tells."""
+    (site / "etc").mkdir()
+    monkeypatch.setattr(main, "RECORD", str(site / "etc/provisioned.json"))
+
+    def install(name):
+        values = {"kind": "Software", **software_values(site, name)}
+        return main.make({"steps": with_ids([values]), "is_plan": False})["told"]
+
+    return install
+
+
+def test_of_many_versions_the_last_two_stay_and_undo_removes_both(site, install):
+    told = [install(f"edge-1.{number}") for number in range(4)]
+
+    assert told == [[]] * 4
+    assert {path.name for path in (site / "opt").iterdir()} == {"edge", "edge-1.2", "edge-1.3"}
+    main.unmake({"is_plan": False, "purge": False})
+    assert list((site / "opt").iterdir()) == []
+
+
+def test_a_version_that_something_runs_from_stays_until_that_has_ended_and_is_told(site, install):
+    install("edge-1.0")
+    command = [site / "opt/edge-1.0/bin/python", "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as service:
+        service.stdout.readline()
+        told = [install(name) for name in ("edge-1.1", "edge-1.2")]
+        stayed = (site / "opt/edge-1.0/bin/python").exists()
+        service.communicate(b"\n")
+    told_then = install("edge-1.3")
+
+    assert stayed
+    assert ["what runs from edge-1.0" in words for (words,) in told] == [True, True]
+    assert told_then == []
+    assert {path.name for path in (site / "opt").iterdir()} == {"edge", "edge-1.2", "edge-1.3"}
 
 
 def test_what_a_provision_left_that_kept_no_wheels_is_undone_as_well(site, step):

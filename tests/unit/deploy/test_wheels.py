@@ -1,5 +1,6 @@
 """Wheels for a device: what the lock names by its SHA-256, and edge-deploy's own of what runs; nothing else is sent."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -38,6 +39,17 @@ def index(tmp_path, monkeypatch):
 @pytest.fixture
 def lock(index):
     return little_lock(index.glob("*.whl"))
+
+
+def test_another_checkout_of_this_version_does_not_change_what_was_gathered(index, lock, monkeypatch, tmp_path):
+    gathered = gather_wheels(device_facts(), lock=lock)
+    (tmp_path / "other").mkdir()
+    theirs = little_wheel(tmp_path / "other", "edge-deploy", "0.1.0", "numpy>=1.25").read_bytes()
+    monkeypatch.setattr(gathering, "own_wheel", lambda: theirs)
+    other = gather_wheels(device_facts(), lock=lock)
+
+    assert gathered.digests[OURS] != other.digests[OURS]
+    assert hashlib.sha256(gathered.paths[OURS].read_bytes()).hexdigest() == gathered.digests[OURS]
 
 
 def test_a_newer_version_on_the_index_is_not_taken(index, lock):

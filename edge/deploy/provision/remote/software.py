@@ -32,7 +32,10 @@ class Software(Step):
         return lines
 
     def apply(self) -> Record:
-        """Install beside what is in use, then switch by one rename; the version in use before stays, older ones go."""
+        """Install beside what is in use, then switch by one rename.
+
+        The version in use before stays, and older ones that processes still run from; the others go.
+        """
         former = self._former()
         with open_parent(self.path) as (folder, name):
             folder.require_roots()
@@ -46,9 +49,19 @@ class Software(Step):
                     self._install(home)
             if former != name:
                 self._switch()
-            for old in set((self.record or {}).get("names", [])) - {former, name}:
-                folder.remove(old)
-        return {"names": [each for each in dict.fromkeys([former, name]) if each]}
+            running = _running_from(os.path.dirname(self.path))
+            older = [each for each in (self.record or {}).get("names", []) if each not in (former, name)]
+            for each in older:
+                if each not in running:
+                    folder.remove(each)
+        self.told += [
+            f"what runs from {each} goes on with it until it is started anew: at the next push or boot, or by "
+            "systemctl restart edge-runtime"
+            for each in (*older, former)
+            if each in running and each != name
+        ]
+        kept = [each for each in older if each in running]
+        return {"names": [each for each in dict.fromkeys([*kept, former, name]) if each]}
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
         names = (self.record or {}).get("names", [])
@@ -116,6 +129,17 @@ class Software(Step):
                     _copy(sent, name, store, partial)
             if _sha256_of(store, partial) != digest:
                 raise Conflict(f"{name} has not arrived as it was sent")
+
+
+def _running_from(place: str) -> set[str]:
+    """Return the names of the installations in a folder from which processes were started."""
+    found = set()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            program = os.fsdecode(file.read().partition(b"\0")[0])
+            if program.startswith(f"{place}/"):
+                found.add(program[len(place) + 1 :].partition("/")[0])
+    return found
 
 
 def _is_complete(folder: Folder, name: str) -> bool:

@@ -105,7 +105,7 @@ LINES_OF_ROOMS = {
     "config": 1470,
     "delivery": 1024,
     "demo": 603,
-    "deploy": 7506,
+    "deploy": 7508,
     "device": 3173,
     "engine": 6926,
     "evaluate": 1852,

@@ -76,8 +76,10 @@ class Asked(Generic[Q, A]):
     def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         def ask() -> Any:
             with closing(Link(self._connect(target), stop, Deadline.after(self._deadline_s))) as link:
-                self.answers[target.name] = answer = link.ask(self._verb, self._request)
-                return self._evidence(target, link, answer)
+                answer = link.ask(self._verb, self._request)
+                evidence = self._evidence(target, link, answer)
+            self.answers[target.name] = answer  # of those alone who were asked all
+            return evidence
 
         return ask_one(target, on_event, self._verb.name, ask, failed=lambda error: self._failed(target, error))
 

@@ -1,6 +1,6 @@
 """The used part of `pycuda.driver`, by ctypes: for machines that have the driver and no pycuda.
 
-Names, arguments and meaning are pycuda's; tests/contract/test_cuda_driver.py holds both to the same. Beside NVIDIA's
+Names, arguments and meaning are pycuda's; tests/unit/engine/cuda/test_driver.py holds both to the same. Beside NVIDIA's
 library nothing is needed, and nothing is compiled (docs/adr/0008).
 
 Source: CUDA Driver API reference manual; structures of arguments: "Execution Control", cuLaunchKernel.

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from edge.deploy.fleet.ask import Asked
+from edge.delivery.link import Interrupted
+from edge.deploy.fleet.ask import Asked, AskedStatus
 from edge.device.health import decode_health, encode_health
 from edge.transport.pipe import LocalChannel
 from edge.wire.peer import Nothing
@@ -33,6 +34,20 @@ def test_the_answer_is_the_evidence(device):
     assert asked.answers[target.name].state.phase == "idle"
     assert outcome.evidence["state"]["phase"] == "idle"
     assert "id" not in outcome.evidence
+
+
+def test_a_status_that_is_interrupted_before_its_look_is_no_answer(device, monkeypatch):
+    def interrupted(link):
+        raise Interrupted
+
+    _pushed(device)
+    monkeypatch.setattr("edge.deploy.fleet.ask._look", interrupted)
+    (target,) = targets(1)
+
+    asked = AskedStatus(connect=lambda _: device.connect())
+    outcome = asked(target, lambda _: None, threading.Event())
+
+    assert (outcome.result, asked.answers) == ("interrupted", {})
 
 
 def test_what_the_device_refuses_is_told_as_it_says_it(device):

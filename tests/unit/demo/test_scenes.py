@@ -152,3 +152,16 @@ def test_what_lies_outside_is_cut_off_and_a_veil_covers_by_its_share():
     canvas.ellipse(20, 20, 3, 3, RED)
     canvas.polygon([(-5, -5), (50, -5), (50, 50), (-5, 50)], RED, opacity=0.5)
     assert canvas.alpha.min() == canvas.alpha.max() == 0.5
+
+
+def test_shapes_cover_the_pixels_that_geometry_says():
+    rect, square, triangle, ellipse = (Canvas(width=100, height=60) for _ in range(4))
+    rect.rect(2, 1, 5, 4, RED)
+    square.polygon([(2, 1), (5, 1), (5, 4), (2, 4)], RED)
+    triangle.polygon([(0, 0), (100, 0), (0, 60)], RED)
+    ellipse.ellipse(50, 30, 40, 20, RED)
+
+    for one in (rect, square):
+        assert (one.alpha.sum(), one.alpha[1:4, 2:5].sum()) == (9, 9)
+    assert triangle.alpha.mean() == pytest.approx(0.5, abs=0.01)
+    assert ellipse.alpha.sum() == pytest.approx(np.pi * 40 * 20, rel=0.01)

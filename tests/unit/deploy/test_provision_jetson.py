@@ -106,6 +106,15 @@ def test_a_folder_given_for_a_jetson_may_hold_it_too(index):
     assert "pycuda==2026.1" in read_wheels(index, JETSON).requirements
 
 
+def test_a_fleet_of_a_jetson_and_others_gives_each_its_own(make):
+    make("cp310")
+    source = WheelSource()
+
+    asked = (JETSON, device_facts(), JETSON)
+
+    assert ["pycuda" in source.wheels(facts).requirements for facts in asked] == [True, False, True]
+
+
 @pytest.mark.parametrize(("content", "l4t"), [(L4T, "36.4.3"), (None, None), ("", None), ("# nonsense\n", None)])
 def test_the_facts_tell_a_jetson_by_its_l4t(tmp_path, content, l4t):
     """The script is the real one, but for where the file lies and for tools that this machine may lack."""

@@ -153,4 +153,3 @@ def test_of_an_rtsp_cameras_tracks_the_first_video_that_is_read_is_set_up_and_no
     for _ in range(2):  # rtspsrc asks again where it tries another transport
         chosen = [builder._on_select_stream(None, number, one) for number, one in enumerate(caps)]
         assert chosen == [False, False, False, True, False, False]
-    builder.disconnect()

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.publish.messages import StreamStateMessage
+from edge.publish.mqtt.subscriber import message_from_payload
 from edge.publish.outbox.message import Entry, Number, entry_from_message
 from edge.publish.outbox.queue import Outbox
+from tests.support.event_messages import event
 from tests.support.wire_messages import birth, detections
 
 
@@ -144,6 +146,21 @@ def test_a_refused_number_is_declared():
 
     assert json.loads(gap.encode())["reason"] == "refused"
     assert gaps([gap]) == [("east", 2, 2, 1)]
+
+
+def test_what_an_outbox_lets_go_is_declared_by_kind():
+    outbox = Outbox(device="gate-01")
+    for message in (detections(1), event(1), detections(2), event(2)):
+        outbox.put(message)
+    taken = [outbox.take() for _ in range(4)]
+    for entry in sorted(taken, key=lambda entry: entry.number.seq):
+        outbox.park(entry, "refused")
+
+    gaps = [message_from_payload(outbox.take().encode()) for _ in range(2)]
+    assert sorted((gap.of, gap.from_, gap.to, gap.count, gap.exact) for gap in gaps) == [
+        ("detections", 1, 2, 2, True),
+        ("events", 1, 2, 2, True),
+    ]
 
 
 def test_a_refused_gap_record_is_counted_as_lost():

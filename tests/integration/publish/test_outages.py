@@ -19,8 +19,6 @@ pytestmark = [
     pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick"),
 ]
 
-ROOT = "edge/v1/north/gate-01"
-
 
 def firsts(numbers):
     return list(dict.fromkeys(numbers))

@@ -415,15 +415,18 @@ class OutboxMachine(RuleBasedStateMachine):
             return
         entry = self.in_flight.pop(draw(st.integers(0, len(self.in_flight) - 1)))
         if draw(st.booleans()):
-            self.outbox.acknowledge(entry)
-            if entry.number is not None:
-                self.acknowledged[entry.number.stream].add(entry.number.seq)
-            for stream, first, last, _ in gaps([entry]):
-                self.declared[stream] |= set(range(first, last + 1))
+            self.acknowledge(entry)
         elif entry.number is not None:
             self.outbox.park(entry, "refused")
         else:
             self.in_flight.append(entry)
+
+    def acknowledge(self, entry):
+        self.outbox.acknowledge(entry)
+        if entry.number is not None:
+            self.acknowledged[entry.number.stream].add(entry.number.seq)
+        for stream, first, last, _ in gaps([entry]):
+            self.declared[stream] |= set(range(first, last + 1))
 
     def lose_connection(self, draw=None):
         self.in_flight.clear()
@@ -452,11 +455,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.lose_connection()
         while (entry := self.outbox.take()) is not None:
             self.check_that_nothing_comes_behind(entry)
-            self.outbox.acknowledge(entry)
-            if entry.number is not None:
-                self.acknowledged[entry.number.stream].add(entry.number.seq)
-            for stream, first, last, _ in gaps([entry]):
-                self.declared[stream] |= set(range(first, last + 1))
+            self.acknowledge(entry)
         for stream, following in self.next.items():
             assert self.acknowledged[stream] | self.declared[stream] == set(range(1, following))
         counts = self.outbox.counts()

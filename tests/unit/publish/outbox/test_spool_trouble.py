@@ -18,9 +18,7 @@ def test_a_message_that_a_gap_record_names_is_not_sent_from_the_disk(life, monke
     life.tick()
     life.kill()
     monkeypatch.undo()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.exactly["east", 41] == {1}
     assert found.received["east", 41].keys() == set(range(2, 21))
     life.balances()

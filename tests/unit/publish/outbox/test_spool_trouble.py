@@ -119,3 +119,21 @@ def test_a_start_that_ended_well_in_run_alone_has_lost_nothing(life, monkeypatch
 
     assert life.prove().received["east", 41].keys() == set(range(1, 26))
     assert not life.gaps()
+
+
+def test_what_was_written_counts_as_written_also_where_the_place_fails_right_after_it(life, monkeypatch):
+    """Otherwise rows of messages that are delivered then would stay, and the next start would send them again."""
+    life.begin().frames(5, settled=False)
+    fails, used = iter([True]), Place.used_bytes.fget
+
+    def used_bytes(place):
+        if next(fails, False):
+            raise PlaceUnusableError("disk I/O error", place)
+        return used(place)
+
+    monkeypatch.setattr(Place, "used_bytes", property(used_bytes))
+    life.keeper.tick()
+    life.deliver()
+    life.stop()
+    life.begin().deliver().prove()
+    life.balances()

@@ -111,7 +111,7 @@ LINES_OF_ROOMS = {
     "evaluate": 1852,
     "ground": 2041,
     "http": 434,
-    "media": 4891,
+    "media": 4894,
     "model": 4865,
     "publish": 6661,
     "quantize": 3267,

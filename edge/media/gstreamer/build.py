@@ -191,7 +191,7 @@ class PipelineBuilder:
         kinds = self._gst.PadProbeType
         # The first thing that a source's thread does is an event.
         on_pad(pad, kinds.EVENT_DOWNSTREAM, self._on_web_event)
-        pad.add_probe(kinds.BUFFER, self._guarded(self._on_first_bytes))
+        pad.add_probe(kinds.BUFFER, self._guarded(self._on_first_bytes, otherwise=self._gst.PadProbeReturn.DROP))
 
     def _on_web_event(self, _pad: Any, info: Any) -> Any:
         self.effort.begin()
@@ -364,20 +364,23 @@ class PipelineBuilder:
     def _connect(self, element: Any, signal: str, callback: Callable[..., Any]) -> None:
         element.connect(signal, self._guarded(callback))
 
-    def _guarded(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what does as a signal asks for, in whatever thread that comes; nothing any more once all is to end."""
+    def _guarded(self, callback: Callable[..., Any], *, otherwise: Any = None) -> Callable[..., Any]:
+        """Return what does as a signal asks for, in whatever thread that comes; nothing any more once all is to end.
+
+        `otherwise` is what it returns where it does nothing, or fails.
+        """
         myself, held = weakref.ref(self), weakly(callback)
 
         def call(*arguments: Any) -> Any:
             builder = myself()
             if builder is None:
-                return None
+                return otherwise
             with builder._inside:
                 try:
-                    return None if builder._is_over else held(*arguments)
+                    return otherwise if builder._is_over else held(*arguments)
                 except Exception as error:  # a C callback; the reader raises it
                     builder.problem = error
-                    return None
+                    return otherwise
 
         return call
 

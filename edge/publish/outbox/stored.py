@@ -186,6 +186,7 @@ class Stored:
         yield gone
         with self._lock:
             self._gone_from_disk -= gone
+            self._gone_from_run |= gone & self._moved  # else their rows there would be taken for messages
 
     def has_news(self) -> bool:
         """Return whether something in the first place is settled, something is new, or another gap record waits."""

@@ -137,3 +137,20 @@ def test_what_was_written_counts_as_written_also_where_the_place_fails_right_aft
     life.stop()
     life.begin().deliver().prove()
     life.balances()
+
+
+def test_a_row_in_run_of_what_was_delivered_from_the_disk_is_no_message_as_long_as_it_cannot_go(life):
+    """It would be sent once more, or be given up and declared."""
+    stored = life.begin().frames(1, settled=False).outbox.stored
+    life.outbox.admit()
+    with stored.batch(9) as written:
+        (ticket,) = [entry.ticket for entry in written.entries]
+    stored.moved([ticket])
+    life.outbox.acknowledge(life.outbox.take())
+    with stored.gone_from_disk() as gone:
+        assert gone == {ticket}
+
+    assert not stored.is_away(ticket)
+    with stored.batch(9) as following:
+        assert following.gone == {ticket}
+    assert not stored.has_news()

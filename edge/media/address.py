@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from edge.config.schema import CameraTlsConfig
 from edge.config.uris import has_placeholder, host_problem, is_encrypted, local_path, with_login
-from edge.errors import ConfigError, EndOfPicture, SourceError
+from edge.errors import ConfigError
 
 __all__ = [
     "Address",
@@ -22,7 +22,6 @@ __all__ = [
     "IS_UNKNOWN",
     "PORTS",
     "Trust",
-    "end_of_camera",
     "parse_address",
     "redact",
     "remedy_of",
@@ -66,6 +65,14 @@ class Address:
         """Whether it has an end: a file, or a file on a web server."""
         is_web = self.scheme in ("http", "https")
         return self.scheme == "file" or (is_web and urlsplit(self.location).path.lower().endswith(CLIP_SUFFIXES))
+
+    @property
+    def server(self) -> tuple[str, int] | None:
+        """Host and port of what is asked for it; None where that is this machine."""
+        if self.scheme not in PORTS:
+            return None
+        parts = urlsplit(self.location)
+        return parts.hostname or "", parts.port or PORTS[self.scheme]
 
     @property
     def is_encrypted(self) -> bool:
@@ -190,12 +197,3 @@ _NETWORK = "see that the camera is on, and that this machine knows its name and 
 def remedy_of(scheme: str) -> str:
     """Return what to do where a camera of that kind of address gives no frames and did not say why."""
     return _BY_SCHEME.get(scheme, _NETWORK)
-
-
-def end_of_camera(address: Address, decoded: int) -> SourceError:
-    """Return what a camera has ended with, after so many frames."""
-    if address.scheme in ("http", "https") and decoded == 1:
-        return EndOfPicture(f"{address.shown}: the camera gives one picture for each request")
-    if address.scheme in ("http", "https") and decoded == 0:
-        return SourceError(f"{address.shown}: what the server sends ended without a picture in it")
-    return SourceError(f"{address.shown}: the camera ended the stream")

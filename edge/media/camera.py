@@ -18,9 +18,10 @@ from typing import Protocol, runtime_checkable
 
 from edge.errors import EdgeError, EndOfPicture, EndOfStream, SourceError
 from edge.media.probe import CameraBackoff, ProbeWatch
+from edge.media.rate import RateLimit
 from edge.media.threads import close_beside, stuck_streams
 from edge.protocols import FrameSource
-from edge.types import Frame, FrameHeader, SourceCounts, StreamId, StreamState
+from edge.types import DropReason, Frame, FrameHeader, SourceCounts, StreamId, StreamState
 
 __all__ = ["Camera", "CameraPhase", "StreamStatus"]
 
@@ -82,7 +83,8 @@ class Camera:
         on_status: called with every change of state or reason, by the reading thread; must return at once. A stream
             that is down stays down until frames arrive again, however often it is tried meanwhile. `close` changes no
             state: who closes knows why.
-        period_s: how often one is asked that gives one picture for each request.
+        max_fps: frames above it are dropped, and counted as `MAX_FPS`; also how often one is asked that gives one
+            picture for each request, else once a second.
         address: what is logged of where it is; without secrets.
         remedy: what is logged of what to do when it is lost and the error does not tell.
 
@@ -101,7 +103,7 @@ class Camera:
         backoff: CameraBackoff | None = None,
         watch: Callable[[bool], ProbeWatch] | None = None,
         on_status: Callable[[StreamStatus], None] | None = None,
-        period_s: float = 1.0,
+        max_fps: float | None = None,
         address: str = "",
         remedy: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -116,7 +118,9 @@ class Camera:
         self._begin_watch = watch
         self._watch: ProbeWatch | None = None
         self._on_status = on_status
-        self._period_s = period_s
+        self._limit = None if max_fps is None else RateLimit(max_fps)
+        self._by_rate = 0
+        self._period_s = 1.0 if max_fps is None else 1.0 / max_fps
         self._address = address
         self._remedy = remedy
         self._clock = clock
@@ -165,14 +169,16 @@ class Camera:
         while True:
             if self._closing.is_set():
                 raise SourceError(f"{self.stream}: read from a closed stream")
-            frame = self._step(max(0.0, deadline - self._clock()))
+            frame = self._limited(self._step(max(0.0, deadline - self._clock())))
             if frame is not None or self._clock() >= deadline or self._closing.is_set():
                 return frame
 
     def counts(self) -> SourceCounts:
-        """The sum over all connections; final once closed."""
+        """The sum over all connections, and what the limit drops; final once closed."""
+        by_rate = {DropReason.MAX_FPS: self._by_rate} if self._by_rate else {}  # before: it has come out of a source
         with self._lock:
-            return self._past if self._source is None else self._past + self._source.counts()
+            found = self._past if self._source is None else self._past + self._source.counts()
+        return found + SourceCounts(dropped=by_rate)
 
     def close(self) -> None:
         """Wakes a `read` that waits in another thread, also out of a backoff."""
@@ -181,6 +187,12 @@ class Camera:
             self._stop_watch()
             self._drop_source()
             self.phase = CameraPhase.CLOSED
+
+    def _limited(self, frame: Frame | None) -> Frame | None:
+        if frame is None or self._limit is None or self._limit.admits(frame.header.pts_ns):
+            return frame
+        self._by_rate += 1
+        return None
 
     def _step(self, left_s: float) -> Frame | None:
         if self.phase is CameraPhase.BACKOFF:

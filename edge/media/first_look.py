@@ -66,7 +66,7 @@ def look_at(
             codec=source.codec,
             size=first.header.source_size,
             fps=_rate(source, first.header, is_stopped),
-            turn_deg=source.sideways.turn_deg,
+            turn_deg=source.turn_deg,
             picture=picture,
         )
     except SourceError as error:

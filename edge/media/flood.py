@@ -16,10 +16,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator
-from urllib.parse import urlsplit
 
 from edge.errors import SourceError
-from edge.media.address import PORTS, Address
+from edge.media.address import Address
 from edge.media.threads import Effort
 
 __all__ = ["FloodWatch", "endless_error"]
@@ -112,7 +111,8 @@ class FloodWatch:
         with _changing:
             others = [one for one in _living if one is not self and one._fruitless_s() < _SUSPICIOUS_S]
         ports = {port for _, port in peers}
-        return not any(_port(one._address) in ports and _peers(one._address) & set(peers) for one in others)
+        near = [one._address for one in others if one._address.server and one._address.server[1] in ports]
+        return not any(_peers(address) & set(peers) for address in near)
 
     @contextlib.contextmanager
     def ended(self, address: Address) -> Iterator[None]:
@@ -158,17 +158,12 @@ class _Look:
         return count > _BURST_BYTES and count - self._before > _FLOOD_BYTES_PER_S * _LOOKS * _LOOK_S
 
 
-def _port(address: Address) -> int | None:
-    return (urlsplit(address.location).port or PORTS[address.scheme]) if address.scheme in PORTS else None
-
-
 def _peers(address: Address) -> set[Peer]:
     """Empty where `address` names no server, or its name is not known."""
-    port = _port(address)
-    if port is None:
+    if address.server is None:
         return set()
     try:
-        found = socket.getaddrinfo(urlsplit(address.location).hostname, port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(*address.server, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
         return set()
     return {(str(where[0]), int(where[1])) for *_, where in found}

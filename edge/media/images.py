@@ -7,6 +7,7 @@ labels were drawn on the upright picture.
 
 from __future__ import annotations
 
+import colorsys
 import contextlib
 import os
 import re
@@ -218,18 +219,8 @@ def ink_on(colour: tuple[int, int, int]) -> tuple[int, int, int]:
 
 def colour_of(class_id: int) -> tuple[int, int, int]:
     """Return a vivid RGB colour; neighbouring class ids get far-apart hues."""
-    hue = (class_id * _GOLDEN_RATIO) % 1.0 * 6
-    rising = round(255 * (hue % 1))
-    falling = 255 - rising
-    ramps = [
-        (255, rising, 0),
-        (falling, 255, 0),
-        (0, 255, rising),
-        (0, falling, 255),
-        (rising, 0, 255),
-        (255, 0, falling),
-    ]
-    return ramps[int(hue)]
+    red, green, blue = colorsys.hsv_to_rgb((class_id * _GOLDEN_RATIO) % 1.0, 1.0, 1.0)
+    return round(255 * red), round(255 * green), round(255 * blue)
 
 
 # How large an image says that it is, read from its first bytes before a decoder spends memory on it. Source: the PNG

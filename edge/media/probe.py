@@ -12,9 +12,8 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from edge.media.address import PORTS, Address
+from edge.media.address import Address
 
 __all__ = ["CameraBackoff", "ProbeWatch", "is_there", "why_unreached"]
 
@@ -35,11 +34,10 @@ def is_there(address: Address, *, was_unknown: bool = False) -> bool | None:
     """
     if address.scheme == "v4l2":
         return Path(address.location).exists()
-    if address.scheme not in PORTS:
+    if address.server is None:
         return None
-    parts = urlsplit(address.location)
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or PORTS[address.scheme]), _ANSWER_S) as link:
+        with socket.create_connection(address.server, _ANSWER_S) as link:
             return address.scheme != "rtsp" or _answers(
                 link, address.location, "DESCRIBE" if was_unknown else "OPTIONS"
             )
@@ -51,10 +49,9 @@ def why_unreached(address: Address) -> str | None:
     """Return why no connection to a camera of the network comes about, which a decoder does not tell; None where one
     does, or there is nothing to connect to. Takes as long as `is_there`.
     """
-    if address.scheme not in PORTS:
+    if address.server is None:
         return None
-    parts = urlsplit(address.location)
-    host, port = parts.hostname or "", parts.port or PORTS[address.scheme]
+    host, port = address.server
     try:
         socket.create_connection((host, port), _ANSWER_S).close()
     except (socket.gaierror, UnicodeError):

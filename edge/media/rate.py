@@ -5,15 +5,10 @@ And the lower limits, caps, of streams while the machine cannot keep up: ordered
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edge.deadline import Deadline
-from edge.protocols import FrameSource
-from edge.types import DropReason, Frame, SourceCounts
-
-__all__ = ["Cap", "Caps", "RateLimit", "RateLimitedSource"]
+__all__ = ["Cap", "Caps", "RateLimit"]
 
 # No ratio of frame rates that people use makes a frame exactly that early: on the edge, rounding would decide.
 _EARLY = 0.2236
@@ -66,35 +61,3 @@ class Caps:
         """Return the frames per second of streams that have a cap."""
         caps = {stream: cap.max_fps for stream, cap in list(self._all.items())}
         return {stream: max_fps for stream, max_fps in caps.items() if max_fps is not None}
-
-
-class RateLimitedSource:
-    """A `FrameSource` that lets frames of another one go, and counts them as `MAX_FPS`."""
-
-    def __init__(self, source: FrameSource, max_fps: float) -> None:
-        self._source = source
-        self.stream, self.is_live = source.stream, source.is_live
-        self._limit = RateLimit(max_fps)
-        self._dropped = 0
-
-    def open(self) -> None:
-        self._source.open()
-
-    def read(self, timeout_s: float) -> Frame | None:
-        deadline = Deadline.after(timeout_s)
-        while True:
-            frame = self._source.read(deadline.left_s)
-            if frame is None or self._limit.admits(frame.header.pts_ns):
-                return frame
-            self._dropped += 1
-
-    def counts(self) -> SourceCounts:
-        """Frames that the limit drops count as dropped, with those of the source."""
-        by_rate = self._dropped  # before the source: what was let go here has come out of it by then
-        inner = self._source.counts()
-        by_rate += inner.dropped.get(DropReason.MAX_FPS, 0)
-        dropped = {**inner.dropped, DropReason.MAX_FPS: by_rate} if by_rate else inner.dropped
-        return dataclasses.replace(inner, dropped=dropped)
-
-    def close(self) -> None:
-        self._source.close()

@@ -16,7 +16,7 @@ from edge.media.gstreamer import binding as gst
 from edge.media.gstreamer.build import NVMM_FACTORIES, SOFTWARE_FACTORIES, check_static_elements
 from edge.media.gstreamer.source import GstSource
 from edge.media.probe import ProbeWatch, is_there, why_unreached
-from edge.media.rate import Cap, RateLimitedSource
+from edge.media.rate import Cap
 from edge.media.tunnel import require_trust
 from edge.protocols import FrameSource
 from edge.types import Preprocess, StreamId
@@ -67,7 +67,7 @@ def make_source(
             why=lambda: why_unreached(address),
         )
 
-    camera = Camera(
+    return Camera(
         StreamId(stream.id),
         make,
         is_live=stream.realtime or not address.is_file_like,
@@ -76,11 +76,10 @@ def make_source(
         first_frame_s=_KEYFRAME_S if decoder == "nvmm" else _FIRST_FRAME_S,
         watch=None if address.is_file_like else watch,
         on_status=on_status,
-        period_s=1.0 if stream.max_fps is None else 1.0 / stream.max_fps,
+        max_fps=stream.max_fps,
         address=address.shown,
         remedy=remedy_of(address.scheme),
     )
-    return camera if stream.max_fps is None else RateLimitedSource(camera, stream.max_fps)
 
 
 def make_connection(

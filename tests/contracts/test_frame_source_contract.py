@@ -15,7 +15,6 @@ from edge.media.camera import Camera
 from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer.source import GstSource
 from edge.media.images import write_image
-from edge.media.rate import RateLimitedSource
 from edge.media.select import make_source
 from edge.media.stills import StillSource
 from edge.protocols import FrameSource
@@ -61,7 +60,7 @@ def _camera(folder: Path) -> FrameSource:
 
 
 def _limited(folder: Path) -> FrameSource:
-    return RateLimitedSource(_recorded(folder), max_fps=1000)
+    return Camera(ID, lambda: _recorded(folder), is_live=False, is_endless=False, stall_s=3.0, max_fps=1000)
 
 
 def _selected(folder: Path) -> FrameSource:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from tests.support.mqtt_wire import (
     parse_publish,
     read_packet,
 )
+from tests.support.tcp_server import TcpServer
 
 
 @dataclass
@@ -45,28 +45,20 @@ class Behaviour:
     puback_reason: Callable[[Publish], int] = field(default=lambda publish: 0)
 
 
-class FakeBroker:
-    """Listens from `with` on; acknowledges late, so that too many messages on their way are seen."""
+class FakeBroker(TcpServer):
+    """Acknowledges late, so that too many messages on their way are seen."""
 
     def __init__(self, behaviour: Behaviour | None = None) -> None:
+        super().__init__()
         self.behaviour = behaviour or Behaviour()
         self.connects: list[bytes] = []
         self.connected_at_s: list[float] = []
         self.accepted: list[Publish] = []
         self.violations: list[str] = []
         self._connections: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._threads = [threading.Thread(target=self._listen, daemon=True)]
-
-    def __enter__(self) -> FakeBroker:
-        self._threads[0].start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        super().__exit__()
         self.drop()
         for thread in self._threads:
             thread.join(60)
@@ -77,33 +69,22 @@ class FakeBroker:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def _listen(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self._connections.append(connection)
-            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            first = read_packet(connection)
-            assert first.kind == CONNECT
-            self.connects.append(first.body)
-            self.connected_at_s.append(time.monotonic())
-            version = first.body[6]
-            if not self._answer_connect(connection, version):
-                return
-            if self.behaviour.disconnect_reason is not None:
-                connection.sendall(packet(DISCONNECT, bytes([self.behaviour.disconnect_reason])))
-                connection.shutdown(socket.SHUT_WR)
-                while connection.recv(4096):  # closing with unread data would reset what we just said
-                    pass
-                return
-            self._serve_packets(connection, version)
+    def serve(self, connection: socket.socket) -> None:
+        self._connections.append(connection)
+        first = read_packet(connection)
+        assert first.kind == CONNECT
+        self.connects.append(first.body)
+        self.connected_at_s.append(time.monotonic())
+        version = first.body[6]
+        if not self._answer_connect(connection, version):
+            return
+        if self.behaviour.disconnect_reason is not None:
+            connection.sendall(packet(DISCONNECT, bytes([self.behaviour.disconnect_reason])))
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):  # closing with unread data would reset what we just said
+                pass
+            return
+        self._serve_packets(connection, version)
 
     def _answer_connect(self, connection: socket.socket, version: int) -> bool:
         behaviour = self.behaviour

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.tcp_server import TcpServer
 
-class NamedCamera:
+
+class NamedCamera(TcpServer):
     """Stands before a plain server on the loopback; as cameras do, it names tracks by whole addresses.
 
     Args:
@@ -24,31 +26,15 @@ class NamedCamera:
     def __init__(
         self, port: int, tls: tuple[Path, Path], *, name: str | None = None, sends_on: tuple[str, str] | None = None
     ) -> None:
+        super().__init__()
         self._plain, self._sends_on = port, sends_on
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*tls)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
         self.name = name or f"127.0.0.1:{self.port}"
 
-    def __enter__(self) -> NamedCamera:
-        threading.Thread(target=self._listen, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _listen(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                link, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(link,), daemon=True).start()
-
-    def _serve(self, link: socket.socket) -> None:
+    def serve(self, link: socket.socket) -> None:
         with (
-            contextlib.suppress(OSError, EOFError),
+            contextlib.suppress(EOFError),
             self._context.wrap_socket(link, server_side=True) as outside,
             socket.create_connection(("127.0.0.1", self._plain)) as inside,
         ):

@@ -21,7 +21,6 @@ class RtspCamera:
     """What is launched, and what is to be seen of it."""
 
     launch: str
-    codec: str = "h264"
     size: tuple[int, int] = (320, 180)
     stall_s: float = 3.0
     frames: int = 5
@@ -78,8 +77,8 @@ RTSP_CAMERAS = {
     "a video that nobody reads, then H.264": RtspCamera(
         f"{_unread(f'{_raw()}avenc_mpeg4 ! rtpmp4vpay name=pay0 pt=97', 0)} {_h264(n=1)}"
     ),
-    "HEVC with B-frames": RtspCamera(_h265(f"bframes=3:b-adapt=0:{_H265_SOON}=4"), codec="h265"),
-    "HEVC of 10 bits": RtspCamera(_h265(f"bframes=0:{_H265_SOON}=0", "I420_10LE"), codec="h265"),
+    "HEVC with B-frames": RtspCamera(_h265(f"bframes=3:b-adapt=0:{_H265_SOON}=4")),
+    "HEVC of 10 bits": RtspCamera(_h265(f"bframes=0:{_H265_SOON}=0", "I420_10LE")),
     "H.264 4:2:2": RtspCamera(_h264(p="high-4:2:2", fmt="Y42B")),
     "a key frame in ten seconds": RtspCamera(_h264(k=150)),
     "parameter sets in its description only": RtspCamera(_h264(k=15, c=0)),
@@ -90,7 +89,7 @@ RTSP_CAMERAS = {
     "ONVIF metadata behind": RtspCamera(f"{_PLAIN} {_onvif_metadata(1)}"),
     "ONVIF backchannel before": RtspCamera(f"{_backchannel(0)} {_h264(n=1)}", refuses=(0,)),
     "ONVIF backchannel behind": RtspCamera(f"{_PLAIN} {_backchannel(1)}", refuses=(1,)),
-    "MJPEG": RtspCamera(_raw(h=176) + "jpegenc ! rtpjpegpay name=pay0 pt=26", codec="jpeg", size=(320, 176)),
+    "MJPEG": RtspCamera(_raw(h=176) + "jpegenc ! rtpjpegpay name=pay0 pt=26", size=(320, 176)),
     "1 fps": _slow("1/1", 1.0),
     "0.5 fps": _slow("1/2", 2.0),
     "0.2 fps": _slow("1/5", 5.0),

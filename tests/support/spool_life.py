@@ -58,16 +58,19 @@ class Life:
                 self.settle()
         if settled:
             self.settle()
+        return self
 
     def events(self, count):
         for _ in range(count):
             seq = self.published.get(("east events", self.epoch), 0) + 1
             self.outbox.put(entry_from_message(msgspec.structs.replace(event(seq), epoch=self.epoch)))
             self.published["east events", self.epoch] = seq
+        return self
 
     def settle(self):
         """Let all that is due be written."""
         wait_until(lambda: self.tick() or is_on_disk(self.keeper), what="all is written")
+        return self
 
     def tick(self):
         """Let the spool's thread do what is due a fifth of a second later: more than a message waits for."""
@@ -108,6 +111,7 @@ class Life:
             return not self.outbox.counts()["waiting"]
 
         wait_until(take, what=lambda: f"all is delivered: {self.outbox.counts()}")
+        return self
 
     def gaps(self):
         return [json.loads(payload) for topic, payload in self.received if topic.endswith("/gaps")]

@@ -32,8 +32,8 @@ def is_stored(keeper: Writer) -> bool:
     """Return whether the store has all that was accepted; beside a filled /run memory holds a quarter of its bound."""
     keeper._outbox.admit()
     stored = keeper._stored
-    with stored._lock:  # what a transaction is about to take is nowhere yet
-        return not stored._new and not stored._writing
+    with stored._lock:
+        return not stored._new
 
 
 def say(what: str, kind: str, seq: int) -> None:

@@ -81,12 +81,10 @@ class Viewer:
         pairs = zip(self.codes, self.codes[1:], strict=False)
         return [(before, code) for before, code in pairs if not 0 < (code - before) % length < length // 2]
 
-    def rate(self, since: float) -> float:
-        """Frames per second by arrival since a moment, between the first and the last of them."""
-        times = [at for at in self.arrivals if at >= since]
-        return (len(times) - 1) / (times[-1] - times[0])
-
 
 def assert_balances(viewer: Viewer) -> None:
+    """Fail unless all frames are accounted for, and their numbers and times go up."""
     counts = viewer.source.counts()
     assert counts.decoded == len(viewer.headers) + sum(counts.dropped.values()), counts
+    numbers, times = [header.frame for header in viewer.headers], [header.pts_ns for header in viewer.headers]
+    assert (numbers, times) == (sorted(set(numbers)), sorted(set(times)))

@@ -35,6 +35,7 @@ WEB_CAMERAS: dict[str, dict] = {
     "/no-lengths-and-odd-type": {"has_length": False, "part": "image/jpeg;q=1"},
     "/another-boundary": {"line": b"other"},
     "/chunked": {"is_chunked": True},
+    "/three-at-once": {"at_once": 3},
     "/one-picture": {"kind": "image/jpeg", "is_one": True},
     "/one-picture-without-type": {"kind": None, "is_one": True},
     "/digest": {"is_digest": True},
@@ -77,6 +78,7 @@ class _Camera(BaseHTTPRequestHandler):
         is_begun: bool = True,
         is_chunked: bool = False,
         is_one: bool = False,
+        at_once: int = 1,
     ) -> None:
         self.send_response(200)
         if kind is not None:
@@ -96,8 +98,8 @@ class _Camera(BaseHTTPRequestHandler):
         head = b"Content-Type: " + part.encode() + b"\r\n" + length + b"\r\n"
         write(prefix + (b"--" + line + b"\r\n" if is_begun else b"\r\n"))
         pace = threading.Event()
-        while not pace.wait(1 / _FPS):
-            write(head + body + b"\r\n--" + line + b"\r\n")
+        while not pace.wait(at_once / _FPS):
+            write(at_once * (head + body + b"\r\n--" + line + b"\r\n"))
 
     def _is_known(self) -> bool:
         given = dict(re.findall(r'(\w+)="?([^",]+)"?', self.headers.get("Authorization") or ""))

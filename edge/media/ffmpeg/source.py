@@ -8,15 +8,15 @@ from collections import deque
 from typing import Any
 
 from edge.config.schema import StreamConfig
-from edge.errors import EdgeError, EndOfPicture, EndOfStream, SourceError
-from edge.media.address import Address, end_of_camera
+from edge.errors import EdgeError, EndOfPicture, SourceError
+from edge.media.address import Address
+from edge.media.connection import Connection
 from edge.media.ffmpeg.binding import Decoder, rgb_from_frame, turn_of
-from edge.media.flood import FloodWatch, endless_error
+from edge.media.flood import endless_error
 from edge.media.rate import Cap, RateLimit
-from edge.media.sideways import Sideways
 from edge.media.threads import Effort, join_or_remember
 from edge.media.tunnel import Tunnel
-from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
+from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts
 from edge.vision import letterbox
 
 __all__ = ["PyavSource"]
@@ -27,7 +27,7 @@ _BACK_NS, _AHEAD_NS = 1_000_000_000, 10_000_000_000  # times that are further of
 _WAITING = 2  # frames that a file's decoder may be ahead of its reader
 
 
-class PyavSource:
+class PyavSource(Connection):
     """Implements `edge.protocols.FrameSource` for files, RTSP and HTTP.
 
     A read that is interrupted by `close` returns None; the next one raises `SourceError`. `close` waits for the
@@ -38,12 +38,9 @@ class PyavSource:
     def __init__(
         self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, cap: Cap | None = None
     ) -> None:
-        self._config = stream
-        self.stream = StreamId(stream.id)
-        self._black = [mask.polygon for mask in stream.black]
-        self._address = address
+        self._decoder: Decoder | None = None
+        super().__init__(stream, address, effort=Effort(), packets=self._packet_count)
         self._preprocess = preprocess
-        self.is_live = stream.realtime or not address.is_file_like
         self._has_changed = threading.Condition()
         self._frames: deque[tuple[int, int, int, Any]] = deque()  # number, PTS, arrival, av.VideoFrame
         self._decoded = self._damaged = self._capped = self._late = self._taken = self._errors = 0
@@ -51,25 +48,13 @@ class PyavSource:
         self._limit: RateLimit | None = None
         self._limit_fps: float | None = None
         self._end: Exception | None = None
-        self._tunnel: Tunnel | None = None
-        self._decoder: Decoder | None = None
-        self._effort = Effort()
-        self._floods = FloodWatch(self._effort, address, lambda: 0 if self._decoder is None else self._decoder.packets)
-        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"decode {stream.id}", daemon=True)
         self._started_ns: int | None = None
         self.codec: str | None = None
-        self.sideways = Sideways(self.stream)
-
-    @property
-    def fruitless_s(self) -> float:
-        """CPU seconds that were spent since the last frame was decoded."""
-        return self._effort.fruitless_s
 
     def open(self) -> None:
         """`read` raises the decoding thread's errors. Raises `SourceError` if a file is not there."""
-        if self._address.is_missing:
-            raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
+        self._require_file()
         with self._has_changed:
             if self._closing.is_set():
                 raise SourceError(f"{self.stream}: open of a closed source")
@@ -88,10 +73,11 @@ class PyavSource:
             waiting = self._frames.popleft() if self._frames else None
             self._taken += waiting is not None
             self._has_changed.notify_all()
-        if waiting is None:
-            self._check_effort()
-            return None
-        return self._frame_of(*waiting)
+        if waiting is not None:
+            return self._frame_of(*waiting)
+        if self._decoded == 0 and self._is_flooded():
+            raise endless_error(self._address)
+        return None
 
     def counts(self) -> SourceCounts:
         with self._has_changed:
@@ -115,7 +101,7 @@ class PyavSource:
         if self._decoder is not None:
             self._decoder.end_read()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            with self._floods.ended(self._address if self._tunnel is None else self._tunnel.address):
+            with self._floods.ended(self._reached):
                 join_or_remember(self._thread, _JOIN_S, self.stream)
         self._floods.close()
 
@@ -124,15 +110,11 @@ class PyavSource:
         self._effort.begin()
         try:
             self._decode_passes()
-            end: Exception = EndOfStream(f"{self._address.shown}: end of file")
-            if not self._address.is_file_like:
-                end = end_of_camera(self._address, self._decoded)
-            elif self._decoded == 0:
-                end = SourceError(f"{self._address.shown}: no frame could be decoded", is_permanent=True)
+            end: Exception = self._end_after(self._decoded)
         except EdgeError as error:
             end = (self._tunnel and self._tunnel.problem) or error
             if self._decoded == 1 and not self._address.is_file_like:  # FFmpeg calls the end of an answer a failure
-                ended = end_of_camera(self._address, self._decoded)
+                ended = self._end_after(self._decoded)
                 end = ended if isinstance(ended, EndOfPicture) else error
         except Exception as error:  # the border of a thread; the reader raises it
             end = SourceError(f"{self._address.shown}: {type(error).__name__} while decoding")
@@ -143,23 +125,14 @@ class PyavSource:
             self._end = end
             self._has_changed.notify_all()
 
-    def _check_effort(self) -> None:
-        address = self._address if self._tunnel is None else self._tunnel.address
-        if self._decoded == 0 and not self._address.is_file_like and self._floods.is_flooded(address):
-            raise endless_error(self._address)
+    def _packet_count(self) -> int:
+        return 0 if self._decoder is None else self._decoder.packets
 
-    def _close_tunnel(self) -> None:
-        if self._tunnel is not None:
-            self._tunnel.close()
-
-    def _reached(self) -> Address:
-        if not self._address.is_encrypted:
-            return self._address
+    def _open_tunnel(self) -> None:
         with self._has_changed:
             self._tunnel = self._tunnel or Tunnel(self._address)
             if self._closing.is_set():
                 raise SourceError(f"{self.stream}: closed while it was opened")
-        return self._tunnel.address
 
     def _decode_passes(self) -> None:
         shift_ns, is_first = 0, True
@@ -175,7 +148,9 @@ class PyavSource:
 
     def _decode_pass(self, shift_ns: int) -> int:
         """Decode from start to end; return the time at which a next pass would begin."""
-        decoder = self._decoder = Decoder(self._reached(), stall_s=self._config.stall_s)
+        if self._address.is_encrypted:
+            self._open_tunnel()
+        decoder = self._decoder = Decoder(self._reached, stall_s=self._config.stall_s)
         self.codec = decoder.codec
         first_ns: int | None = None
         end_ns = shift_ns
@@ -183,7 +158,7 @@ class PyavSource:
         try:
             for frame in decoder.frames():
                 if first_ns is None:
-                    self.sideways.take(turn_of(frame))
+                    self._take_turn(turn_of(frame))
                 time_ns = round(frame.time * 1e9) if frame.time is not None else end_ns - shift_ns
                 off_ns = 0 if first_ns is None else shift_ns + time_ns - first_ns - end_ns
                 if first_ns is None or off_ns < -_BACK_NS or (off_ns > _AHEAD_NS and decoder.is_bursty):

@@ -8,12 +8,11 @@ Drops frames behind the decoder, by time, while a cap is in force.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from edge.media.gstreamer.binding import load
+from edge.media.gstreamer.binding import load, on_pad
 from edge.media.gstreamer.clean import LOSS, WHOLE, tell
 from edge.media.rate import RateLimit
 
@@ -36,21 +35,14 @@ class Backlog:
         self._pad = depay.get_static_pad("src")
         self._latency_ns = latency_ms * 1_000_000
         self._running_ns = running_ns
-        self._lock = threading.Lock()
-        self._probe = 0
-        self._is_skipping = False
+        self._is_measuring = self._is_skipping = False
         self.skipped = 0
 
     def look(self) -> None:
         """Measure the next picture. A camera may send one in many seconds: the last one tells nothing of now."""
-        with self._lock:
-            if not self._probe:
-                self._probe = self._pad.add_probe(self._gst.PadProbeType.BUFFER, self._on_picture)
-
-    def disconnect(self) -> None:
-        with self._lock:
-            if self._probe:
-                self._pad.remove_probe(self._probe)
+        if not self._is_measuring:
+            self._is_measuring = True
+            on_pad(self._pad, self._gst.PadProbeType.BUFFER, self._on_picture)
 
     def _on_picture(self, pad: Any, info: Any) -> Any:
         picture = info.get_buffer()
@@ -67,9 +59,7 @@ class Backlog:
             return self._gst.PadProbeReturn.DROP
         if self._is_skipping:
             tell(pad, WHOLE)
-        self._is_skipping = False
-        with self._lock:
-            self._probe = 0
+        self._is_measuring = self._is_skipping = False
         return self._gst.PadProbeReturn.REMOVE
 
     def _behind_ns(self, pts: int) -> int:
@@ -92,18 +82,13 @@ class GstCap:
 
     def set(self, max_fps: float | None) -> None:
         """Raises `ValueError` if it is not positive."""
-        if max_fps is None:
-            self.disconnect()
-        else:
-            self._limit = RateLimit(max_fps)
-            if self._probe is None:
-                self._probe = self._pad.add_probe(self._gst.PadProbeType.BUFFER, self._on_decoded)
-        self.max_fps = max_fps
-
-    def disconnect(self) -> None:
-        if self._probe is not None:
+        self._limit = None if max_fps is None else RateLimit(max_fps)
+        if self._limit is not None and self._probe is None:
+            self._probe = on_pad(self._pad, self._gst.PadProbeType.BUFFER, self._on_decoded)
+        elif self._limit is None and self._probe is not None:
             self._pad.remove_probe(self._probe)
-        self._probe = self._limit = None
+            self._probe = None
+        self.max_fps = max_fps
 
     def _on_decoded(self, _pad: Any, info: Any) -> Any:
         limit, pts = self._limit, info.get_buffer().pts

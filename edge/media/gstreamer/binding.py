@@ -13,7 +13,8 @@ import importlib.util
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
@@ -36,11 +37,13 @@ __all__ = [
     "load",
     "load_errors",
     "message_fields",
+    "on_pad",
     "parse_bin",
     "parse_decoder",
     "parse_sections",
     "read_sections",
     "set_if_present",
+    "weakly",
 ]
 
 APT = (
@@ -208,6 +211,26 @@ def set_if_present(element: Any, **values: Any) -> None:
         name = key.replace("_", "-")
         if element is not None and element.find_property(name) is not None:
             element.set_property(name, value)
+
+
+def weakly(method: Callable[..., Any], *, otherwise: Any = None) -> Callable[..., Any]:
+    """Return a callback that does not keep the object of `method` alive; without that it returns `otherwise`.
+
+    A pipeline that held those who hold it would never be freed.
+    """
+    held = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> Any:
+        alive = held()
+        return otherwise if alive is None else alive(*arguments)
+
+    return call
+
+
+def on_pad(pad: Any, kinds: Any, method: Callable[..., Any]) -> int:
+    """Have a method called, weakly, for what passes a pad; return the id of the probe."""
+    probe: int = pad.add_probe(kinds, weakly(method, otherwise=load().gst.PadProbeReturn.OK))
+    return probe
 
 
 def is_idle(made: Any) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from edge.config.schema import StreamConfig
@@ -18,10 +18,12 @@ from edge.media.gstreamer.binding import (
     is_idle,
     joined,
     load,
+    on_pad,
     parse_bin,
     parse_decoder,
     read_sections,
     set_if_present,
+    weakly,
 )
 from edge.media.gstreamer.clean import CleanFrames
 from edge.media.gstreamer.sender_clock import SenderClock
@@ -47,7 +49,7 @@ def check_static_elements(stream: StreamConfig, address: Address, *, is_nvmm: bo
     Raises `ConfigError` if the address has an option whose value GStreamer does not know; `MissingDependencyError` if
     GStreamer or an element of the pipeline is not installed.
     """
-    PipelineBuilder(stream, address, is_nvmm=is_nvmm).disconnect()
+    PipelineBuilder(stream, address, is_nvmm=is_nvmm)
 
 
 def _nvmm_sections() -> Mapping[str, str]:
@@ -86,8 +88,6 @@ class PipelineBuilder:
         self._track: int | None = None  # of an RTSP camera: the one that is set up
         self._other_media: list[str] = []
         self._source: Any = None
-        self._handlers: list[tuple[Any, int]] = []
-        self._probes: list[tuple[Any, int]] = []
         self.problem: Exception | None = None
         self.effort = Effort()
         self.has_own_times = self.is_empty = False
@@ -138,17 +138,6 @@ class PipelineBuilder:
         with self._inside:
             self._is_over = True
 
-    def disconnect(self) -> None:
-        """Let go of the pipeline: signal handlers and probes hold us, and we hold it."""
-        for element, handler in self._handlers:
-            element.disconnect(handler)
-        for pad, probe in self._probes:
-            pad.remove_probe(probe)
-        self._handlers, self._probes = [], []
-        for one in (self.clean, self.sender_clock, self._pace):
-            if one is not None:
-                one.disconnect()
-
     def _add_source(self) -> None:
         scheme = self._address.scheme
         match scheme:
@@ -165,7 +154,7 @@ class PipelineBuilder:
                 login = self._login()
                 self._add_dynamic("rtsp", location=self._address.location, latency=self._stream.latency_ms, **login)
                 source = self.pipeline.get_by_name("source")
-                self._handlers.append((source, source.connect("before-send", self._on_request)))
+                source.connect("before-send", weakly(self._on_request, otherwise=True))
                 self._connect(source, "new-manager", self._on_new_manager)
                 self._connect(source, "select-stream", self._on_select_stream)
             case "v4l2":
@@ -201,8 +190,8 @@ class PipelineBuilder:
         parse_bin(joined(self._sources["http-jpeg"], self._codecs["jpeg"]), has_pads=False)  # most need no more
         kinds = self._gst.PadProbeType
         # The first thing that a source's thread does is an event.
-        self._probes.append((pad, pad.add_probe(kinds.EVENT_DOWNSTREAM, self._on_web_event)))
-        pad.add_probe(kinds.BUFFER, partial(self._guarded, self._on_first_bytes))
+        on_pad(pad, kinds.EVENT_DOWNSTREAM, self._on_web_event)
+        pad.add_probe(kinds.BUFFER, self._guarded(self._on_first_bytes, otherwise=self._gst.PadProbeReturn.DROP))
 
     def _on_web_event(self, _pad: Any, info: Any) -> Any:
         self.effort.begin()
@@ -256,8 +245,7 @@ class PipelineBuilder:
         factory = element.get_factory()
         if factory is not None and factory.get_name() in ("h264parse", "h265parse"):
             pad = element.get_static_pad("sink")
-            kind = self._gst.PadProbeType.EVENT_DOWNSTREAM
-            self._probes.append((pad, pad.add_probe(kind, self._set_container_colour_apart)))
+            on_pad(pad, self._gst.PadProbeType.EVENT_DOWNSTREAM, self._set_container_colour_apart)
 
     def _set_container_colour_apart(self, pad: Any, info: Any) -> Any:
         """Parsers believe the container before the video; of full range, qtdemux (1.22) makes limited range."""
@@ -305,7 +293,7 @@ class PipelineBuilder:
         elif not name.startswith(("video/", "image/")):
             self._other_media.append(name)
             # Data on an unlinked pad is sometimes an error and sometimes just the end.
-            pad.add_probe(self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event_of_other_media)
+            on_pad(pad, self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event_of_other_media)
         elif not self._is_claimed:
             self._is_claimed = True
             self.codec = _codec_of(name)
@@ -313,7 +301,7 @@ class PipelineBuilder:
 
     def _on_event_of_other_media(self, _pad: Any, info: Any) -> Any:
         if info.get_event().type == self._gst.EventType.EOS:
-            self._guarded(self._on_no_more_pads, None)
+            self._guarded(self._on_no_more_pads)(None)
         return self._gst.PadProbeReturn.OK
 
     def _link(self, pad: Any, description: str) -> None:
@@ -328,12 +316,15 @@ class PipelineBuilder:
             is_libav_h264 = element.get_factory().get_name() == "avdec_h264"
             self.clean = CleanFrames(decoder, self.pipeline.get_by_name("decoded"), has_marks=is_libav_h264)
         if is_late:
-            self._connect(element, "pad-added", lambda _element, new: self._link_tail(new))
+            self._connect(element, "pad-added", self._on_decoded_pad)
         else:
             self._link_tail(decoder.get_static_pad("src"))
         decoder.sync_state_with_parent()
         if not pad.link_maybe_ghosting((element if is_late else decoder).get_static_pad("sink")):
             raise SourceError(f"{self._address.shown}: its decoder does not take {pad.query_caps(None).to_string()}")
+
+    def _on_decoded_pad(self, _element: Any, pad: Any) -> None:
+        self._link_tail(pad)
 
     def _link_tail(self, pad: Any) -> None:
         sink = self._tail.get_static_pad("sink")
@@ -371,16 +362,27 @@ class PipelineBuilder:
         return element
 
     def _connect(self, element: Any, signal: str, callback: Callable[..., Any]) -> None:
-        self._handlers.append((element, element.connect(signal, partial(self._guarded, callback))))
+        element.connect(signal, self._guarded(callback))
 
-    def _guarded(self, callback: Callable[..., Any], *arguments: Any) -> Any:
-        """Do what a signal asks for, in whatever thread that comes; nothing any more once all is to end."""
-        with self._inside:
-            try:
-                return None if self._is_over else callback(*arguments)
-            except Exception as error:  # a C callback; the reader raises it
-                self.problem = error
-                return None
+    def _guarded(self, callback: Callable[..., Any], *, otherwise: Any = None) -> Callable[..., Any]:
+        """Return what does as a signal asks for, in whatever thread that comes; nothing any more once all is to end.
+
+        `otherwise` is what it returns where it does nothing, or fails.
+        """
+        myself, held = weakref.ref(self), weakly(callback)
+
+        def call(*arguments: Any) -> Any:
+            builder = myself()
+            if builder is None:
+                return otherwise
+            with builder._inside:
+                try:
+                    return otherwise if builder._is_over else held(*arguments)
+                except Exception as error:  # a C callback; the reader raises it
+                    builder.problem = error
+                    return otherwise
+
+        return call
 
 
 def _codec_of(media_type: str) -> str:

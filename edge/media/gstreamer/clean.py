@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import re
 import threading
+import weakref
 from collections import deque
 from functools import cache
 from typing import Any
 
-from edge.media.gstreamer.binding import load
+from edge.media.gstreamer.binding import load, on_pad
 
 __all__ = ["LOSS", "WHOLE", "CleanFrames", "tell"]
 
@@ -31,7 +32,7 @@ _DAMAGE = re.compile(
 _REMEMBERED = 8  # spans of damage; those before are older than any frame that is still on its way
 _MARGIN_NS = 20_000_000  # the position is where the last frame should have ended: cameras do not keep to it
 LOSS, WHOLE = "edge-loss", "edge-whole"  # the picture behind it may lack something; is the first that does not
-_by_thread: dict[int, CleanFrames] = {}
+_by_thread: weakref.WeakValueDictionary[int, CleanFrames] = weakref.WeakValueDictionary()
 _listening = threading.Lock()
 
 
@@ -60,34 +61,22 @@ class CleanFrames:
         self._is_loss_told = False
         self._is_whole = True  # what comes to the decoder lacks no packets; a key frame that does heals nothing
         self._end: int | None = None  # PTS of the last picture of the connection, which need not be whole
-        self._thread: int | None = None
-        self._probes: list[tuple[Any, int]] = []
-        self._watched: dict[str, tuple[Any, int]] = {}  # probes on pads that are watched after a loss only
+        self._watched: set[str] = set()  # what is watched after a loss only
         self._output = output.get_static_pad("src")
         self.errors = 0
         keys = decoder.get_by_name("keys")
         self._has_keys = keys is not None
         if keys is not None:
             kinds = self._gst.PadProbeType
-            self._probe(keys.get_static_pad("src"), kinds.BUFFER, self._on_key)
-            self._probe(decoder.get_by_name("coded").get_static_pad("sink"), kinds.EVENT_DOWNSTREAM, self._on_event)
+            on_pad(keys.get_static_pad("src"), kinds.BUFFER, self._on_key)
+            on_pad(decoder.get_by_name("coded").get_static_pad("sink"), kinds.EVENT_DOWNSTREAM, self._on_event)
             self._depay = decoder.get_by_name("depay")
             if self._depay is not None:
                 packets = self._depay.get_static_pad("sink")
-                self._probe(packets, kinds.EVENT_UPSTREAM, self._on_request)
-                self._probe(packets, kinds.EVENT_DOWNSTREAM, self._on_end)
+                on_pad(packets, kinds.EVENT_UPSTREAM, self._on_request)
+                on_pad(packets, kinds.EVENT_DOWNSTREAM, self._on_end)
             with _listening:  # by all cameras at once: heard twice, each error would count twice
                 _listen_to_libav()
-
-    def disconnect(self) -> None:
-        for pad, probe in self._probes:
-            pad.remove_probe(probe)
-        with self._lock:
-            watched, self._watched = list(self._watched.values()), {}
-        for pad, probe in watched:
-            pad.remove_probe(probe)
-        if self._thread is not None and _by_thread.get(self._thread) is self:
-            del _by_thread[self._thread]
 
     def takes(self, pts: int, *, is_marked: bool) -> bool:
         """Return whether the frame of this time is clean; by the reader, for each frame that it gets.
@@ -143,7 +132,7 @@ class CleanFrames:
         pts = info.get_buffer().pts
         if pts == self._gst.CLOCK_TIME_NONE:  # in an elementary stream; its decoder gives the times
             pts = self._end_of_output()
-        thread, end = threading.get_ident(), self._end_of_output()
+        end = self._end_of_output()
         with self._lock:
             if self._first_key is None:
                 self._first_key = pts
@@ -151,8 +140,7 @@ class CleanFrames:
             if self._spans and self._spans[-1][1] is None and self._is_whole and self._healed_after < pts:
                 # A decoder's times never go back: where it is ahead, the key frame has the time of a damaged one.
                 self._spans.append((self._spans.pop()[0], pts if end <= pts + _MARGIN_NS else end + 1))
-        self._thread = thread
-        _by_thread[thread] = self
+        _by_thread[threading.get_ident()] = self
         return self._gst.PadProbeReturn.DROP  # nothing is linked there
 
     def _on_event(self, _pad: Any, info: Any) -> Any:
@@ -193,7 +181,7 @@ class CleanFrames:
             is_first, self._is_loss_told = not self._is_loss_told, True
             is_whole = self._unsure_until is None or pts > self._unsure_until
             if is_whole:
-                self._watched.pop("pictures", None)
+                self._watched.discard("pictures")
         if is_first:
             tell(pad, LOSS)
         if not is_whole:
@@ -204,7 +192,7 @@ class CleanFrames:
     def _on_frame(self, _pad: Any, info: Any) -> Any:
         """Called for the first frame that is put out after damage: it may have the time of the one before it."""
         with self._lock:
-            self._watched.pop("frames", None)
+            self._watched.discard("frames")
             if self._spans and self._spans[-1][1] is None:
                 self._open(info.get_buffer().pts)
         return self._gst.PadProbeReturn.REMOVE
@@ -212,7 +200,8 @@ class CleanFrames:
     def _watch(self, name: str, pad: Any, callback: Any) -> None:
         """Call back for each buffer until that says to end it; locked, so that the callback finds itself entered."""
         if name not in self._watched:
-            self._watched[name] = (pad, pad.add_probe(self._gst.PadProbeType.BUFFER, callback))
+            self._watched.add(name)
+            on_pad(pad, self._gst.PadProbeType.BUFFER, callback)
 
     def _on_end(self, _pad: Any, info: Any) -> Any:
         # A connection may break inside a picture: what has come of it is decoded, and no decoder complains.
@@ -225,9 +214,6 @@ class CleanFrames:
         """Return the PTS of the picture that the last packet is of; 0 before the first one."""
         pts = self._depay.get_property("stats").get_value("running-time-pts")
         return 0 if pts == self._gst.CLOCK_TIME_NONE else int(pts)
-
-    def _probe(self, pad: Any, kind: Any, callback: Any) -> None:
-        self._probes.append((pad, pad.add_probe(kind, callback)))
 
 
 def tell(pad: Any, name: str) -> None:

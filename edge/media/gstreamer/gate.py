@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from edge.media.gstreamer.binding import caps_fields, load
+from edge.media.gstreamer.binding import caps_fields, load, on_pad
 from edge.types import ImageSize, Letterbox, Preprocess
 from edge.vision import letterbox
 
@@ -58,11 +58,7 @@ class BufferGate:
         self._sources: dict[ImageSize, ImageSize] = {}
         self.problem: Exception | None = None
         first = self._colour or pipeline.get_by_name("scale")
-        self._pad = first.get_static_pad("sink")
-        self._probe = self._pad.add_probe(self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event)
-
-    def disconnect(self) -> None:
-        self._pad.remove_probe(self._probe)
+        on_pad(first.get_static_pad("sink"), self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event)
 
     def letterbox_of(self, caps: Any) -> Letterbox:
         """`caps` are those of a sample."""

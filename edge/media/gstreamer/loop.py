@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from edge.errors import SourceError
-from edge.media.gstreamer.binding import elements_of, load
+from edge.media.gstreamer.binding import elements_of, load, on_pad
 
 __all__ = ["GstLoop"]
 
@@ -33,17 +33,13 @@ class GstLoop:
         self._pipeline = pipeline
         self._where = where
         self._counter = pipeline.get_by_name("decoded")
-        self._pad = self._counter.get_static_pad("sink")
         self._segment: Any = None
         self._counted_at_seek: int | None = None
         self._end: int | None = None
         self.discarded = 0
         self.has_pass_ended = False
         kinds = self._gst.PadProbeType.EVENT_DOWNSTREAM | self._gst.PadProbeType.EVENT_FLUSH
-        self._probe = self._pad.add_probe(kinds, self._on_event)
-
-    def disconnect(self) -> None:
-        self._pad.remove_probe(self._probe)
+        on_pad(self._counter.get_static_pad("sink"), kinds, self._on_event)
 
     def start(self) -> None:
         """Bring the pipeline to PAUSED, and from there to the beginning of its first pass.

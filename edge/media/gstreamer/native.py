@@ -95,10 +95,6 @@ class _Calls:
         self.buffer_map = _typed(quick.gst_buffer_map, _Int, _Pointer, _Pointer, _Int)
         self.buffer_unmap = _typed(quick.gst_buffer_unmap, None, _Pointer, _Pointer)
         self.get_video_meta = _typed(video.gst_buffer_get_video_meta, _Pointer, _Pointer)
-        self.get_clock = _typed(base.gst_element_get_clock, _Pointer, _Pointer)
-        self.get_base_time = _typed(base.gst_element_get_base_time, _Uint64, _Pointer)
-        self.clock_get_time = _typed(base.gst_clock_get_time, _Uint64, _Pointer)
-        self.object_unref = _typed(base.gst_object_unref, None, _Pointer)
         self.object_get = _typed(base.g_object_get, None, _Pointer, ctypes.c_char_p, _Pointer, _Pointer)
         self.get_uint64 = _typed(quick.gst_structure_get_uint64, _Int, _Pointer, ctypes.c_char_p, _Pointer)
         self.structure_free = _typed(quick.gst_structure_free, None, _Pointer)
@@ -249,7 +245,7 @@ class RunningClock:
     """
 
     def __init__(self, pipeline: Any) -> None:
-        self._pipeline, self._address = pipeline, _pointer_of(pipeline)
+        self._pipeline = pipeline
         self._began_ns: int | None = None
         self._asked_at_ns = 0
 
@@ -260,13 +256,10 @@ class RunningClock:
         return None if self._began_ns is None else monotonic_ns - self._began_ns
 
     def _ask(self) -> int | None:
-        calls = _calls()
-        clock = calls.get_clock(self._address)
+        clock = self._pipeline.get_clock()
         if clock is None:
             return None
-        running_ns = calls.clock_get_time(clock) - calls.get_base_time(self._address)
-        calls.object_unref(clock)
-        return time.monotonic_ns() - int(running_ns)
+        return time.monotonic_ns() - int(clock.get_time() - self._pipeline.get_base_time())
 
 
 class Counter:

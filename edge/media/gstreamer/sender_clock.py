@@ -7,10 +7,9 @@ GStreamer's own meta for this came with one frame in a hundred and stood still (
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Any
 
-from edge.media.gstreamer.binding import load
+from edge.media.gstreamer.binding import load, on_pad, weakly
 
 __all__ = ["SenderClock", "unix_ns_from_ntp"]
 
@@ -32,33 +31,18 @@ class SenderClock:
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._gst = load().gst
-        # Of the pad and its probe: reports, packets and the end come in threads of their own.
-        self._lock = threading.Lock()
         self._anchor: tuple[int, int] | None = None  # PTS, and when that was taken, unix ns
         self._report: tuple[int, int] | None = None  # unix ns, RTP time
         self._pad: Any = None
-        self._manager: Any = None
-        self._handler = 0
-        self._probe = 0
-        self._is_off = False
+        self._is_packet_due = self._is_off = False
 
     def attach(self, manager: Any) -> None:
         """Hear the reports that an rtpbin gets."""
-        self._manager = manager
-        self._handler = manager.connect("on-ssrc-active", self._on_active)
+        manager.connect("on-ssrc-active", weakly(self._on_active))
 
     def follow(self, pad: Any) -> None:
         """Read packets of this pad: one after each report."""
         self._pad = pad
-
-    def disconnect(self) -> None:
-        if self._manager is not None:
-            self._manager.disconnect(self._handler)
-        with self._lock:
-            if self._probe:
-                self._pad.remove_probe(self._probe)
-            self._manager = self._pad = None
-            self._probe = 0
 
     def captured_at_ns(self, pts: int, *, arrived_at_ns: int) -> int | None:
         """Return when a frame was taken, unix ns; None before the first report, or if the camera's clock is off.
@@ -98,15 +82,14 @@ class SenderClock:
         if stats.get_value("clock-rate") != _CLOCK_RATE:  # sound
             return
         self.note_report(stats.get_value("sr-ntptime"), stats.get_value("sr-rtptime"))
-        with self._lock:
-            if not self._probe and self._pad is not None:
-                self._probe = self._pad.add_probe(self._gst.PadProbeType.BUFFER, self._on_packet)
+        if not self._is_packet_due and self._pad is not None:
+            self._is_packet_due = True  # before the probe, which another thread may have ended by the next line
+            on_pad(self._pad, self._gst.PadProbeType.BUFFER, self._on_packet)
 
     def _on_packet(self, _pad: Any, info: Any) -> Any:
         buffer = info.get_buffer()
         if buffer.pts == self._gst.CLOCK_TIME_NONE:
             return self._gst.PadProbeReturn.OK
         self.note_packet(buffer.pts, int.from_bytes(buffer.extract_dup(4, 4), "big"))
-        with self._lock:
-            self._probe = 0
+        self._is_packet_due = False
         return self._gst.PadProbeReturn.REMOVE

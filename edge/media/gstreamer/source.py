@@ -6,9 +6,10 @@ import threading
 import time
 
 from edge.config.schema import StreamConfig
-from edge.errors import EdgeError, EndOfStream, SourceError
-from edge.media.address import Address, end_of_camera
-from edge.media.flood import FloodWatch, endless_error
+from edge.errors import EdgeError, SourceError
+from edge.media.address import Address
+from edge.media.connection import Connection
+from edge.media.flood import endless_error
 from edge.media.gstreamer.backlog import Backlog, GstCap
 from edge.media.gstreamer.binding import load
 from edge.media.gstreamer.build import PipelineBuilder
@@ -16,11 +17,9 @@ from edge.media.gstreamer.bus import BusReader
 from edge.media.gstreamer.gate import BufferGate
 from edge.media.gstreamer.loop import GstLoop
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
-from edge.media.gstreamer.tail import is_live
 from edge.media.rate import Cap
-from edge.media.sideways import Sideways
 from edge.media.tunnel import Tunnel
-from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts, StreamId
+from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts
 
 __all__ = ["GstSource"]
 
@@ -32,7 +31,7 @@ _LOOP_SLICE_NS = 10_000_000  # the same for the end of a loop's pass, which goes
 _LISTEN_EVERY_NS = 500_000_000  # what the bus says while frames come
 
 
-class GstSource:
+class GstSource(Connection):
     """Implements `edge.protocols.FrameSource` for every scheme that GStreamer reads.
 
     A read that is interrupted by `close` returns None; the next one raises `SourceError`. The image of a frame stays
@@ -49,13 +48,9 @@ class GstSource:
         is_nvmm: bool,
         cap: Cap | None = None,
     ) -> None:
-        self._config = stream
-        self.stream = StreamId(stream.id)
-        self._black = [mask.polygon for mask in stream.black]
-        self._address = address
-        self.is_live = is_live(stream, address)
-        self._clock_kind = ClockSource.FILE if address.is_file_like else ClockSource.ARRIVAL
         builder = self._builder = PipelineBuilder(stream, address, is_nvmm=is_nvmm)
+        super().__init__(stream, address, effort=builder.effort, packets=builder.packet_number)
+        self._clock_kind = ClockSource.FILE if address.is_file_like else ClockSource.ARRIVAL
         self.pipeline = builder.pipeline
         self._sink = Sink(self.pipeline.get_by_name("sink"))
         self._counter = Counter(self.pipeline.get_by_name("decoded"))
@@ -68,17 +63,13 @@ class GstSource:
         self._gate = BufferGate(self.pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self.pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self.pipeline, address.shown) if stream.loop and address.is_file_like else None
-        self.sideways = Sideways(self.stream)
         self._lock = threading.Lock()
-        self._closing = threading.Event()
         self._taken = self._corrupt = self._damaged = self._late = self._by_rate = 0
         self._is_stopped = False
-        self._tunnel: Tunnel | None = None
         self._slice_ns = _SLICE_NS if self._loop is None else _LOOP_SLICE_NS
         self._listened_at_ns = 0
         self._looked_at_ns = 0
         self._decoded_before = 0
-        self._floods = FloodWatch(builder.effort, address, builder.packet_number)
         self._idle_looks = 0
         self._last_number = 0
         self._caps: HeldCaps | None = None
@@ -90,16 +81,10 @@ class GstSource:
         """Such as `h264`; None before that is known."""
         return self._builder.codec
 
-    @property
-    def fruitless_s(self) -> float:
-        """CPU seconds that were spent on reading since the last frame was decoded."""
-        return self._builder.effort.fruitless_s
-
     def open(self) -> None:
         """`read` raises the pipeline's later errors. Raises `SourceError` if it refuses to start."""
         gst = load().gst
-        if self._address.is_missing:
-            raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
+        self._require_file()
         with self._lock:
             if self._closing.is_set():
                 raise SourceError(f"{self.stream}: open of a closed source")
@@ -168,15 +153,11 @@ class GstSource:
                 return
             self._closing.set()
             self._builder.end_callbacks()
-            with self._floods.ended(self._reached()):  # the pipeline would wait for the end of what has none
+            with self._floods.ended(self._reached):  # the pipeline would wait for the end of what has none
                 self.pipeline.set_state(load().gst.State.NULL)
-            if self._tunnel is not None:
-                self._tunnel.close()
+            self._close_tunnel()
             self._floods.close()
             self._is_stopped = True
-            for part in (self._builder, self._gate, self._loop, self._cap, self._backlog):
-                if part is not None:
-                    part.disconnect()
 
     def _dropped_by_rate(self) -> int:
         """Return how many frames the coarse limit, which stands behind the cap, has let go; it never falls.
@@ -192,13 +173,13 @@ class GstSource:
         # Once more right after the first frame: what is said of a file as a whole came before it.
         self._listened_at_ns = now_ns if self._taken else 0
         self._bus.poll()
-        self.sideways.take(self._bus.turn_deg)
+        self._take_turn(self._bus.turn_deg)
         not_reached = None if self._tunnel is None else self._tunnel.problem
         for problem in (self._gate.problem, self._builder.problem, not_reached):
             # The cause: what the bus says of the same failure, e.g. "not negotiated", only follows from it.
             self._bus.problem = problem or self._bus.problem
         if self._bus.problem is None and self._builder.is_empty:
-            self._bus.problem = end_of_camera(self._address, 0)
+            self._bus.problem = self._end_after(0)
         if self._bus.problem is not None and self._builder.has_only_other_media:
             self._bus.problem = self._builder.no_video_error()
         if self._loop is not None and self._loop.has_pass_ended:
@@ -213,12 +194,9 @@ class GstSource:
         decoded = self._decoded()
         if decoded != self._decoded_before:
             self._decoded_before = decoded
-            self._builder.effort.bears_fruit()
-        elif not decoded and not self._address.is_file_like and self._floods.is_flooded(self._reached()):
+            self._effort.bears_fruit()
+        elif not decoded and self._is_flooded():
             self._bus.problem = endless_error(self._address)
-
-    def _reached(self) -> Address:
-        return self._address if self._tunnel is None else self._tunnel.address
 
     def _raise_end(self, now_ns: int) -> None:
         """Called when no frame is waiting: only now is an end the end, because frames before it were to be read."""
@@ -236,12 +214,8 @@ class GstSource:
         if self._loop is not None:
             self._bus.has_ended = False
             self._loop.restart()
-        elif not self._address.is_file_like:
-            raise end_of_camera(self._address, self._decoded())
-        elif self._decoded() == 0:
-            raise SourceError(f"{self._address.shown}: no frame could be decoded", is_permanent=True)
         else:
-            raise EndOfStream(f"{self._address.shown}: end of file")
+            raise self._end_after(self._decoded())
 
     def _decoded(self) -> int:
         return self._counter.count() - (self._loop.discarded if self._loop is not None else 0)

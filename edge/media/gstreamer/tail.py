@@ -12,9 +12,9 @@ from typing import Any
 
 from edge.config.schema import StreamConfig
 from edge.media.address import Address
-from edge.media.gstreamer.binding import joined, load, message_fields, parse_bin, set_if_present
+from edge.media.gstreamer.binding import joined, load, message_fields, on_pad, parse_bin, set_if_present
 
-__all__ = ["Pace", "add_tail", "is_burst", "is_live", "is_video"]
+__all__ = ["Pace", "add_tail", "is_burst", "is_video"]
 
 _LATE_NS = 1_000_000_000
 _EARLY_NS = 60_000_000_000  # longer than segments are
@@ -28,16 +28,12 @@ _TS_BYTES = 188
 _LENGTH = re.compile(r"response-headers=.*content-length\\*=", re.IGNORECASE)  # a structure in a structure: escaped
 
 
-def is_live(stream: StreamConfig, address: Address) -> bool:
-    """Return whether frames come at their own pace, so that the newest one wins."""
-    return stream.realtime or not address.is_file_like
-
-
 def add_tail(
     pipeline: Any, stream: StreamConfig, address: Address, sources: Mapping[str, str], codecs: Mapping[str, str]
 ) -> Any:
     """Add all that stands behind the decoder, and return it; sections of launch texts by name."""
-    live, is_paced_by_source = is_live(stream, address), not address.is_file_like
+    is_paced_by_source = not address.is_file_like
+    is_live = stream.realtime or is_paced_by_source
     # At pictures without a duration, as of web cameras, videorate ends the process: there the reader lets them go.
     has_rate = is_paced_by_source and stream.max_fps is not None and address.scheme not in ("http", "https")
     tail = parse_bin(
@@ -51,8 +47,8 @@ def add_tail(
     )
     pipeline.add(tail)
     sink = pipeline.get_by_name("sink")
-    sink.set_property("drop", live)
-    sink.set_property("max-buffers", 1 if live else 2)
+    sink.set_property("drop", is_live)
+    sink.set_property("max-buffers", 1 if is_live else 2)
     # A file played at its own pace is paced here: in front of the decoder there is no clock.
     sink.set_property("sync", address.is_file_like and stream.realtime)
     if stream.max_fps is not None:
@@ -87,11 +83,7 @@ class Pace:
         waiting.set_property("leaky", 0)
         waiting.set_property("max-size-buffers", 2)
         self._offset_ns: int | None = None
-        self._pad = self._sink.get_static_pad("sink")
-        self._probe = self._pad.add_probe(self._gst.PadProbeType.BUFFER, self._on_frame)
-
-    def disconnect(self) -> None:
-        self._pad.remove_probe(self._probe)
+        on_pad(self._sink.get_static_pad("sink"), self._gst.PadProbeType.BUFFER, self._on_frame)
 
     def _on_frame(self, pad: Any, info: Any) -> Any:
         pts, clock = info.get_buffer().pts, self._pipeline.get_clock()

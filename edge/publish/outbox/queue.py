@@ -229,9 +229,10 @@ class Outbox:
     def gap_payloads(self) -> dict[int, bytes]:
         """Return all gap records that wait or are on their way, as they are to lie in the store now."""
         with self._lock:
-            self.stored.are_gaps_new = False
             told = {entry.ticket: entry.encode() for entry in self._flight if entry.is_gap}
-            return {**told, **dict(self._losses.payloads())}
+            told.update(self._losses.payloads())
+            self.stored.are_gaps_new = False
+            return told
 
     def take_over(
         self, found: Mapping[int, bool], gaps: Mapping[int, GapMessage], losses: Iterable[GapMessage]

@@ -49,8 +49,7 @@ class Stored:
         self.away = {False: 0, True: 0}
         self.are_gaps_new = False
         self._lock, self._backlog, self._max_bytes = lock, backlog, max_bytes
-        self._new: dict[int, Entry] = {}
-        self._writing: dict[int, Entry] = {}
+        self._new: dict[int, Entry] = {}  # until the transaction that writes them has ended well
         self._in_run: set[int] = set()  # these two: in memory as well
         self._on_disk: set[int] = set()
         self._gone_from_run: set[int] = set()  # settled, and their rows are still there
@@ -75,7 +74,7 @@ class Stored:
 
     def settle(self, ticket: int) -> None:
         """Forget a message: it was delivered, or dropped and declared."""
-        if self._new.pop(ticket, None) is not None or self._writing.pop(ticket, None) is not None:
+        if self._new.pop(ticket, None) is not None:
             return
         if ticket in self._in_run:
             self._in_run.discard(ticket)
@@ -120,7 +119,7 @@ class Stored:
 
     def is_away(self, ticket: int) -> bool:
         """Return whether a row that was read is of a message that is not in memory and not settled."""
-        known = (self._gone_from_run, self._gone_from_disk, self._in_run, self._on_disk, self._writing, self._new)
+        known = (self._gone_from_run, self._gone_from_disk, self._in_run, self._on_disk, self._new)
         return not any(ticket in tickets for tickets in known)
 
     def was_sent(self, ticket: int) -> bool:
@@ -150,30 +149,21 @@ class Stored:
     def batch(self, most: int) -> Iterator[Batch]:
         """Give the next transaction of the first place. Where it raises, nothing of it is written; else it is there.
 
-        What was settled meanwhile goes from there with the next one.
+        What is settled meanwhile goes from there with the next one.
         """
         with self._lock:
-            self._writing = {ticket: self._new.pop(ticket) for ticket in list(itertools.islice(self._new, most))}
-            entries = list(self._writing.values())
-            gone, self._gone_from_run = self._gone_from_run, set()
-            moved, self._moved = self._moved, set()
+            entries = list(itertools.islice(self._new.values(), most))
+            gone, moved = set(self._gone_from_run), set(self._moved)
             reached = dict(self._last)
-            for entry in self._new.values():
+            for entry in itertools.islice(self._new.values(), most, None):
                 if entry.number is not None and (account := entry.number.account) in reached:
                     reached[account] = min(reached[account], entry.number.seq - 1)
-        try:
-            yield Batch(entries, gone | moved, reached)
-        except BaseException:
-            with self._lock:
-                self._new = {**self._writing, **self._new}
-                self._writing.clear()
-                self._gone_from_run |= gone
-                self._moved |= moved
-                self.are_gaps_new = True
-            raise
+        yield Batch(entries, gone | moved, reached)
         with self._lock:
+            self._gone_from_run -= gone
+            self._moved -= moved
             for entry in entries:
-                is_settled = self._writing.pop(entry.ticket, None) is None
+                is_settled = self._new.pop(entry.ticket, None) is None
                 (self._gone_from_run if is_settled else self._in_run).add(entry.ticket)
 
     def moved(self, tickets: Iterable[int]) -> None:
@@ -192,14 +182,11 @@ class Stored:
     def gone_from_disk(self) -> Iterator[set[int]]:
         """Give the tickets of rows that the disk is to delete; where that raises, they are still there."""
         with self._lock:
-            gone, self._gone_from_disk = self._gone_from_disk, set()
-        try:
-            yield gone
-        except BaseException:
-            with self._lock:
-                self._gone_from_disk |= gone
-                self.are_gaps_new = True
-            raise
+            gone = set(self._gone_from_disk)
+        yield gone
+        with self._lock:
+            self._gone_from_disk -= gone
+            self._gone_from_run |= gone & self._moved  # else their rows there would be taken for messages
 
     def has_news(self) -> bool:
         """Return whether something in the first place is settled, something is new, or another gap record waits."""

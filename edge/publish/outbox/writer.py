@@ -189,8 +189,8 @@ class Writer:
                 ]
                 start = self.places.start(batch.reached, is_ended=is_ended and is_last)
                 self.places.run.commit(rows=rows, gone=batch.gone, gaps=gaps, starts=start)
-                self._stored.run_bytes = self.places.run.used_bytes
             self._reached = batch.reached
+            self._stored.run_bytes = self.places.run.used_bytes
             if is_last:
                 return
 

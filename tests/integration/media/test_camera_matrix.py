@@ -8,7 +8,7 @@ import pytest
 
 from edge.config.schema import StreamConfig
 from edge.media.select import make_source
-from edge.types import StreamState
+from edge.types import ImageSize, StreamState
 from tests.support.clips import CANVAS, number_of
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.rtsp_cameras import REFUSED, RTSP_CAMERAS
@@ -148,9 +148,11 @@ def test_web_camera_starts_and_is_seen_as_it_is(web, path, decoder, starts):
     frames = assert_starts(starts, web + path, count, decoder=decoder, credential=login, max_fps=20.0)
 
     assert {number_of(image) for _, image in frames} == {NUMBER}
+    assert {header.source_size for header, _ in frames} == {ImageSize(width=320, height=180)}
     numbers = [header.frame for header, _ in frames]
     times = [header.pts_ns for header, _ in frames]
     assert (numbers, times) == (sorted(set(numbers)), sorted(set(times)))
+    assert times[-1] < 60e9  # seconds of the stream, of which there were few
 
 
 @BOTH

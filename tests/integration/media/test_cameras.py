@@ -1,7 +1,6 @@
 """Network cameras that work, fail, freeze and come back: a real RTSP server in its own process."""
 
 import gc
-import http.server
 import itertools
 import logging
 import os
@@ -19,7 +18,6 @@ from edge.media.gstreamer.source import GstSource
 from edge.media.threads import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, write_clip
-from tests.support.http_client import handled_by
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.tcp_proxy import TcpProxy
@@ -72,9 +70,7 @@ def test_camera_delivers_in_its_codec(server, codec):
     assert header.clock in (ClockSource.ARRIVAL, ClockSource.RTCP_SR)
     assert header.source_size == ImageSize(width=320, height=176 if codec == "jpeg" else 180)
     assert 0 <= header.decode_ns < 1e9
-    numbers = [header.frame for header in viewer.headers]
-    assert numbers == sorted(set(numbers))
-    assert numbers[-1] <= viewer.source.counts().decoded
+    assert header.frame <= viewer.source.counts().decoded
     assert_balances(viewer)
     assert viewer.states == [StreamState.CONNECTING, StreamState.UP]
 
@@ -171,10 +167,6 @@ def test_killed_server_is_found_again_and_the_other_camera_does_not_notice(clips
     assert failing.statuses[-1].reconnects >= 2
     assert steady.states == [StreamState.CONNECTING, StreamState.UP]
     for viewer in (failing, steady):
-        numbers = [header.frame for header in viewer.headers]
-        times = [header.pts_ns for header in viewer.headers]
-        assert numbers == sorted(set(numbers))
-        assert times == sorted(set(times))
         assert_balances(viewer)
 
 
@@ -337,47 +329,6 @@ def test_closed_pipeline_is_freed(tmp_path, uri):
     gc.collect()
 
     assert sorted(freed) == ["fitted"] * 3 + ["pipeline"] * 3
-
-
-class _MjpegCamera(http.server.BaseHTTPRequestHandler):
-    """Sends a picture thirty times a second, in parts, as web cameras do; `at_once` of them in one packet."""
-
-    picture, at_once = b"", 1
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
-        self.end_headers()
-        pace = threading.Event()
-        try:
-            while not pace.wait(self.at_once / 30):
-                head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(self.picture)}\r\n\r\n"
-                self.wfile.write(self.at_once * (head.encode() + self.picture + b"\r\n"))
-        except OSError:
-            pass
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
-
-
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_web_camera_with_mjpeg(at_once, monkeypatch):
-    require_gstreamer("souphttpsrc", "multipartdemux")
-    import cv2
-
-    from tests.support.clips import numbered
-
-    monkeypatch.setattr(_MjpegCamera, "at_once", at_once)
-    _MjpegCamera.picture = cv2.imencode(".jpg", numbered(77, width=320, height=180)[..., ::-1])[1].tobytes()
-    with handled_by(_MjpegCamera) as web:
-        for decoder in ("software", "pyav"):
-            with Viewer(f"http://127.0.0.1:{web.server_port}/video", decoder=decoder) as viewer:
-                viewer.await_frames(20)
-            assert set(viewer.codes) == {77}
-            assert viewer.headers[-1].source_size == ImageSize(width=320, height=180)
-            times = [header.pts_ns for header in viewer.headers]
-            assert times == sorted(set(times))
-            assert times[-1] < 60e9  # seconds of the stream, of which there were few
 
 
 def test_test_pattern_is_a_camera_too():

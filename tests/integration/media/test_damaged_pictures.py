@@ -9,8 +9,8 @@ from edge.deadline import Deadline
 from edge.errors import EndOfStream
 from edge.media.select import make_source
 from edge.types import DropReason, SourceCounts, StreamState
+from tests.support.bad_links import CuttingProxy
 from tests.support.clips import CANVAS, cut_packet, number_of, spoil_packets, write_clip
-from tests.support.cutting_proxy import CuttingProxy
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.signed_pictures import signature_in, write_signed_clip
 from tests.support.viewer import Viewer, assert_balances

@@ -38,6 +38,4 @@ def test_video_of_a_web_address_is_seen_at_its_own_pace(web, path, decoder):
     first, last = viewer.headers[-SEEN], viewer.headers[-1]
     assert 0.5 < (last.frame - first.frame) / (last.read_at_ns - first.read_at_ns) * 1e9 / FPS < 1.3
     assert viewer.headers[-1].clock is ClockSource.ARRIVAL
-    numbers, times = [header.frame for header in viewer.headers], [header.pts_ns for header in viewer.headers]
-    assert (numbers, times) == (sorted(set(numbers)), sorted(set(times)))
     assert_balances(viewer)

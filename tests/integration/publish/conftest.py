@@ -1,3 +1,5 @@
+import contextlib
+
 import msgspec
 import pytest
 
@@ -5,7 +7,10 @@ from edge.config.schema import MqttConfig
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.mqtt.trouble import BrokerBackoff
 from tests.support.collector import Collector
+from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.mosquitto import Mosquitto
+from tests.support.own_disk import OwnDisk
+from tests.support.wait import wait_connected
 from tests.support.wire_messages import birth
 
 
@@ -14,7 +19,7 @@ def quick_backoff(refused_s=300.0):
 
 
 @pytest.fixture
-def make_publisher():
+def make_publisher(make_fake):
     """Make publishers that try again quickly and are closed at the end."""
     made = []
 
@@ -40,6 +45,19 @@ def make_publisher():
 
 
 @pytest.fixture
+def connected(make_publisher):
+    """Make publishers that are connected, and have nothing left to send."""
+
+    def make(port, **options):
+        publisher = make_publisher(port, **options)
+        wait_connected(publisher)
+        assert publisher.flush(60)
+        return publisher
+
+    return make
+
+
+@pytest.fixture
 def make_broker(tmp_path):
     """Make mosquittos that are gone at the end."""
     made = []
@@ -56,6 +74,20 @@ def make_broker(tmp_path):
 @pytest.fixture
 def broker(make_broker):
     return make_broker().start()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of its own, which can be frozen and filled."""
+    with contextlib.closing(OwnDisk(tmp_path / "disk", tmp_path / "image")) as made:
+        yield made
+
+
+@pytest.fixture
+def make_fake():
+    """Make fake brokers; `make_publisher` asks for it first, so that publishers are closed before them."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **behaviour: stack.enter_context(FakeBroker(Behaviour(**behaviour)))
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ import pytest
 from edge.publish.device_messages import StateMessage
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import StreamStateMessage
-from tests.support.aborting_proxy import AbortingProxy
-from tests.support.fake_broker import FakeBroker
+from tests.support.bad_links import AbortingProxy
 from tests.support.logged import logged
-from tests.support.wait import wait_connected, wait_looks, wait_until
+from tests.support.wait import wait_looks, wait_until
 from tests.support.wire_messages import detections, publish_frames
 
 pytestmark = pytest.mark.integration
@@ -22,10 +21,8 @@ pytestmark = pytest.mark.integration
 ROOT = "edge/v1/north/gate-01"
 
 
-def test_birth_and_state_are_retained(broker, make_publisher, make_collector):
-    publisher = make_publisher(broker.port)
-    wait_connected(publisher)
-    assert publisher.flush(60)
+def test_birth_and_state_are_retained(broker, connected, make_collector):
+    connected(broker.port)
     late = make_collector(broker.port)
     wait_until(lambda: len(late.messages) == 2, what="the retained messages")
 
@@ -125,34 +122,27 @@ def test_a_clean_end_says_so(collector, broker, make_publisher):
     wait_until(lambda: "Received DISCONNECT from edge-gate-01" in broker.log(), what="a DISCONNECT: no Will then")
 
 
-def test_the_broker_is_asked_to_keep_the_session_or_it_could_not_delay_the_will(make_publisher):
-    with FakeBroker() as fake:
-        publisher = make_publisher(fake.port)
-        wait_connected(publisher)
-        assert publisher.flush(60)
-        publisher.close()
-        (connect,) = fake.connects
-
+def test_the_broker_is_asked_to_keep_the_session_or_it_could_not_delay_the_will(make_fake, connected):
+    fake = make_fake()
+    publisher = connected(fake.port)
+    publisher.close()
+    (connect,) = fake.connects
     flags, properties = connect[7], connect[11 : 11 + connect[10]]
     assert not flags & 0b10, "clean start would end the session, and with it the delay"
     assert properties == b"\x11\x00\x00\x00\x0f"
     assert b"\x18\x00\x00\x00\x05" in connect, "Will delay of 5 s"
 
 
-def test_a_sleeping_publisher_is_woken(broker, make_publisher):
-    publisher = make_publisher(broker.port)
-    wait_connected(publisher)
-    assert publisher.flush(60)
+def test_a_sleeping_publisher_is_woken(broker, connected):
+    publisher = connected(broker.port)
     for seq in (1, 2, 3):
         wait_until(lambda: publisher._is_asleep, what="nothing to do")
         publisher.publish(detections(seq))
         assert publisher.flush(0.5), "it slept on to the end of its second"
 
 
-def test_a_device_may_call_itself_degraded(collector, broker, make_publisher):
-    publisher = make_publisher(broker.port)
-    wait_connected(publisher)
-    assert publisher.flush(60)
+def test_a_device_may_call_itself_degraded(collector, broker, connected):
+    publisher = connected(broker.port)
     publisher.publish(StateMessage(device="gate-01", state="degraded", since=None, reason="1 of 2 streams down"))
     assert publisher.flush(60)
 
@@ -188,10 +178,8 @@ def test_a_killed_device_is_offline_by_its_will(collector, broker):
     assert offline["reason"] == "connection lost"
 
 
-def test_close_is_bounded_when_the_broker_is_frozen(broker, make_publisher, caplog):
-    publisher = make_publisher(broker.port, close_timeout_s=0.5)
-    wait_connected(publisher)
-    assert publisher.flush(60)
+def test_close_is_bounded_when_the_broker_is_frozen(broker, connected, caplog):
+    publisher = connected(broker.port, close_timeout_s=0.5)
     broker.freeze()
     publisher.publish(detections(1))
     closing = threading.Thread(target=publisher.close)

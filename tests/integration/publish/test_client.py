@@ -17,7 +17,7 @@ from edge.client import (
     StateMessage,
 )
 from edge.errors import ConfigError, PublishError
-from tests.support.aborting_proxy import AbortingProxy
+from tests.support.bad_links import AbortingProxy
 from tests.support.event_messages import counts, event, occupancy
 from tests.support.ports import free_port
 from tests.support.wait import wait_until

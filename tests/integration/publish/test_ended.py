@@ -9,8 +9,7 @@ import pytest
 from edge.publish.messages import StreamStateMessage
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
-from tests.support.aborting_proxy import AbortingProxy
-from tests.support.delaying_proxy import DelayingProxy
+from tests.support.bad_links import AbortingProxy, DelayingProxy
 from tests.support.event_messages import event
 from tests.support.ports import free_port
 from tests.support.spooling_process import is_on_disk, is_stored

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.support.delaying_proxy import DelayingProxy
-from tests.support.wait import QuietWatch, wait_connected, wait_until
+from tests.support.bad_links import DelayingProxy
+from tests.support.wait import QuietWatch, wait_until
 from tests.support.wire_messages import detections, publish_frames
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a broker a second away, by the clock")]
@@ -32,7 +32,7 @@ def test_a_far_broker_takes_as_much_as_a_near_one(make_broker, make_publisher, m
 
 
 def test_who_cannot_keep_up_says_so_and_keeps_live_messages_fresh(
-    make_broker, make_publisher, make_collector, caplog, monkeypatch
+    make_broker, connected, make_collector, caplog, monkeypatch
 ):
     monkeypatch.setattr("edge.publish.mqtt.window._LAG_S", 1.0)
     broker = make_broker(options=("max_inflight_messages 20",)).start()  # mosquitto's default: 66 a second from here
@@ -47,9 +47,7 @@ def test_who_cannot_keep_up_says_so_and_keeps_live_messages_fresh(
                 publisher.publish(detections(last[0]))
 
     with DelayingProxy(broker.port, round_trip_s=0.3) as proxy:
-        publisher = make_publisher(proxy.port, live_s=0.5)
-        wait_connected(publisher)
-        assert publisher.flush(60)
+        publisher = connected(proxy.port, live_s=0.5)
         thread = threading.Thread(target=publish)
         thread.start()
         wait_until(

@@ -1,6 +1,5 @@
 """A real disk that fills, empties, freezes and thaws in quick turns while messages wait: nothing is lost unsaid."""
 
-import contextlib
 import random
 import time
 from pathlib import Path
@@ -10,19 +9,12 @@ import pytest
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
 from tests.support.event_messages import event
-from tests.support.own_disk import OwnDisk
 from tests.support.promise import findings
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a disk that comes and goes by the clock")]
 FLAPPING_S = 20.0
-
-
-@pytest.fixture
-def disk(tmp_path):
-    with contextlib.closing(OwnDisk(tmp_path / "disk", tmp_path / "image")) as made:
-        yield made
 
 
 def held_s():

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from edge.publish.messages import GapMessage
-from tests.support.chaos_proxy import ChaosProxy
+from tests.support.bad_links import ChaosProxy
 from tests.support.logged import logged
 from tests.support.ports import free_port
-from tests.support.wait import wait_connected, wait_until
+from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections, publish_frames
 
 pytestmark = [
@@ -58,11 +58,9 @@ class Killed:
         found = collector.findings(may_be_open=True)
         return not any(found.undeclared(account, last) for account, last in self.published.items())
 
-    def end(self, make_publisher, port):
+    def end(self, connected, port):
         """Start once more and deliver what is left."""
-        publisher = make_publisher(port, run_path=self.path, max_bytes=self._max_bytes)
-        wait_connected(publisher)
-        assert publisher.flush(60)
+        publisher = connected(port, run_path=self.path, max_bytes=self._max_bytes)
         counts = publisher.counts()
         assert counts["numbered"] == counts["numbered_acknowledged"] + counts["numbered_in_gaps"]
         publisher.close()
@@ -87,7 +85,7 @@ def prove(collector, killed, most_duplicates):
     return taken
 
 
-def test_f37_kills_at_random_points_lose_nothing(tmp_path, make_broker, make_publisher, make_collector):
+def test_f37_kills_at_random_points_lose_nothing(tmp_path, make_broker, connected, make_collector):
     rng = random.Random(37)
     broker = make_broker().start()
     collector = make_collector(broker.port)
@@ -96,7 +94,7 @@ def test_f37_kills_at_random_points_lose_nothing(tmp_path, make_broker, make_pub
         for _ in range(KILLS):
             killed.run(rng.choice([broker.port, proxy.port]), rng.uniform(0.05, 0.5))
         connections = proxy.connections + KILLS
-    killed.end(make_publisher, broker.port)
+    killed.end(connected, broker.port)
 
     wait_until(lambda: killed.has_arrived(collector), what="all")
     taken = prove(collector, killed, most_duplicates=500 * connections)
@@ -105,14 +103,14 @@ def test_f37_kills_at_random_points_lose_nothing(tmp_path, make_broker, make_pub
 
 
 def test_kills_while_the_broker_is_away_lose_only_what_the_bound_lets_go(
-    tmp_path, make_broker, make_publisher, make_collector
+    tmp_path, make_broker, connected, make_collector
 ):
     killed = Killed(tmp_path, max_bytes=100_000)
     for _ in range(4):
         killed.run(free_port(), 1.0)
     broker = make_broker().start()
     collector = make_collector(broker.port)
-    counts = killed.end(make_publisher, broker.port)
+    counts = killed.end(connected, broker.port)
 
     wait_until(lambda: killed.has_arrived(collector), what="all")
     prove(collector, killed, most_duplicates=0)
@@ -120,23 +118,6 @@ def test_kills_while_the_broker_is_away_lose_only_what_the_bound_lets_go(
     assert not collector.payloads("/detections"), "what comes from an earlier start is late"
     live = [gap for gap in collector.payloads("/gaps") if gap["reason"] == "spool-bytes"]
     assert any(gap["exact"] for gap in live), "a start knows what of its own was never on its way"
-
-
-def test_a_clean_end_without_a_broker_keeps_everything_for_the_next_start(
-    tmp_path, make_broker, make_publisher, make_collector
-):
-    path = tmp_path / "outbox.db"
-    first = make_publisher(free_port(), run_path=path)
-    publish_frames(first, range(1, 101))
-    first.close()
-    broker = make_broker().start()
-    collector = make_collector(broker.port)
-    second = make_publisher(broker.port, run_path=path)
-    wait_connected(second)
-    assert second.flush(60)
-
-    wait_until(lambda: len(collector.payloads("/replay")) == 100, what="all of them")
-    collector.findings().prove({("east", 41): 100}, most_duplicates=0)
 
 
 @pytest.mark.parametrize("content", [None, b"nonsense", bytes(1 << 20)])
@@ -183,7 +164,7 @@ def gaps_in(path):
 
 
 def test_declared_losses_outlive_the_process_until_they_are_delivered(
-    tmp_path, make_broker, make_publisher, make_collector
+    tmp_path, make_broker, make_publisher, connected, make_collector
 ):
     path = tmp_path / "outbox.db"
     first = make_publisher(free_port(), run_path=path, max_bytes=100_000)
@@ -193,9 +174,7 @@ def test_declared_losses_outlive_the_process_until_they_are_delivered(
     assert min(gap.from_ for gap in declared) == 1
     broker = make_broker().start()
     collector = make_collector(broker.port)
-    second = make_publisher(broker.port, run_path=path, max_bytes=100_000)
-    wait_connected(second)
-    assert second.flush(60)
+    second = connected(broker.port, run_path=path, max_bytes=100_000)
 
     wait_until(lambda: not collector.undeclared("east", 1000), what="all came or are declared")
     collector.findings().prove({("east", 41): 1000}, most_duplicates=0)

@@ -8,7 +8,6 @@ from edge.config.schema import TlsConfig
 from edge.errors import ConfigError
 from tests.support.certificates import make_certificates
 from tests.support.command_line import command
-from tests.support.fake_broker import FakeBroker
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.integration
@@ -39,15 +38,15 @@ def by_client(make_publisher, port, home):
 
 
 @pytest.mark.parametrize("connect", [by_device, by_listen, by_client])
-def test_a_user_with_a_colon_and_a_client_id_arrive(make_publisher, tmp_path, monkeypatch, connect):
+def test_a_user_with_a_colon_and_a_client_id_arrive(make_fake, make_publisher, tmp_path, monkeypatch, connect):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    with FakeBroker() as fake:
-        connect(make_publisher, fake.port, tmp_path)
-        wait_until(lambda: fake.connects, what="a CONNECT")
+    fake = make_fake()
+    connect(make_publisher, fake.port, tmp_path)
+    wait_until(lambda: fake.connects, what="a CONNECT")
 
-        (packet, *_) = fake.connects
-        for text in (b"thing-1", b"tenant:gate", b"p:w"):
-            assert len(text).to_bytes(2, "big") + text in packet
+    (packet, *_) = fake.connects
+    for text in (b"thing-1", b"tenant:gate", b"p:w"):
+        assert len(text).to_bytes(2, "big") + text in packet
 
 
 @pytest.fixture

@@ -40,52 +40,52 @@ def assert_pauses(fake):
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_device_that_may_speak_v5_only_waits_for_a_person(make_publisher, caplog, refusal):
+def test_a_device_that_may_speak_v5_only_waits_for_a_person(make_fake, make_publisher, caplog, refusal):
     caplog.set_level(logging.INFO)
-    with FakeBroker(Behaviour(on_v5=refusal)) as fake:
-        publisher = make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff())
-        wait_until(lambda: next_try_s(publisher), what="a plan")
+    fake = make_fake(on_v5=refusal)
+    publisher = make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff())
+    wait_until(lambda: next_try_s(publisher), what="a plan")
 
-        assert next_try_s(publisher) > 200
-        assert "protocol: auto" in publisher.status
-        publisher.close()
-        assert len(fake.connects) == 1
-        assert len([one for one in caplog.messages if one.startswith("broker status=not connected")]) == 1
+    assert next_try_s(publisher) > 200
+    assert "protocol: auto" in publisher.status
+    publisher.close()
+    assert len(fake.connects) == 1
+    assert len([one for one in caplog.messages if one.startswith("broker status=not connected")]) == 1
 
 
 @pytest.mark.parametrize("end", [ENDS["closes"], ENDS["no-mqtt"]], ids=["closes", "no-mqtt"])
-def test_a_device_pauses_between_connections_that_end_at_once(make_publisher, caplog, end):
+def test_a_device_pauses_between_connections_that_end_at_once(make_fake, make_publisher, caplog, end):
     caplog.set_level(logging.INFO)
-    with FakeBroker(Behaviour(on_v5=end)) as fake:
-        make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff(min_s=LEAST_S))
-        wait_until(lambda: len(fake.connects) >= 3, what="three connections")
+    fake = make_fake(on_v5=end)
+    make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff(min_s=LEAST_S))
+    wait_until(lambda: len(fake.connects) >= 3, what="three connections")
 
-        assert_pauses(fake)
-        assert len([one for one in caplog.messages if "not connected" in one]) == 1
-        assert "Traceback" not in caplog.text
+    assert_pauses(fake)
+    assert len([one for one in caplog.messages if "not connected" in one]) == 1
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.slow(reason="two pauses of a second or two each, for each kind of end")
 @ends
 @pytest.mark.parametrize("protocol", ["v5", "auto"])
-def test_every_end_has_its_pause(make_publisher, caplog, end, protocol):
-    with FakeBroker(Behaviour(on_v5=end)) as fake:
-        make_publisher(fake.port, protocol=protocol, backoff=BrokerBackoff(min_s=LEAST_S))
-        wait_until(lambda: len(fake.connects) >= 3 or fake.accepted, what="three connections")
+def test_every_end_has_its_pause(make_fake, make_publisher, caplog, end, protocol):
+    fake = make_fake(on_v5=end)
+    make_publisher(fake.port, protocol=protocol, backoff=BrokerBackoff(min_s=LEAST_S))
+    wait_until(lambda: len(fake.connects) >= 3 or fake.accepted, what="three connections")
 
-        if not fake.accepted:
-            assert_pauses(fake)
-        assert "Traceback" not in caplog.text
+    if not fake.accepted:
+        assert_pauses(fake)
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize("reason", [0x9A, 0x9B])
-def test_a_broker_that_takes_no_will_whatever_it_is_like_is_asked_twice(make_publisher, reason):
-    with FakeBroker(Behaviour(connack_reason=reason)) as fake:
-        publisher = make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff())
-        wait_until(lambda: next_try_s(publisher) >= 10, what="a long wait")
-        publisher.close()
+def test_a_broker_that_takes_no_will_whatever_it_is_like_is_asked_twice(make_fake, make_publisher, reason):
+    fake = make_fake(connack_reason=reason)
+    publisher = make_publisher(fake.port, protocol="v5", backoff=BrokerBackoff())
+    wait_until(lambda: next_try_s(publisher) >= 10, what="a long wait")
+    publisher.close()
 
-        assert len(fake.connects) == 2
+    assert len(fake.connects) == 2
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.wait import wait_connected, wait_until
 from tests.support.wire_messages import birth, detections
 
@@ -30,13 +29,11 @@ def test_a_birth_message_over_the_limit_does_not_stop_the_frames(make_broker, ma
 
 
 def test_a_broker_that_is_killed_again_and_again_is_not_taken_for_one_that_refuses(
-    make_broker, make_publisher, make_collector
+    make_broker, connected, make_collector
 ):
     broker = make_broker(is_persistent=True).start()
     collector = make_collector(broker.port)
-    publisher = make_publisher(broker.port)
-    wait_connected(publisher)
-    assert publisher.flush(60)
+    publisher = connected(broker.port)
     for round_ in range(6):
         broker.freeze()
         publisher.publish(detections(round_ + 1))
@@ -51,13 +48,12 @@ def test_a_broker_that_is_killed_again_and_again_is_not_taken_for_one_that_refus
     assert not collector.payloads("/gaps")
 
 
-def test_a_fake_broker_with_a_limit_that_it_tells_is_never_sent_more(make_publisher):
-    with FakeBroker(Behaviour(maximum_packet_size=1500)) as fake:
-        publisher = make_publisher(fake.port)
-        publish_with_one_big(publisher, big=(3, 4, 9))
+def test_a_fake_broker_with_a_limit_that_it_tells_is_never_sent_more(make_fake, make_publisher, connected):
+    fake = make_fake(maximum_packet_size=1500)
+    publisher = make_publisher(fake.port)
+    publish_with_one_big(publisher, big=(3, 4, 9))
 
-        wait_connected(publisher)
-        assert publisher.flush(60)
-        assert fake.violations == []
-        assert publisher.counts()["connections"] == 1
-        publisher.close()
+    wait_connected(publisher)
+    assert publisher.flush(60)
+    assert fake.violations == []
+    assert publisher.counts()["connections"] == 1

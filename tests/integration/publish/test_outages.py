@@ -8,20 +8,16 @@ import pytest
 
 from edge.publish.messages import StreamStateMessage
 from edge.publish.mqtt.window import SMALLEST
-from tests.support.aborting_proxy import AbortingProxy
-from tests.support.fake_broker import FakeBroker
+from tests.support.bad_links import AbortingProxy, SilencingProxy
 from tests.support.logged import logged
 from tests.support.ports import free_port
-from tests.support.silencing_proxy import SilencingProxy
-from tests.support.wait import wait_connected, wait_until
+from tests.support.wait import wait_until
 from tests.support.wire_messages import detections, publish_frames
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick"),
 ]
-
-ROOT = "edge/v1/north/gate-01"
 
 
 def firsts(numbers):
@@ -118,11 +114,9 @@ def test_f31_aborts_anywhere_lose_nothing_and_repeat_little(broker, collector, m
         assert publisher.counts()["dropped"] == 0
 
 
-def test_a_short_abort_does_not_make_the_device_look_offline(broker, collector, make_publisher):
+def test_a_short_abort_does_not_make_the_device_look_offline(broker, collector, connected):
     with AbortingProxy(broker.port) as proxy:
-        publisher = make_publisher(proxy.port)
-        wait_connected(publisher)
-        assert publisher.flush(60)
+        publisher = connected(proxy.port)
         proxy.cut()
         publisher.publish(detections(1))
         assert publisher.flush(60)
@@ -151,11 +145,9 @@ def test_the_latest_state_of_a_stream_is_sent_again_after_a_reconnect(make_broke
     assert all(message.retain for message in collector.messages)
 
 
-def test_f32_a_frozen_broker_is_noticed(make_broker, make_publisher):
+def test_f32_a_frozen_broker_is_noticed(make_broker, connected):
     broker = make_broker().start()
-    publisher = make_publisher(broker.port, keepalive_s=1, ack_timeout_s=600)
-    wait_connected(publisher)
-    assert publisher.flush(60)
+    publisher = connected(broker.port, keepalive_s=1, ack_timeout_s=600)
     broker.freeze()
     publisher.publish(detections(1))
 
@@ -164,17 +156,15 @@ def test_f32_a_frozen_broker_is_noticed(make_broker, make_publisher):
     assert publisher.flush(60)
 
 
-def test_f32_a_broker_that_stops_acknowledging_is_noticed(make_publisher, caplog):
-    with FakeBroker() as fake:
-        publisher = make_publisher(fake.port, ack_timeout_s=0.3)
-        wait_connected(publisher)
-        assert publisher.flush(60)
-        is_noticed = threading.Event()
-        fake.behaviour.puback_reason = lambda publish: is_noticed.wait(60) and 0
-        publisher.publish(detections(1))
+def test_f32_a_broker_that_stops_acknowledging_is_noticed(make_fake, connected, caplog):
+    fake = make_fake()
+    publisher = connected(fake.port, ack_timeout_s=0.3)
+    is_noticed = threading.Event()
+    fake.behaviour.puback_reason = lambda publish: is_noticed.wait(60) and 0
+    publisher.publish(detections(1))
 
-        wait_until(lambda: "nothing acknowledged" in caplog.text, what="the silence")
-        is_noticed.set()
+    wait_until(lambda: "nothing acknowledged" in caplog.text, what="the silence")
+    is_noticed.set()
 
 
 @pytest.mark.slow(reason="an outage by the clock")
@@ -201,13 +191,11 @@ def test_f30_a_long_outage_is_bounded_and_declared(make_broker, make_publisher, 
     wait_until(lambda: 10_001 in collector.numbers()["east"], what="the newest number")
 
 
-def test_a_gap_record_that_is_exact_names_no_message_that_came(make_broker, make_publisher, make_collector):
+def test_a_gap_record_that_is_exact_names_no_message_that_came(make_broker, connected, make_collector):
     broker = make_broker().start()
     collector = make_collector(broker.port)
     with SilencingProxy(broker.port) as proxy:
-        publisher = make_publisher(proxy.port, max_bytes=20_000)
-        wait_connected(publisher)
-        assert publisher.flush(60)
+        publisher = connected(proxy.port, max_bytes=20_000)
         proxy.silence()  # the broker takes what comes; its acknowledgements are lost
         publish_frames(publisher, range(1, 11))
         wait_until(lambda: len(collector.numbers()["east"]) == 10, what="the broker has them")
@@ -225,13 +213,11 @@ def test_a_gap_record_that_is_exact_names_no_message_that_came(make_broker, make
     collector.findings().prove({("east", 41): 500}, most_duplicates=10)
 
 
-def test_losses_of_an_outage_are_one_gap_record(make_broker, make_publisher, make_collector):
+def test_losses_of_an_outage_are_one_gap_record(make_broker, connected, make_collector):
     broker = make_broker().start()
     collector = make_collector(broker.port)
     with AbortingProxy(broker.port) as proxy:
-        publisher = make_publisher(proxy.port, max_bytes=100_000)
-        wait_connected(publisher)
-        assert publisher.flush(60)
+        publisher = connected(proxy.port, max_bytes=100_000)
         broker.freeze()
         publish_frames(publisher, range(1, 21))
         wait_until(lambda: publisher.counts()["in_flight"] >= SMALLEST, what="a window is full")

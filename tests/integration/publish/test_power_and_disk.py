@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 
-import msgspec
 import pytest
 
 from edge.publish.outbox.bounds import Bounds
@@ -14,7 +13,7 @@ from tests.support.logged import logged
 from tests.support.ports import free_port
 from tests.support.spooling_process import is_on_disk, is_stored
 from tests.support.wait import wait_until
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import detections
 
 pytestmark = [
     pytest.mark.integration,
@@ -155,21 +154,6 @@ def test_f38_a_disk_that_is_full_is_said_and_publishing_goes_on(device, little_d
     collector.findings().prove({("east", 41): 12_001}, most_duplicates=0)
 
 
-def test_f38_a_folder_that_is_not_there_leaves_memory_and_is_used_when_it_is(device, broker, collector, caplog):
-    place = SpoolPlace(device.disk / "missing" / "spool.db", ROOMY)
-    publisher = device.start(broker.port, spool=place)
-    publisher.publish(detections(1))
-    publisher.publish(event(1))
-
-    assert publisher.flush(60)
-    assert "messages-in-memory-only" in logged(caplog)
-    assert publisher.counts()["spool_works"] == 0
-    place.path.parent.mkdir()
-    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk is used")
-    publisher.publish(event(2))
-    wait_until(lambda: len(collector.payloads("/events")) == 2, what="an event that was written first")
-
-
 def test_two_services_do_not_share_a_spool_and_the_second_has_it_when_the_first_has_ended(
     device, tmp_path, make_publisher, broker, collector, caplog
 ):
@@ -182,12 +166,3 @@ def test_two_services_do_not_share_a_spool_and_the_second_has_it_when_the_first_
     assert (first.counts()["spool_works"], second.counts()["spool_works"]) == (1, 0)
     first.close()
     wait_until(lambda: second.counts()["spool_works"] == 1, what="the second has it")
-
-
-def test_the_birth_of_a_start_raises_no_gap_where_there_was_none(device, broker, collector):
-    device.start(broker.port).close()
-    second = device.start(broker.port)
-    second.publish(msgspec.structs.replace(birth(), epoch=42))
-
-    assert second.flush(60)
-    assert not collector.payloads("/gaps")

@@ -7,7 +7,6 @@ import pytest
 from edge.config.credentials import Credential
 from edge.config.schema import TlsConfig
 from tests.support.certificates import make_certificates
-from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.logged import logged
 from tests.support.next_try import next_try_s
 from tests.support.wait import wait_connected, wait_until
@@ -145,113 +144,107 @@ def test_no_secret_is_ever_logged(make_broker, make_publisher, caplog, capfd):
 
 
 @pytest.mark.parametrize("on_v5", ["refuse", "close"])
-def test_a_broker_without_v5_is_spoken_to_in_v311(make_publisher, on_v5, caplog):
+def test_a_broker_without_v5_is_spoken_to_in_v311(make_fake, make_publisher, on_v5, caplog):
     caplog.set_level(logging.INFO)
-    with FakeBroker(Behaviour(on_v5=on_v5)) as fake:
-        publisher = make_publisher(fake.port)
-        publisher.publish(detections(1))
-        assert publisher.flush(60)
-        assert "MQTT v3.1.1" in publisher.status
-        wait_until(lambda: "MQTT v3.1.1" in caplog.text, what="the line in the log, which another thread writes")
-        assert {publish.topic.rpartition("/")[2] for publish in fake.accepted} == {"info", "state", "detections"}
+    fake = make_fake(on_v5=on_v5)
+    publisher = make_publisher(fake.port)
+    publisher.publish(detections(1))
+    assert publisher.flush(60)
+    assert "MQTT v3.1.1" in publisher.status
+    wait_until(lambda: "MQTT v3.1.1" in caplog.text, what="the line in the log, which another thread writes")
+    assert {publish.topic.rpartition("/")[2] for publish in fake.accepted} == {"info", "state", "detections"}
 
-        fake.drop()
-        wait_until(lambda: publisher.counts()["connections"] == 2, what="the reconnect")
-        assert [connect[6] for connect in fake.connects][-2:] == [4, 4], "v3.1.1 was not remembered"
-        publisher.close()
+    fake.drop()
+    wait_until(lambda: publisher.counts()["connections"] == 2, what="the reconnect")
+    assert [connect[6] for connect in fake.connects][-2:] == [4, 4], "v3.1.1 was not remembered"
 
 
 @pytest.mark.parametrize("receive_maximum", [1, 2, 10, 1000])
-def test_f34_receive_maximum_is_kept_also_after_a_reconnect(make_publisher, receive_maximum):
-    with FakeBroker(Behaviour(receive_maximum=receive_maximum)) as fake:
-        publisher = make_publisher(fake.port)
-        publish_frames(publisher, range(1, 31))
-        fake.drop()
-        assert publisher.flush(60)
-        publisher.close()
+def test_f34_receive_maximum_is_kept_also_after_a_reconnect(make_fake, make_publisher, receive_maximum):
+    fake = make_fake(receive_maximum=receive_maximum)
+    publisher = make_publisher(fake.port)
+    publish_frames(publisher, range(1, 31))
+    fake.drop()
+    assert publisher.flush(60)
+    publisher.close()
 
-        assert fake.violations == []
-        assert {p.topic.rpartition("/")[2] for p in fake.accepted} == {"info", "state", "detections"}
-
-
-def test_f34_a_broker_without_retain_and_qos_1_gets_neither(make_publisher):
-    with FakeBroker(Behaviour(can_retain=False, maximum_qos=0)) as fake:
-        publisher = make_publisher(fake.port)
-        publisher.publish(detections(1))
-        assert publisher.flush(60)
-        wait_until(lambda: len(fake.accepted) == 3, what="all messages")
-        publisher.close()
-
-        assert fake.violations == []
+    assert fake.violations == []
+    assert {p.topic.rpartition("/")[2] for p in fake.accepted} == {"info", "state", "detections"}
 
 
-def test_f35_a_quota_is_waited_for(make_publisher, caplog):
-    with FakeBroker() as fake:
-        refused = []
+def test_f34_a_broker_without_retain_and_qos_1_gets_neither(make_fake, make_publisher):
+    fake = make_fake(can_retain=False, maximum_qos=0)
+    publisher = make_publisher(fake.port)
+    publisher.publish(detections(1))
+    assert publisher.flush(60)
+    wait_until(lambda: len(fake.accepted) == 3, what="all messages")
+    publisher.close()
 
-        def once(publish):
-            if publish.topic.endswith("detections") and not refused:
-                refused.append(publish)
-                return 0x97
-            return 0
-
-        fake.behaviour.puback_reason = once
-        publisher = make_publisher(fake.port)
-        publisher.publish(detections(1))
-        assert publisher.flush(60)
-
-        assert len(refused) == 1
-        assert [p.topic for p in fake.accepted].count("edge/v1/north/gate-01/streams/east/detections") == 1
-        assert "reason=0x97: retrying" in caplog.text
-        assert publisher.counts()["dropped"] == 0
-        publisher.close()
+    assert fake.violations == []
 
 
-def test_f35_a_topic_that_is_not_allowed_is_declared_and_told_once(make_publisher, caplog):
-    with FakeBroker() as fake:
-        fake.behaviour.puback_reason = lambda publish: 0x87 if publish.topic.endswith("detections") else 0
-        publisher = make_publisher(fake.port)
-        publish_frames(publisher, range(1, 21))
-        assert publisher.flush(60)
+def test_f35_a_quota_is_waited_for(make_fake, make_publisher, caplog):
+    fake = make_fake()
+    refused = []
 
-        counts = publisher.counts()
-        assert (counts["numbered_in_gaps"], counts["numbered_acknowledged"]) == (20, 0)
-        assert logged(caplog).count("message-refused") == 1
-        assert "access list" in caplog.text
-        publisher.close()
+    def once(publish):
+        if publish.topic.endswith("detections") and not refused:
+            refused.append(publish)
+            return 0x97
+        return 0
+
+    fake.behaviour.puback_reason = once
+    publisher = make_publisher(fake.port)
+    publisher.publish(detections(1))
+    assert publisher.flush(60)
+
+    assert len(refused) == 1
+    assert [p.topic for p in fake.accepted].count("edge/v1/north/gate-01/streams/east/detections") == 1
+    assert "reason=0x97: retrying" in caplog.text
+    assert publisher.counts()["dropped"] == 0
 
 
-def test_f35_no_subscriber_is_no_failure(make_publisher):
-    with FakeBroker() as fake:
-        fake.behaviour.puback_reason = lambda publish: 0x10
-        publisher = make_publisher(fake.port)
-        publisher.publish(detections(1))
+def test_f35_a_topic_that_is_not_allowed_is_declared_and_told_once(make_fake, make_publisher, caplog):
+    fake = make_fake()
+    fake.behaviour.puback_reason = lambda publish: 0x87 if publish.topic.endswith("detections") else 0
+    publisher = make_publisher(fake.port)
+    publish_frames(publisher, range(1, 21))
+    assert publisher.flush(60)
 
-        assert publisher.flush(60)
-        assert publisher.counts()["numbered_acknowledged"] == 1
-        publisher.close()
+    counts = publisher.counts()
+    assert (counts["numbered_in_gaps"], counts["numbered_acknowledged"]) == (20, 0)
+    assert logged(caplog).count("message-refused") == 1
+    assert "access list" in caplog.text
+
+
+def test_f35_no_subscriber_is_no_failure(make_fake, make_publisher):
+    fake = make_fake()
+    fake.behaviour.puback_reason = lambda publish: 0x10
+    publisher = make_publisher(fake.port)
+    publisher.publish(detections(1))
+
+    assert publisher.flush(60)
+    assert publisher.counts()["numbered_acknowledged"] == 1
 
 
 @pytest.mark.parametrize("reason", [0x88, 0x9C])
-def test_f33_a_busy_broker_is_tried_again_and_told_once(make_publisher, caplog, reason):
-    with FakeBroker(Behaviour(connack_reason=reason)) as fake:
-        publisher = make_publisher(fake.port)
-        wait_until(lambda: len(fake.connects) >= 3, what="several attempts")
-        assert not publisher.is_connected
-        assert caplog.text.count(f"0x{reason:02X}") == 1
-        fake.behaviour.connack_reason = 0
-        assert publisher.flush(60)
-        publisher.close()
+def test_f33_a_busy_broker_is_tried_again_and_told_once(make_fake, make_publisher, caplog, reason):
+    fake = make_fake(connack_reason=reason)
+    publisher = make_publisher(fake.port)
+    wait_until(lambda: len(fake.connects) >= 3, what="several attempts")
+    assert not publisher.is_connected
+    assert caplog.text.count(f"0x{reason:02X}") == 1
+    fake.behaviour.connack_reason = 0
+    assert publisher.flush(60)
 
 
-def test_f36_two_takeovers_in_a_minute_end_the_fight(make_publisher, caplog):
-    with FakeBroker(Behaviour(disconnect_reason=0x8E)) as fake:
-        publisher = make_publisher(fake.port)
-        expect(publisher, "another client uses this client id")
-        wait_until(lambda: next_try_s(publisher) > 200, what="the long wait")
+def test_f36_two_takeovers_in_a_minute_end_the_fight(make_fake, make_publisher, caplog):
+    fake = make_fake(disconnect_reason=0x8E)
+    publisher = make_publisher(fake.port)
+    expect(publisher, "another client uses this client id")
+    wait_until(lambda: next_try_s(publisher) > 200, what="the long wait")
 
-        assert len(fake.connects) == 2
-        publisher.close()
+    assert len(fake.connects) == 2
 
 
 def test_two_devices_of_one_name_slow_down(broker, make_publisher):
@@ -260,25 +253,25 @@ def test_two_devices_of_one_name_slow_down(broker, make_publisher):
     wait_until(lambda: any("another client with the id" in p.status for p in publishers), what="the suspicion")
 
 
-def test_a_broker_of_tiny_packets_loses_nothing_and_is_said(make_publisher, monkeypatch):
+def test_a_broker_of_tiny_packets_loses_nothing_and_is_said(make_fake, make_publisher, monkeypatch):
     """A gap record does not fit into 300 bytes, so that no loss could be declared: messages wait for another limit."""
     monkeypatch.setattr("edge.publish.mqtt.publisher.NO_BROKER_S", 0.0)
-    with FakeBroker(Behaviour(maximum_packet_size=300)) as fake:
-        publisher = make_publisher(fake.port)
-        publish_frames(publisher, range(1, 51))
-        expect(publisher, "a limit of 300", "raise the broker's limit")
-        assert "a limit of 300" in publisher.alarm
-        counts = publisher.counts()
-        assert (counts["numbered_waiting"], counts["dropped"]) == (50, 0)
-        assert next_try_s(publisher) > 60
-        assert fake.accepted == []
+    fake = make_fake(maximum_packet_size=300)
+    publisher = make_publisher(fake.port)
+    publish_frames(publisher, range(1, 51))
+    expect(publisher, "a limit of 300", "raise the broker's limit")
+    assert "a limit of 300" in publisher.alarm
+    counts = publisher.counts()
+    assert (counts["numbered_waiting"], counts["dropped"]) == (50, 0)
+    assert next_try_s(publisher) > 60
+    assert fake.accepted == []
 
 
-def test_a_broker_that_just_takes_a_gap_record_gets_it(make_publisher):
-    with FakeBroker(Behaviour(maximum_packet_size=620)) as fake:
-        publisher = make_publisher(fake.port)
-        publish_frames(publisher, range(1, 11), count=20)
-        assert publisher.flush(60)
-        gaps = [one.payload for one in fake.accepted if one.topic.endswith("/gaps")]
-        assert gaps
-        assert publisher.counts()["numbered_in_gaps"] == 10
+def test_a_broker_that_just_takes_a_gap_record_gets_it(make_fake, make_publisher):
+    fake = make_fake(maximum_packet_size=620)
+    publisher = make_publisher(fake.port)
+    publish_frames(publisher, range(1, 11), count=20)
+    assert publisher.flush(60)
+    gaps = [one.payload for one in fake.accepted if one.topic.endswith("/gaps")]
+    assert gaps
+    assert publisher.counts()["numbered_in_gaps"] == 10

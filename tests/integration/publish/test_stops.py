@@ -3,10 +3,9 @@
 import pytest
 
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.next_try import next_try_s
 from tests.support.ports import free_port
-from tests.support.wait import QuietWatch, wait_connected, wait_until
+from tests.support.wait import QuietWatch, wait_until
 from tests.support.wire_messages import detections, publish_frames
 
 pytestmark = [
@@ -48,21 +47,19 @@ def test_a_stop_without_a_broker_ends_after_one_more_attempt(make_publisher):
     assert publisher.counts()["waiting"] == 3  # birth, frame, and the state that says goodbye
 
 
-def test_a_stop_after_a_refused_password_does_not_try_it_again(make_publisher):
-    with FakeBroker(Behaviour(connack_reason=0x86)) as fake:
-        publisher = make_publisher(fake.port)
-        wait_until(lambda: next_try_s(publisher), what="the refusal")
-        publisher.close()
+def test_a_stop_after_a_refused_password_does_not_try_it_again(make_fake, make_publisher):
+    fake = make_fake(connack_reason=0x86)
+    publisher = make_publisher(fake.port)
+    wait_until(lambda: next_try_s(publisher), what="the refusal")
+    publisher.close()
 
-        assert len(fake.connects) == 1
+    assert len(fake.connects) == 1
 
 
-def test_a_stop_after_a_loss_comes_back_for_what_was_left(make_broker, make_publisher, make_collector):
+def test_a_stop_after_a_loss_comes_back_for_what_was_left(make_broker, connected, make_collector):
     broker = make_broker(is_persistent=True).start()
     collector = make_collector(broker.port)
-    publisher = make_publisher(broker.port, backoff=patient(), close_timeout_s=60)
-    wait_connected(publisher)
-    assert publisher.flush(60)
+    publisher = connected(broker.port, backoff=patient(), close_timeout_s=60)
     broker.stop()
     wait_until(lambda: next_try_s(publisher), what="the loss")
     publish_frames(publisher, range(1, 101))

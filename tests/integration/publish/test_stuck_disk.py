@@ -1,6 +1,5 @@
 """A disk that answers nothing for a while, as worn flash does: a real file system that is frozen under the spool."""
 
-import contextlib
 import threading
 
 import pytest
@@ -9,17 +8,10 @@ from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
 from tests.support.event_messages import event
 from tests.support.logged import logged
-from tests.support.own_disk import OwnDisk
 from tests.support.wait import wait_looks, wait_until
 from tests.support.wire_messages import detections
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a disk that answers late, by the clock")]
-
-
-@pytest.fixture
-def disk(tmp_path):
-    with contextlib.closing(OwnDisk(tmp_path / "disk", tmp_path / "image")) as made:
-        yield made
 
 
 @pytest.fixture

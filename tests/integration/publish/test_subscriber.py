@@ -18,12 +18,12 @@ from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.aborting_proxy import AbortingProxy
+from tests.support.bad_links import AbortingProxy
 from tests.support.event_messages import event
 from tests.support.fake_broker import Behaviour, FakeBroker
 from tests.support.listening import config, listened
 from tests.support.ports import free_port
-from tests.support.wait import wait_connected, wait_until
+from tests.support.wait import wait_until
 from tests.support.wire_messages import detections, publish_frames
 
 pytestmark = [
@@ -140,11 +140,9 @@ def test_the_embedded_broker_serves_publisher_and_subscriber(make_publisher):
     assert not [thread for thread in threading.enumerate() if thread.name == "demo-broker"]
 
 
-def test_listen_writes_a_line_for_people(broker, make_publisher):
+def test_listen_writes_a_line_for_people(broker, connected):
     def act():
-        publisher = make_publisher(broker.port)
-        wait_connected(publisher)
-        assert publisher.flush(60)
+        publisher = connected(broker.port)
         publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="down", since=None, reason="404"))
         assert publisher.flush(60)
         publisher.publish(detections(7, count=10))

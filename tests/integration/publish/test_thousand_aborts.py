@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from tests.support.chaos_proxy import ChaosProxy
-from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.bad_links import ChaosProxy
 from tests.support.promise import findings
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
@@ -90,30 +89,29 @@ def test_f31_aborts_at_random_points_lose_nothing_and_keep_the_promise(
 
 
 def test_f34_f35_a_broker_that_refuses_limits_and_dies_at_random_is_sent_or_told_everything(
-    make_publisher, monkeypatch
+    make_fake, make_publisher, monkeypatch
 ):
     monkeypatch.setattr("edge.publish.mqtt.holds._HOLD_MIN_S", 0.005)
     rng = random.Random(35)
     reasons = [0] * 60 + [0x10] * 5 + [0x80, 0x83, 0x87, 0x97, 0x99]
 
-    with FakeBroker(Behaviour(receive_maximum=7, maximum_packet_size=1400)) as fake:
-        fake.behaviour.puback_reason = lambda publish: 0 if "streams" not in publish.topic else rng.choice(reasons)
-        publisher = make_publisher(fake.port, streams=STREAMS, live_s=0.5)
-        frames = Frames(publisher, every_s=0.003)
-        for _ in range(ABORTS // 4):
-            before = len(fake.accepted)
-            wait_until(lambda: len(fake.accepted) > before + rng.randint(0, 20), what="some")  # noqa: B023
-            fake.behaviour.connack_reason = rng.choice([0, 0, 0, 0x88])
-            fake.drop()
-            connects = len(fake.connects)
-            wait_until(lambda: len(fake.connects) > connects, what="it comes back")  # noqa: B023
-            fake.behaviour.connack_reason = 0
-        frames.stop()
-        fake.behaviour.puback_reason = lambda publish: 0
-        assert publisher.flush(60)
-        publisher.close()
-        found = findings((one.topic, one.payload) for one in fake.accepted)
-
+    fake = make_fake(receive_maximum=7, maximum_packet_size=1400)
+    fake.behaviour.puback_reason = lambda publish: 0 if "streams" not in publish.topic else rng.choice(reasons)
+    publisher = make_publisher(fake.port, streams=STREAMS, live_s=0.5)
+    frames = Frames(publisher, every_s=0.003)
+    for _ in range(ABORTS // 4):
+        before = len(fake.accepted)
+        wait_until(lambda: len(fake.accepted) > before + rng.randint(0, 20), what="some")  # noqa: B023
+        fake.behaviour.connack_reason = rng.choice([0, 0, 0, 0x88])
+        fake.drop()
+        connects = len(fake.connects)
+        wait_until(lambda: len(fake.connects) > connects, what="it comes back")  # noqa: B023
+        fake.behaviour.connack_reason = 0
+    frames.stop()
+    fake.behaviour.puback_reason = lambda publish: 0
+    assert publisher.flush(60)
+    publisher.close()
+    found = findings((one.topic, one.payload) for one in fake.accepted)
     found.broken = [what for what in found.broken if "first came after" not in what]  # a quota turns the order round
     found.prove(frames.published, most_duplicates=7 * publisher.counts()["connections"])
     assert fake.violations == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edge.config.schema import StreamConfig
 from edge.media.address import parse_address
 from edge.media.camera import Camera
-from edge.media.rate import Cap, RateLimitedSource
+from edge.media.rate import Cap
 from edge.media.select import make_connection
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters, report_stream
@@ -44,8 +44,15 @@ class Stream:
         config = StreamConfig(id=decoder, uri=uri, max_fps=max_fps, decoder=decoder, loop=True, realtime=True)
         self.id, self.order, self.clock = StreamId(decoder), Cap(), None
         self._config, self._address = config, parse_address(uri, base_dir=Path.cwd())
-        camera = Camera(self.id, self._connect, is_live=True, is_endless=True, stall_s=60.0, first_frame_s=60.0)
-        self.source = camera if max_fps is None else RateLimitedSource(camera, max_fps)
+        self.source = Camera(
+            self.id,
+            self._connect,
+            is_live=True,
+            is_endless=True,
+            stall_s=60.0,
+            first_frame_s=60.0,
+            max_fps=max_fps,
+        )
         self.turn = self.frame = None
         self.seen: dict[DropReason, int] = {}
         self.source.open()

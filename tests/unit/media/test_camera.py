@@ -364,16 +364,7 @@ def test_callback_error_of_a_source_is_a_failure_like_any_other():
         def counts(self) -> SourceCounts:
             return SourceCounts()
 
-    source = Camera(
-        ID,
-        lambda: Broken(ID, [], preprocess=CANVAS, is_live=True),
-        is_live=True,
-        is_endless=True,
-        stall_s=1,
-        backoff=CameraBackoff(quickly),
-        on_status=(statuses := []).append,
-    )
-    source.open()
+    source, statuses = opened(lambda: Broken(ID, [], preprocess=CANVAS, is_live=True))
 
     assert source.read(0.05) is None
     assert statuses[-1].reason == "no H.265 decoder"
@@ -409,8 +400,7 @@ def away(problem):
 
 def test_why_a_camera_is_not_reached_is_told_where_its_decoder_does_not_know():
     watch = away(lambda: "no such host name: c")
-    source, statuses = camera(Connections([Breakage(VAGUE)]), watch=watch, address="rtsp://c/a")
-    source.open()
+    source, statuses = opened(Connections([Breakage(VAGUE)]), watch=watch, address="rtsp://c/a")
     source.read(0.3)
 
     assert [(one.state, one.reason) for one in statuses[1:]] == [(StreamState.DOWN, "rtsp://c/a: no such host name: c")]
@@ -421,8 +411,7 @@ def test_an_answer_of_a_name_server_that_comes_late_changes_the_reason_and_warns
     monkeypatch.setattr(probe, "_FIRST_ANSWER_S", 0.01)
     has_answered = threading.Event()
     watch = away(lambda: "no such host name: c" if has_answered.wait(30) else None)
-    source, statuses = camera(Connections([Breakage(VAGUE)]), watch=watch, address="rtsp://c/a")
-    source.open()
+    source, statuses = opened(Connections([Breakage(VAGUE)]), watch=watch, address="rtsp://c/a")
     wait_until(lambda: source.read(0.05) is None and statuses[-1].state is StreamState.DOWN, what="it is down")
     has_answered.set()
     wait_until(lambda: source.read(0.05) is None and len(statuses) == 3, what="why")
@@ -434,10 +423,9 @@ def test_an_answer_of_a_name_server_that_comes_late_changes_the_reason_and_warns
 
 def test_a_camera_that_is_lost_while_it_streams_keeps_the_reason_of_that():
     gone = SourceError("rtsp://c/a: the camera ended the stream")
-    source, statuses = camera(
+    source, statuses = opened(
         Connections([PICTURE, Breakage(gone)]), watch=away(lambda: "nothing listens"), stall_s=5, address="rtsp://c/a"
     )
-    source.open()
     assert source.read(1.0) is not None
     source.read(0.3)
 

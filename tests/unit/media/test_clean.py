@@ -68,7 +68,6 @@ class Connection:
         return self.clean.takes((BEGIN_MS + pts_ms) * MS, is_marked=False)
 
     def close(self):
-        self.clean.disconnect()
         self.bin.set_state(self.gst.State.NULL)
 
 

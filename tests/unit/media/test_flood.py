@@ -11,6 +11,7 @@ import pytest
 from edge.media.address import parse_address
 from edge.media.flood import FloodWatch
 from edge.media.threads import Effort
+from tests.support.tcp_server import TcpServer
 
 HEADER = b"X-Filler: " + b"a" * 1000 + b"\r\n"
 NOISE = bytes(range(256)) * 16
@@ -19,34 +20,20 @@ FLAT_JPEG = b"\x51\x45\x14\x00" * 1024
 CABAC_ZERO_WORDS = b"\x00\x00\x03" * 1024
 
 
-class Sender:
+class Sender(TcpServer):
     """Sends the same without an end to who connects, as fast as it is read or by a rate."""
 
     def __init__(self, content, bytes_per_s=None):
+        super().__init__()
         self._content, self._bytes_per_s = content, bytes_per_s
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = parse_address(f"rtsp://127.0.0.1:{self._listener.getsockname()[1]}/a", base_dir=Path("/"))
-        threading.Thread(target=self._run, daemon=True).start()
+        self.address = parse_address(f"rtsp://127.0.0.1:{self.port}/a", base_dir=Path("/"))
 
-    def _run(self):
-        with contextlib.suppress(OSError):
-            while True:
-                link, _ = self._listener.accept()
-                threading.Thread(target=self._send, args=(link,), daemon=True).start()
-
-    def _send(self, link):
+    def serve(self, link):
         pieces = self._content * (1 + (1 << 16) // len(self._content))
-        with contextlib.suppress(OSError), link:
-            while True:
-                link.sendall(pieces)
-                if self._bytes_per_s is not None:
-                    time.sleep(len(pieces) / self._bytes_per_s)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._listener.close()
+        while True:
+            link.sendall(pieces)
+            if self._bytes_per_s is not None:
+                time.sleep(len(pieces) / self._bytes_per_s)
 
 
 class Reader:

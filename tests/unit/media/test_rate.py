@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.errors import EndOfStream
-from edge.media.rate import RateLimit, RateLimitedSource
+from edge.media.camera import Camera
+from edge.media.rate import RateLimit
 from edge.types import DropReason, StreamId
 from tests.support.clips import CANVAS, numbered_pictures
 from tests.support.recorded import RecordedSource
@@ -54,9 +55,10 @@ def test_rate_is_never_exceeded_in_the_long_run(gaps, max_fps):
     assert len(kept(times, max_fps)) <= (times[-1] - times[0]) * max_fps + 2.5
 
 
-def test_limited_source_counts_what_it_lets_go():
+def test_a_limited_camera_counts_what_it_lets_go():
     pictures = numbered_pictures(30, width=32, height=32)
-    source = RateLimitedSource(RecordedSource(StreamId("a"), pictures, preprocess=CANVAS, fps=30), 10)
+    recorded = RecordedSource(StreamId("a"), pictures, preprocess=CANVAS, fps=30)
+    source = Camera(recorded.stream, lambda: recorded, is_live=False, is_endless=False, stall_s=3.0, max_fps=10)
     source.open()
     frames = [source.read(1.0).header.frame for _ in range(10)]
     with pytest.raises(EndOfStream):

@@ -153,4 +153,23 @@ def test_of_an_rtsp_cameras_tracks_the_first_video_that_is_read_is_set_up_and_no
     for _ in range(2):  # rtspsrc asks again where it tries another transport
         chosen = [builder._on_select_stream(None, number, one) for number, one in enumerate(caps)]
         assert chosen == [False, False, False, True, False, False]
-    builder.disconnect()
+
+
+@pytest.mark.parametrize("end", ["over", "gone"])
+def test_first_bytes_of_a_web_camera_that_come_while_it_is_closed_are_let_go_without_a_complaint(tmp_path, capsys, end):
+    require_gstreamer("souphttpsrc", "jpegparse", "jpegdec")
+    modules, uri = gst.load(), "http://127.0.0.1/video"
+    builder = PipelineBuilder(StreamConfig(id="a", uri=uri), parse_address(uri, base_dir=tmp_path), is_nvmm=False)
+    pipeline = builder.pipeline
+    pad = pipeline.get_by_name("source").get_parent().get_static_pad("src")
+    builder.end_callbacks()
+    if end == "gone":
+        del builder
+    pad.set_active(True)
+    pad.push_event(modules.gst.Event.new_stream_start("a"))
+    segment = modules.gst.Segment()
+    segment.init(modules.gst.Format.BYTES)
+    pad.push_event(modules.gst.Event.new_segment(segment))
+
+    assert pad.push(modules.gst.Buffer.new_wrapped(b"--frame")) == modules.gst.FlowReturn.OK
+    assert capsys.readouterr().err == ""

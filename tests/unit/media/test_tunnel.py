@@ -17,46 +17,34 @@ from edge.media.address import parse_address
 from edge.media.tunnel import Tunnel, require_trust
 from tests.support.certificates import fingerprint_of, make_self_signed
 from tests.support.ports import free_port
+from tests.support.tcp_server import TcpServer
 from tests.support.wait import wait_until
 
 
-class Camera:
+class Camera(TcpServer):
     """Gives back what it gets, over TLS."""
 
     def __init__(self, folder):
+        super().__init__()
         self.own = make_self_signed(folder)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.own.certificate, self.own.key)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._run, daemon=True).start()
 
-    def _run(self):
-        while True:
-            try:
-                link, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(link,), daemon=True).start()
-
-    def _answer(self, link):
-        try:
-            with self.context.wrap_socket(link, server_side=True) as link:
-                while piece := link.recv(1 << 16):
-                    link.sendall(piece)
-        except OSError:
-            pass
+    def serve(self, link):
+        with self.context.wrap_socket(link, server_side=True) as link:
+            while piece := link.recv(1 << 16):
+                link.sendall(piece)
 
     def address(self, **tls):
-        uri = f"rtsps://127.0.0.1:{self.listener.getsockname()[1]}/a?b=c"
+        uri = f"rtsps://127.0.0.1:{self.port}/a?b=c"
         tls = tls or {"fingerprint": fingerprint_of(self.own)}
         return parse_address(uri, base_dir=Path("/"), tls=CameraTlsConfig(**tls))
 
 
 @pytest.fixture
 def camera(tmp_path):
-    made = Camera(tmp_path)
-    yield made
-    made.listener.close()
+    with Camera(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
@@ -128,7 +116,7 @@ def test_another_user_of_this_machine_does_not_get_through(camera, tunnel, port)
         with socket.socket() as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             link.bind(("127.0.0.1", 0))
-            link.connect(camera.listener.getsockname()[:2])
+            link.connect(("127.0.0.1", camera.port))
             ours = link.getsockname()[1]
     look = (
         "import socket, sys; link = socket.socket(); link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "

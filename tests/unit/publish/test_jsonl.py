@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import threading
@@ -12,6 +13,28 @@ from edge.publish.message import RetainedBytes
 from tests.support.logged import logged
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections, publish_frames
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """A pipe, and the descriptor of a reader that reads nothing yet."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    yield path, reader
+    with contextlib.suppress(OSError):  # closed by the test
+        os.close(reader)
+
+
+@contextlib.contextmanager
+def read_meanwhile(reader):
+    """Read all that comes until the writer ends; give the messages, which are there at the end."""
+    found = []
+    os.set_blocking(reader, True)
+    receiver = threading.Thread(target=lambda: found.extend(read_all(reader)))
+    receiver.start()
+    yield found
+    receiver.join(10)
 
 
 def lines(path):
@@ -46,14 +69,12 @@ def test_a_dash_is_standard_output(capfd):
     assert json.loads(capfd.readouterr().out)["seq"] == 1
 
 
-def test_a_file_that_cannot_be_opened_is_a_configuration_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"publish.jsonl: .*absent/out.jsonl: No such file"):
-        JsonlPublisher(str(tmp_path / "absent" / "out.jsonl"))
-
-
-def test_a_folder_is_a_configuration_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"publish.jsonl: .*: Is a directory"):
-        JsonlPublisher(str(tmp_path))
+@pytest.mark.parametrize(
+    ("target", "words"), [("absent/out.jsonl", r".*absent/out.jsonl: No such file"), ("", ".*: Is a directory")]
+)
+def test_a_file_that_cannot_be_opened_is_a_configuration_error(tmp_path, target, words):
+    with pytest.raises(ConfigError, match=f"publish.jsonl: {words}"):
+        JsonlPublisher(str(tmp_path / target))
 
 
 def test_a_pipe_that_nobody_reads_is_a_configuration_error_at_once(tmp_path):
@@ -78,20 +99,13 @@ def test_a_pipe_that_nobody_reads_is_a_configuration_error_at_once(tmp_path):
             os.close(descriptor)
 
 
-def test_a_pipe_with_a_reader_is_written_without_loss_when_it_is_full(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def test_a_pipe_with_a_reader_is_written_without_loss_when_it_is_full(pipe):
+    path, reader = pipe
     publisher = JsonlPublisher(str(path))
     publish_frames(publisher, range(1, 501))  # more than a pipe holds
     wait_until(lambda: publisher.counts()["delivered"] > 10, what="the writer is at work")
-    os.set_blocking(reader, True)
-    found = []
-    receiver = threading.Thread(target=lambda: found.extend(read_all(reader)))
-    receiver.start()
-    publisher.close()
-    receiver.join(10)
-    os.close(reader)
+    with read_meanwhile(reader) as found:
+        publisher.close()
 
     assert [line["seq"] for line in found] == list(range(1, 501))
     assert publisher.counts()["errors"] == 0
@@ -141,10 +155,8 @@ def test_a_full_disk_is_told_once_counted_and_recovered_from(tmp_path, monkeypat
     assert logged(caplog).count("jsonl-cannot-be-written") == 1
 
 
-def test_a_closed_pipe_ends_the_output_and_nothing_else(tmp_path, caplog):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def test_a_closed_pipe_ends_the_output_and_nothing_else(pipe, caplog):
+    path, reader = pipe
     publisher = JsonlPublisher(str(path))
     assert not publisher.is_broken
     os.close(reader)
@@ -159,21 +171,14 @@ def test_a_closed_pipe_ends_the_output_and_nothing_else(tmp_path, caplog):
     assert logged(caplog).count("jsonl-cannot-be-written") == 1
 
 
-def test_a_stalled_reader_costs_the_oldest_lines_which_are_counted(tmp_path, caplog):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def test_a_stalled_reader_costs_the_oldest_lines_which_are_counted(pipe, caplog):
+    path, reader = pipe
     publisher = JsonlPublisher(str(path), max_bytes=100_000)
     publish_frames(publisher, range(1, 2001), count=20)
     assert publisher.counts()["waiting_bytes"] <= 100_000
-    os.set_blocking(reader, True)
-    received = threading.Thread(target=lambda: found.extend(read_all(reader)))
-    found = []
-    received.start()
-    assert publisher.flush(10)
-    publisher.close()
-    received.join(10)
-    os.close(reader)
+    with read_meanwhile(reader) as found:
+        assert publisher.flush(10)
+        publisher.close()
 
     counts, numbers = publisher.counts(), [line["seq"] for line in found]
     assert counts["dropped"] == counts["numbered_lost"] == 2000 - len(numbers) > 0
@@ -187,17 +192,14 @@ def read_all(descriptor):
         return [json.loads(line) for line in file]
 
 
-def test_a_stuck_reader_does_not_hold_up_a_stop(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def test_a_stuck_reader_does_not_hold_up_a_stop(pipe):
+    path, _ = pipe
     publisher = JsonlPublisher(str(path))
     publish_frames(publisher, range(1, 2001), count=20)
     began_s = time.monotonic()
     publisher.flush(30)
     publisher.close()
     lasted_s = time.monotonic() - began_s
-    os.close(reader)
 
     assert lasted_s < 5
     assert not publisher._thread.is_alive()

@@ -3,21 +3,26 @@ from hypothesis import strategies as st
 
 from edge.publish.ledger import AccountKey, Ledger, Ranges
 from edge.publish.messages import GapMessage
+from tests.support.event_messages import event
 from tests.support.wire_messages import detections
 
 KEY = AccountKey("gate-01", "east", 41)
 
 
-def gap(first, last, epoch=41):
-    return GapMessage(
-        device="gate-01", stream="east", epoch=epoch, from_=first, to=last, count=last - first + 1, reason="refused"
-    )
+def gap(first, last, of="detections"):
+    numbers = {"from_": first, "to": last, "count": last - first + 1}
+    return GapMessage(device="gate-01", stream="east", epoch=41, **numbers, reason="refused", of=of)
+
+
+def accounts(*messages):
+    ledger = Ledger()
+    for message in messages:
+        ledger.enter(message)
+    return ledger
 
 
 def test_a_hole_is_missing_until_it_comes_or_is_declared():
-    ledger = Ledger()
-    for message in (detections(5), detections(6), detections(10)):
-        ledger.enter(message)
+    ledger = accounts(detections(5), detections(6), detections(10))
     assert list(ledger.accounts[KEY].missing) == [(7, 9)]
     ledger.enter(detections(8))
     ledger.enter(gap(7, 7))
@@ -27,12 +32,24 @@ def test_a_hole_is_missing_until_it_comes_or_is_declared():
 
 
 def test_an_epoch_has_its_own_account():
-    ledger = Ledger()
-    ledger.enter(detections(7))
-    ledger.enter(detections(1, epoch=42))
+    ledger = accounts(detections(7), detections(1, epoch=42))
 
     assert ledger.missing == 0
     assert len(ledger.accounts) == 2
+
+
+def test_events_and_detections_have_accounts_of_their_own():
+    ledger = accounts(detections(1), event(1), detections(2), event(3))
+
+    missing = {key.of: list(account.missing) for key, account in ledger.accounts.items()}
+    assert missing == {"detections": [], "events": [(2, 2)]}
+
+
+def test_a_gap_of_events_declares_nothing_of_detections():
+    ledger = accounts(detections(1), detections(3), event(1), event(3), gap(2, 2, of="events"))
+
+    declared = {str(key): account.missing.total for key, account in ledger.accounts.items()}
+    assert declared == {"gate-01/east epoch 41": 1, "gate-01/east events epoch 41": 0}
 
 
 steps = st.lists(st.tuples(st.booleans(), st.integers(1, 30), st.integers(0, 6)), min_size=1, max_size=40)

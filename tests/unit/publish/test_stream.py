@@ -1,9 +1,11 @@
-"""The stream under paho, over a pair of sockets."""
+"""The stream under paho, over a pair of sockets, and what wakes who waits at it."""
 
+import select
 import socket
 
 import pytest
 
+from edge.publish.mqtt.client import Waker
 from edge.publish.mqtt.stream import PacketStream
 from tests.support.mqtt_wire import PINGRESP, PUBACK, packet
 
@@ -93,3 +95,18 @@ def test_paho_is_told_of_a_loss(ends):
     assert stream.is_over
     with pytest.raises(OSError, match="Bad file descriptor"):
         stream.recv(1)
+
+
+def test_a_waker_wakes_until_it_is_cleared_and_never_blocks():
+    waker = Waker()
+    poller = select.poll()
+    poller.register(waker, select.POLLIN)
+    for _ in range(100_000):
+        waker.wake()
+    assert poller.poll(0)
+    while poller.poll(0):
+        waker.clear()
+    waker.wake()
+    assert poller.poll(0)
+    waker.close()
+    waker.wake()

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.publish.messages import StreamStateMessage
+from edge.publish.mqtt.subscriber import message_from_payload
 from edge.publish.outbox.message import Entry, Number, entry_from_message
 from edge.publish.outbox.queue import Outbox
+from tests.support.event_messages import event
 from tests.support.wire_messages import birth, detections
 
 
@@ -144,6 +146,21 @@ def test_a_refused_number_is_declared():
 
     assert json.loads(gap.encode())["reason"] == "refused"
     assert gaps([gap]) == [("east", 2, 2, 1)]
+
+
+def test_what_an_outbox_lets_go_is_declared_by_kind():
+    outbox = Outbox(device="gate-01")
+    for message in (detections(1), event(1), detections(2), event(2)):
+        outbox.put(message)
+    taken = [outbox.take() for _ in range(4)]
+    for entry in sorted(taken, key=lambda entry: entry.number.seq):
+        outbox.park(entry, "refused")
+
+    gaps = [message_from_payload(outbox.take().encode()) for _ in range(2)]
+    assert sorted((gap.of, gap.from_, gap.to, gap.count, gap.exact) for gap in gaps) == [
+        ("detections", 1, 2, 2, True),
+        ("events", 1, 2, 2, True),
+    ]
 
 
 def test_a_refused_gap_record_is_counted_as_lost():
@@ -398,15 +415,18 @@ class OutboxMachine(RuleBasedStateMachine):
             return
         entry = self.in_flight.pop(draw(st.integers(0, len(self.in_flight) - 1)))
         if draw(st.booleans()):
-            self.outbox.acknowledge(entry)
-            if entry.number is not None:
-                self.acknowledged[entry.number.stream].add(entry.number.seq)
-            for stream, first, last, _ in gaps([entry]):
-                self.declared[stream] |= set(range(first, last + 1))
+            self.acknowledge(entry)
         elif entry.number is not None:
             self.outbox.park(entry, "refused")
         else:
             self.in_flight.append(entry)
+
+    def acknowledge(self, entry):
+        self.outbox.acknowledge(entry)
+        if entry.number is not None:
+            self.acknowledged[entry.number.stream].add(entry.number.seq)
+        for stream, first, last, _ in gaps([entry]):
+            self.declared[stream] |= set(range(first, last + 1))
 
     def lose_connection(self, draw=None):
         self.in_flight.clear()
@@ -435,11 +455,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.lose_connection()
         while (entry := self.outbox.take()) is not None:
             self.check_that_nothing_comes_behind(entry)
-            self.outbox.acknowledge(entry)
-            if entry.number is not None:
-                self.acknowledged[entry.number.stream].add(entry.number.seq)
-            for stream, first, last, _ in gaps([entry]):
-                self.declared[stream] |= set(range(first, last + 1))
+            self.acknowledge(entry)
         for stream, following in self.next.items():
             assert self.acknowledged[stream] | self.declared[stream] == set(range(1, following))
         counts = self.outbox.counts()

@@ -13,9 +13,7 @@ from tests.support.wire_messages import birth, detections, found, frame_result
 def test_what_comes_from_a_disk_after_newer_ones_is_marked_and_what_is_not_marked_is_in_order(
     life, is_rebooted, monkeypatch
 ):
-    life.begin().frames(300)
-    life.events(3)
-    life.settle()
+    life.begin().frames(300).events(3).settle()
     with monkeypatch.context() as patched:
         patched.setattr(Place, "commit", full("spool.db"))
         life.frames(50, settled=False)
@@ -34,17 +32,13 @@ def test_what_comes_from_a_disk_after_newer_ones_is_marked_and_what_is_not_marke
         life.begin()
     else:
         disk.mend()
-    life.deliver()
-
-    found = life.prove()
+    found = life.deliver().prove()
     assert found.recovered == {("east", 41): set(range(1, 301)), ("east events", 41): {1, 2, 3}}
     assert found.received["east", 41].keys() == set(range(1, 351))
 
 
 def test_what_a_start_has_put_on_the_disk_itself_is_not_marked(life):
-    life.begin().frames(900)
-    life.events(3)
-    life.settle()
+    life.begin().frames(900).events(3).settle()
     assert life.balances()["spool_waiting"] > 0
     life.deliver()
 
@@ -91,7 +85,5 @@ def test_what_was_marked_is_so_also_after_it_was_written_a_second_time(tmp_path,
     life.kill()
     life.begin()
     life.keeper._bring_back()  # before they are moved to the disk
-    life.deliver()
-
-    found = life.prove()
+    found = life.deliver().prove()
     assert found.recovered["east", 41] == found.received["east", 41].keys() != set()

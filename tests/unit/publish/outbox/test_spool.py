@@ -66,16 +66,12 @@ def test_an_event_is_on_the_disk_before_it_can_be_sent(life):
 
 def test_a_kill_takes_what_the_last_transaction_had_not_and_says_so(life):
     for _ in range(3):
-        life.begin().frames(700)
-        life.events(5)
-        life.settle()
+        life.begin().frames(700).events(5).settle()
         life.frames(30, settled=False)
         life.keeper.tick()
         life.frames(7, settled=False)
         life.kill()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"crash"}
     for epoch in (41, 42, 43):
         assert found.received["east", epoch].keys() == set(range(1, 731))
@@ -85,14 +81,10 @@ def test_a_kill_takes_what_the_last_transaction_had_not_and_says_so(life):
 
 
 def test_a_power_cut_loses_what_was_not_written_and_says_so(life):
-    life.begin().frames(700)
-    life.events(5)
-    life.settle()
+    life.begin().frames(700).events(5).settle()
     life.frames(30, settled=False)
     life.cut()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.open_from == {("east", 41): 701, ("east events", 41): 6}
     assert {gap["reason"] for gap in life.gaps()} == {"power-loss"}
     assert found.received["east", 41].keys() == set(range(1, 701))
@@ -107,17 +99,14 @@ def test_power_cuts_one_after_the_other_lose_no_declaration(life):
     for _ in range(3):
         life.begin().frames(20)
         life.cut()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert {account: first for account, first in found.open_from.items() if account[0] == "east"} == {
         ("east", epoch): 21 for epoch in (41, 42, 43)
     }
 
 
 def test_a_clean_stop_keeps_everything_over_a_boot_and_declares_nothing(life):
-    life.begin().frames(100, settled=False)
-    life.events(2)
+    life.begin().frames(100, settled=False).events(2)
     life.stop()
     life.boot()
     life.begin().deliver()
@@ -146,9 +135,7 @@ def test_what_the_disk_may_hold_is_bounded_and_the_oldest_frames_are_declared(tm
     counts = life.balances()
     assert counts["numbered_in_gaps"] > 2000
     assert life.declared() == {"spool-bytes": counts["numbered_in_gaps"]}
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     assert life.numbers("events") == [1, 2, 3, 4, 5], "events are let go last"
     assert max(life.numbers()) == 8000, "the newest stay"
     assert all(gap["exact"] for gap in life.gaps())
@@ -160,26 +147,20 @@ def test_what_the_bound_let_go_is_declared_after_a_power_cut_too(tmp_path):
     for _ in range(20):
         life.frames(200)
     life.cut()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.declared["east", 41]
     assert found.open_from["east", 41] == 4001
 
 
 def test_what_is_too_old_is_declared(tmp_path, monkeypatch):
     life = Life(tmp_path, bounds=Bounds(max_bytes=64 << 20, max_age_s=60.0, free_bytes=0))
-    life.begin().frames(1000)
-    life.events(2)
-    life.settle()
+    life.begin().frames(1000).events(2).settle()
     life.stop()
     later_s = boot_s() + 61.0
     monkeypatch.setattr("edge.publish.outbox.places.boot_s", lambda: later_s)
     life.begin().frames(10)
     wait_until(lambda: life.keeper.tick() or len(life.declared()) == 1, what="the old ones go")
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"spool-age"}
     assert [seq for seq in life.numbers() if seq <= 10] == list(range(1, 11)), "the new ones came"
 
@@ -189,9 +170,7 @@ def test_a_clock_that_is_set_makes_no_message_older(tmp_path, monkeypatch, days)
     """As of a device whose clock is wrong until a time server answers, in one start or in the next one."""
     life = Life(tmp_path, bounds=Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0))
     now_s = time.time
-    life.begin().frames(300)
-    life.events(2)
-    life.settle()
+    life.begin().frames(300).events(2).settle()
     monkeypatch.setattr("time.time", lambda: now_s() + days * 86400)
     life.frames(300)
     life.stop()
@@ -200,9 +179,7 @@ def test_a_clock_that_is_set_makes_no_message_older(tmp_path, monkeypatch, days)
     monkeypatch.setattr("time.time", now_s)
     life.begin().frames(10)
     assert life.keeper.bounds.oldest_s < 600
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"crash"}, "of the kill; nothing is too old"
     assert life.numbers() == [*range(1, 601), *range(1, 301), *range(1, 11)], "in the order of the starts"
 
@@ -231,8 +208,7 @@ def test_a_disk_that_is_short_keeps_events_and_says_so(tmp_path, caplog):
 
     assert "are free: frames wait in memory only" in caplog.text
     assert life.declared() == {"spool-bytes": life.balances()["numbered_in_gaps"]}
-    life.deliver()
-    life.prove()
+    life.deliver().prove()
 
 
 def test_a_full_disk_without_a_bound_is_not_said_to_have_too_little_free(tmp_path, monkeypatch, caplog):
@@ -274,10 +250,7 @@ def test_f38_a_spool_that_is_damaged_while_it_runs_is_replaced(life, caplog):
     life.keeper.places.disk.flush()
     damage_all(life.path)
     life.keeper.places.disk._pragma("cache_size=0")  # so that it reads the file
-    life.frames(100)
-    life.deliver()
-
-    life.prove()
+    life.frames(100).deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"spool-corrupt"}
     assert "spool-damaged" in logged(caplog)
     life.balances()
@@ -310,9 +283,7 @@ def test_f38_a_file_that_was_emptied_is_not_taken_for_a_new_one(life, left_bytes
     if not has_log:
         life.path.with_name("spool.db-wal").unlink()
     life.path.write_bytes(life.path.read_bytes()[:left_bytes])
-    life.begin().deliver()
-
-    life.prove()
+    life.begin().deliver().prove()
     life.balances()
 
 
@@ -324,9 +295,7 @@ def test_f38_a_head_of_a_later_format_is_damage_and_no_disk_that_takes_nothing(l
     content[at] = 7
     life.path.write_bytes(content)
     life.begin().frames(900)
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     assert "spool-damaged" in logged(caplog)
     assert life.keeper.counts()["spool_works"] == 1
 
@@ -378,9 +347,7 @@ def test_f38_any_damage_is_survived_and_nothing_is_lost_unsaid(tmp_path_factory,
             del damaged[data.draw(st.integers(0, len(damaged))) :]
         (life.disk / name).write_bytes(damaged)
     life.begin().frames(5)
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     life.balances()
     life.stop()
 
@@ -389,9 +356,7 @@ def test_f38_any_damage_is_survived_and_nothing_is_lost_unsaid(tmp_path_factory,
 def whole_spool(tmp_path_factory):
     """The files of a start that was killed, with a log that is not in the database yet."""
     life = Life(tmp_path_factory.mktemp("whole"), has_run=False)
-    life.begin().frames(200)
-    life.events(3)
-    life.settle()
+    life.begin().frames(200).events(3).settle()
     life.keeper.places.disk.flush()
     life.frames(100)
     return {path.name: path.read_bytes() for path in life.disk.iterdir()}

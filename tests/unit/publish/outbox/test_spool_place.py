@@ -17,9 +17,7 @@ from tests.support.wait import wait_until
 @pytest.mark.parametrize("has_run", [True, False])
 def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_path, has_run, caplog):
     life = Life(tmp_path, has_run=has_run)
-    life.begin().frames(900)
-    life.events(5)
-    life.settle()
+    life.begin().frames(900).events(5).settle()
     life.stop()
     disk = Absent(life)
     life.begin()
@@ -31,36 +29,29 @@ def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_pat
     assert life.outbox.counts()["numbered_in_gaps"] == 0
     disk.mend()
     life.frames(600)
-    life.deliver()
-
-    found = life.prove()
+    found = life.deliver().prove()
     assert not found.open_from
     assert not life.gaps(), "nothing was lost, so nothing is declared"
     life.balances()
     life.stop()
-    life.begin().deliver()
-    life.prove()
+    life.begin().deliver().prove()
     assert not life.gaps()
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_what_lies_on_a_disk_that_does_not_come_is_declared_and_still_comes_later(life, end):
-    life.begin().frames(200)
-    life.settle()
+    life.begin().frames(200).settle()
     getattr(life, end)()
     disk = Absent(life)
     life.begin()
     try_in_vain(life)
-    life.deliver()
-
-    found = life.prove()
+    found = life.deliver().prove()
     assert set(found.open_from.values()) == {1}
     told = [(gap["stream"], gap["of"], gap["epoch"]) for gap in life.gaps() if gap["reason"] == "spool-corrupt"]
     assert len(told) == len(set(told)) > 0, "each account once, however often the disk was tried"
     gaps = len(life.gaps())
     disk.mend()
-    life.deliver()
-    life.prove()
+    life.deliver().prove()
     assert len(life.gaps()) == gaps
 
 
@@ -72,15 +63,12 @@ def test_events_do_not_wait_for_a_disk_that_is_not_there(life):
 
 
 def test_what_was_delivered_from_run_meanwhile_is_not_sent_again_from_the_disk(life):
-    life.begin().frames(50)
-    life.events(3)
-    life.settle()
+    life.begin().frames(50).events(3).settle()
     life.kill()
     disk = Absent(life)
     life.begin().deliver()
     disk.mend()
-    life.frames(10)
-    life.deliver()
+    life.frames(10).deliver()
 
     assert life.prove().received["east", 41].keys() == set(range(1, 51))
     assert {gap["reason"] for gap in life.gaps()} == {"crash"}
@@ -110,9 +98,7 @@ def test_what_memory_could_not_hold_meanwhile_is_declared_and_still_comes_from_t
     life.begin().frames(3000, settled=False)
     assert life.balances()["numbered_in_gaps"] > 1000
     disk.mend()
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     life.balances()
 
 
@@ -138,9 +124,7 @@ def test_a_power_cut_after_the_disk_came_is_declared(life):
     life.settle()
     life.frames(7, settled=False)
     life.cut()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.received["east", 41].keys() == set(range(1, 21))
     assert found.open_from["east", 41] == 21
 
@@ -157,9 +141,7 @@ def test_gap_records_on_a_disk_that_the_last_start_never_had_are_not_lost(life):
     life.begin().frames(10, settled=False)
     life.kill()
     disk.elsewhere.rename(life.disk)
-    life.begin().deliver()
-
-    life.prove()
+    life.begin().deliver().prove()
 
 
 def test_a_disk_that_never_comes_ends_in_peace(life, caplog):
@@ -183,8 +165,7 @@ def test_a_disk_that_counts_beyond_this_start_is_left_to_the_next(life):
     assert "the next one takes it over" in life.keeper.trouble.now
     life.deliver()
     life.kill()
-    life.begin().deliver()
-    life.prove()
+    life.begin().deliver().prove()
     assert len(life.numbers()) == 25
 
 
@@ -258,19 +239,13 @@ def test_f38_what_lies_beside_the_file_and_is_none_is_not_followed_either(life, 
     before = content_beside(life)
     life.boot()
     life.begin().frames(5)
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     assert content_beside(life) == before
     assert len(life.numbers()) == 305, "all that can be read is sent"
 
 
 def take_file(life):
     life.path.unlink()
-
-
-def take_log(life):
-    life.path.with_name("spool.db-wal").unlink()
 
 
 def take_all(life):
@@ -287,20 +262,13 @@ def replaced_by(make):
     return replace
 
 
-def replace_log(life):
-    take_log(life)
-    make_folder(life.path.with_name("spool.db-wal"))
-
-
 @pytest.mark.parametrize("has_run", [True, False])
 @pytest.mark.parametrize("take", [take_file, take_all, *map(replaced_by, THINGS)])
 def test_f38_a_file_that_is_taken_away_is_begun_anew_and_what_was_only_there_is_declared(
     tmp_path, take, has_run, caplog
 ):
     life = Life(tmp_path, has_run=has_run, max_bytes=600_000)
-    life.begin().frames(900)
-    life.events(5)
-    life.settle()
+    life.begin().frames(900).events(5).settle()
     in_memory = {entry.number.seq for entry in life.outbox._backlog if not entry.is_event}
     take(life)
     before = content_beside(life)
@@ -309,9 +277,7 @@ def test_f38_a_file_that_is_taken_away_is_begun_anew_and_what_was_only_there_is_
     assert life.keeper.trouble.now is None, "there is a new one"
     life.frames(300)
     life.cut() if not has_run else life.kill()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.received["east", 41].keys() >= in_memory | set(range(901, 1201))
     assert found.received["east events", 41].keys() == set(range(1, 6))
     assert ("spool-corrupt", 41) in {(gap["reason"], gap["epoch"]) for gap in life.gaps()}
@@ -334,8 +300,7 @@ def test_f38_a_folder_that_is_gone_is_said_and_no_message_is_left_to_it(life):
     works(life)
     life.frames(10)
     life.kill()
-    life.begin().deliver()
-    life.prove()
+    life.begin().deliver().prove()
     assert life.numbers("events") == [1, 2]
 
 

@@ -18,9 +18,7 @@ def test_a_message_that_a_gap_record_names_is_not_sent_from_the_disk(life, monke
     life.tick()
     life.kill()
     monkeypatch.undo()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.exactly["east", 41] == {1}
     assert found.received["east", 41].keys() == set(range(2, 21))
     life.balances()
@@ -121,3 +119,38 @@ def test_a_start_that_ended_well_in_run_alone_has_lost_nothing(life, monkeypatch
 
     assert life.prove().received["east", 41].keys() == set(range(1, 26))
     assert not life.gaps()
+
+
+def test_what_was_written_counts_as_written_also_where_the_place_fails_right_after_it(life, monkeypatch):
+    """Otherwise rows of messages that are delivered then would stay, and the next start would send them again."""
+    life.begin().frames(5, settled=False)
+    fails, used = iter([True]), Place.used_bytes.fget
+
+    def used_bytes(place):
+        if next(fails, False):
+            raise PlaceUnusableError("disk I/O error", place)
+        return used(place)
+
+    monkeypatch.setattr(Place, "used_bytes", property(used_bytes))
+    life.keeper.tick()
+    life.deliver()
+    life.stop()
+    life.begin().deliver().prove()
+    life.balances()
+
+
+def test_a_row_in_run_of_what_was_delivered_from_the_disk_is_no_message_as_long_as_it_cannot_go(life):
+    """It would be sent once more, or be given up and declared."""
+    stored = life.begin().frames(1, settled=False).outbox.stored
+    life.outbox.admit()
+    with stored.batch(9) as written:
+        (ticket,) = [entry.ticket for entry in written.entries]
+    stored.moved([ticket])
+    life.outbox.acknowledge(life.outbox.take())
+    with stored.gone_from_disk() as gone:
+        assert gone == {ticket}
+
+    assert not stored.is_away(ticket)
+    with stored.batch(9) as following:
+        assert following.gone == {ticket}
+    assert not stored.has_news()

@@ -21,9 +21,7 @@ def test_rare_events_cost_no_backlog_where_the_disk_takes_nothing(tmp_path):
     counts = life.balances()
     assert counts["numbered_waiting"] > 1500, "of two MiB"
     assert counts["numbered_in_gaps"] > 3000, "they are more than memory holds"
-    life.deliver()
-
-    life.prove()
+    life.deliver().prove()
     assert life.numbers("events") == list(range(1, 31)), "events are dropped last"
 
 
@@ -90,8 +88,7 @@ def test_a_burst_that_the_writer_has_not_seen_yet_may_fill_all_of_the_memory(tmp
     counts = life.balances()
     assert counts["numbered_in_gaps"] > 0, "memory has its bound all the same"
     assert counts["waiting_bytes"] <= 200_000
-    life.deliver()
-    life.prove()
+    life.deliver().prove()
 
 
 def test_a_row_in_both_places_is_sent_once(tmp_path, monkeypatch):
@@ -102,9 +99,7 @@ def test_a_row_in_both_places_is_sent_once(tmp_path, monkeypatch):
     life.tick()
     assert life.keeper.places.run.tickets() == life.keeper.places.disk.tickets() != {}
     life.kill()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.received["east", 41].keys() == set(range(1, 41))
     assert life.balances()["numbered_waiting"] == 0
     life.stop()
@@ -130,9 +125,7 @@ def test_a_kill_between_two_transactions_of_one_round_is_declared_from_the_first
         with pytest.raises(KeyboardInterrupt):
             life.keeper.tick()
     life.kill()
-    life.begin().deliver()
-
-    found = life.prove()
+    found = life.begin().deliver().prove()
     assert found.received["east", 41].keys() == set(range(1, 501))
     assert found.open_from["east", 41] == 501
 

@@ -183,6 +183,8 @@ def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: 
     gaps = {one: gap for one, gap in disk.gaps.items() if one not in run.gaps}
     if places.has_had_disk:
         disk.was_damaged = False  # then it was another file, in the place of ours
+    if disk.was_damaged:
+        writer.trouble.was_damaged()
     tickets = {one: is_event for one, is_event in disk.tickets.items() if one not in run.tickets}
     outbox.take_over(tickets, gaps, list(_losses(run, disk, info, is_late=True)))
     places.disk, places.has_had_disk = disk.place, True

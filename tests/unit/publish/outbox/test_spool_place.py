@@ -55,6 +55,20 @@ def test_what_lies_on_a_disk_that_does_not_come_is_declared_and_still_comes_late
     assert len(life.gaps()) == gaps
 
 
+def test_a_disk_that_comes_late_and_damaged_is_told_as_one_that_is_damaged_at_the_start(life):
+    life.begin().frames(20)
+    life.settle()
+    life.kill()
+    disk = Absent(life)
+    (disk.elsewhere / life.path.name).write_bytes(b"nonsense")
+    life.begin()
+    assert "damaged" not in (life.keeper.trouble.alarm or "")
+
+    disk.mend()
+
+    assert "was damaged and is set aside" in life.keeper.trouble.alarm
+
+
 def test_events_do_not_wait_for_a_disk_that_is_not_there(life):
     Absent(life)
     life.begin().events(3)

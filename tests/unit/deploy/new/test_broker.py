@@ -4,8 +4,9 @@ import pytest
 
 from edge.config.credentials import Credential
 from edge.config.schema import TlsConfig
-from edge.deploy.new.broker import broker_from_text
+from edge.deploy.new.broker import broker_from_text, try_broker
 from edge.errors import ConfigError
+from tests.support.fake_broker import Behaviour, FakeBroker
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,13 @@ def test_all_else_is_refused_and_not_told(text):
 def test_an_authority_without_tls_is_a_mistake():
     with pytest.raises(ConfigError, match="--ca: is of no use without TLS"):
         broker_from_text("mqtt://b", site=None, ca="ca.pem")
+
+
+@pytest.mark.parametrize("refusal", ["refuse", "close"])
+def test_a_broker_that_speaks_the_older_protocol_alone_is_reached(refusal, tmp_path):
+    with FakeBroker(Behaviour(on_v5=refusal)) as broker:
+        config, _ = broker_from_text(f"mqtt://127.0.0.1:{broker.port}", ca=None, site="north")
+        address = try_broker(config, login=None, base_dir=tmp_path, within_s=20.0)
+
+    assert f"127.0.0.1:{broker.port}" in address
+    assert broker.connects[-1][6] == 4  # MQTT v3.1.1

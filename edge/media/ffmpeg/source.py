@@ -38,7 +38,7 @@ class PyavSource(Connection):
     def __init__(
         self, stream: StreamConfig, address: Address, *, preprocess: Preprocess, cap: Cap | None = None
     ) -> None:
-        self._decoder: Decoder | None = None
+        self._decoder: Decoder | None = None  # of which the number of packets is asked at once
         super().__init__(stream, address, effort=Effort(), packets=self._packet_count)
         self._preprocess = preprocess
         self._has_changed = threading.Condition()

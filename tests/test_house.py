@@ -22,7 +22,7 @@ FILES = sorted((ROOT / "edge").rglob("*.py"))
 
 FLOORS = [
     {"types", "protocols", "codec", "deadline", "digest", "document", "errors", "log_events", "version"}
-    | {"mistaken", "reading", "stdout", "untrusted", "reports", "writing"},
+    | {"mistaken", "reading", "stdout", "untrusted", "reports", "tls", "writing"},
     {"vision", "config", "model", "wire"},
     {"roofline", "track"},
     {"calibrate", "evaluate", "engine", "http", "media", "publish", "bundle", "device", "registry", "transport"},
@@ -109,13 +109,13 @@ LINES_OF_ROOMS = {
     "device": 3173,
     "engine": 6926,
     "evaluate": 1852,
-    "ground": 2041,
+    "ground": 2064,
     "http": 434,
-    "media": 4894,
+    "media": 4892,
     "model": 4865,
-    "publish": 6664,
+    "publish": 6662,
     "quantize": 3267,
-    "registry": 1088,
+    "registry": 1089,
     "roofline": 962,
     "runtime": 12025,
     "track": 958,

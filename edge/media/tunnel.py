@@ -21,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from edge.errors import CertificateError, ConfigError, SourceError
 from edge.media.address import PORTS, Address, Trust
+from edge.tls import client_context
 
 __all__ = ["Tunnel", "require_trust"]
 
@@ -223,11 +224,9 @@ def _context(trust: Trust | None) -> ssl.SSLContext:
     """Return what a certificate is checked by; a pinned one needs no more than to be that one."""
     if trust is not None and trust.fingerprint is not None:
         return _unchecked()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if trust is None or trust.ca is None:
-        context.load_default_certs()
-        return context
+        return client_context(has_system_cas=True)
+    context = client_context(has_system_cas=False)
     # Only these: with the system's left in, any public certificate for the name would do.
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     try:
@@ -241,8 +240,7 @@ def _context(trust: Trust | None) -> ssl.SSLContext:
 
 
 def _unchecked() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = client_context(has_system_cas=False)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from edge.errors import DeployError
 from edge.registry.login import Login
 from edge.registry.problems import UNREACHABLE, broken
+from edge.tls import client_context
 
 __all__ = ["SILENCE_S", "Https", "RegistryResponse", "tls_context"]
 
@@ -48,7 +49,7 @@ def _proxy_for(host: str) -> tuple[str, int, dict[str, str]] | None:
 
 def tls_context(ca: Path | None, *, is_alone: bool = False) -> ssl.SSLContext:
     """Return a context of the system's CAs and those in `ca`, or these alone; DeployError `registry.tls`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_alone else ssl.create_default_context()
+    context = client_context(has_system_cas=not is_alone)
     # What registries speak since 2018. Its greeting is half as long, which is a third of a look that finds nothing new.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     if ca is None:

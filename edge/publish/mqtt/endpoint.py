@@ -15,6 +15,7 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
 from edge.reading import open_file
+from edge.tls import client_context
 
 __all__ = ["Endpoint", "endpoint_from_config", "line_to", "no_dots", "topic_root", "waits_for_return"]
 
@@ -80,12 +81,9 @@ def _tls_context(config: TlsConfig | bool, base_dir: Path) -> ssl.SSLContext | N
     if config is False:
         return None
     files = TlsConfig() if config is True else config
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Only the authority that is named: with the system's left in, any public certificate for the name would do.
+    context = client_context(has_system_cas=files.ca is None)
     if files.ca is not None:
-        # Only this authority: with the system's ones left in, any public certificate for the name would do.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
         _load("ca", base_dir / files.ca, lambda path: context.load_verify_locations(cafile=path))
     _load_client_certificate(context, files, base_dir)
     return context

@@ -86,7 +86,7 @@ class Decoder:
         context = self._stream.codec_context
         context.thread_count = 1
         self.codec: str = _CODECS.get(context.name, context.name)
-        has_length = self._container.format.name.startswith("hls") or self._container.size > 0
+        has_length = self._container.format.name.startswith("hls") or (self._container.size or 0) > 0
         self.is_bursty = self._is_web_camera and self.codec != "jpeg" and has_length
         # Frames without a clean start are given out and marked, so that they can be counted.
         context.flags = context.flags | self._av.codec.context.Flags.output_corrupt

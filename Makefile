@@ -5,6 +5,9 @@ PYTHON := .venv/bin/python
 HANGING := -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
 TESTS := $(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(HANGING)
 
+# Types are checked for the oldest Python, or for this one where NumPy's stubs are of a later language.
+CHECKED = $(shell $(PYTHON) -c 'import sys; print("3.%d" % sys.version_info[1] if sys.version_info > (3, 12) else "3.10")')
+
 # Hundreds of commands start in the tests: each would compile what it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -17,14 +20,14 @@ setup:           ## what the demo needs: Debian packages (where allowed) and .ve
 	@bash .ci/setup demo
 
 setup-test:
-	@bash .ci/setup test
+	@$(if $(IS_SET_UP),,bash .ci/setup test)
 
 demo: setup      ## four synthetic cameras -> INT8 YOLO, calibrated and proven -> MQTT -> an independent subscriber
 	@.venv/bin/edge-deploy demo $(ARGS)
 
 test: setup-test ## ten minutes: the checks, and of every promise what shows it; set up, with real parts
 	@$(PYTHON) -m tests.support.cuda_driver & compiling=$$!; \
-	  $(MAKE) --no-print-directory check; checked=$$?; \
+	  $(MAKE) --no-print-directory check IS_SET_UP=yes; checked=$$?; \
 	  wait $$compiling && exit $$checked
 	@$(TESTS) --ignore tests/lab -m "not slow" --record=.cache/quick.json $(ARGS)
 
@@ -39,7 +42,7 @@ test-all: test test-rest   ## both, and what each test file costs: tests/costs.j
 check: setup-test   ## ruff format, ruff, mypy --strict, the house test
 	@.venv/bin/ruff format --check edge tests tools
 	@.venv/bin/ruff check edge tests tools
-	@.venv/bin/mypy
+	@.venv/bin/mypy --python-version $(CHECKED)
 	@$(PYTHON) -m pytest -q tests/test_house.py
 
 lab: setup-test       ## provision and push against virtual devices; needs root (systemd-nspawn)

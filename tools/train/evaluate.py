@@ -76,7 +76,7 @@ def encoded(frames: Sequence[NDArray[np.uint8]], *, crf: int) -> list[NDArray[np
             sink.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         sink.mux(stream.encode())
     buffer.seek(0)
-    with av.open(buffer) as source:
+    with av.open(buffer, "r") as source:
         return [frame.to_ndarray(format="rgb24").astype(np.uint8, copy=False) for frame in source.decode(video=0)]
 
 
@@ -88,7 +88,7 @@ def _detect(session: Any, image: NDArray[np.uint8]) -> NDArray[np.float64]:
     feed = np.ascontiguousarray(canvas.transpose(2, 0, 1)[None]).astype(np.float32) / 255
     output: NDArray[np.float32] = session.run(["output0"], {"images": feed})[0][0]
     anchor, class_id = np.nonzero(output[4:].T > _SCORE_FLOOR)
-    centre, half = output[:2, anchor].T, output[2:4, anchor].T / 2
+    centre, half = output[:2, anchor].T, output[2:4, anchor].T * np.float32(0.5)
     xyxy, score = np.column_stack((centre - half, centre + half)), output[4 + class_id, anchor]
     kept = kept_by_nms(xyxy, score, class_id, iou_threshold=_IOU_THRESHOLD)
     frame_xyxy = (xyxy[kept] - np.array([0, PAD_TOP_PX, 0, PAD_TOP_PX])) * 2

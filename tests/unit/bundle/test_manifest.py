@@ -22,6 +22,8 @@ from edge.errors import DeployError
 from tests.support.manifests import bundled, manifest
 from tests.support.raised import code_of
 
+FIELDS = ("field", "duplicate", "files")
+
 
 def values(**changes):
     return {**json.loads(encode_manifest(manifest())), **changes}
@@ -29,6 +31,13 @@ def values(**changes):
 
 def refused(content):
     return code_of(decode_manifest, content if isinstance(content, bytes) else json.dumps(content).encode())
+
+
+def named(told):
+    """Return the fields with the name of their content, as whoever signs them would give it."""
+    content = {key: told[key] for key in told if key not in ("release", "sequence", "created_at", "expires_at")}
+    spelled = json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+    return {**told, "release": hashlib.sha256(spelled.encode()).hexdigest()[:12]}
 
 
 def with_file(**changes):
@@ -73,10 +82,7 @@ def test_keys_of_a_later_version_are_ignored_but_count_for_the_name():
     told["files"][0]["compression"] = "none"
 
     assert refused(told) == "verify.manifest.release"  # the name is not that of this content
-    content = {key: told[key] for key in told if key not in ("release", "sequence", "created_at", "expires_at")}
-    spelled = json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
-    told["release"] = hashlib.sha256(spelled.encode()).hexdigest()[:12]
-    assert decode_manifest(json.dumps(told).encode()).files == manifest().files
+    assert decode_manifest(json.dumps(named(told)).encode()).files == manifest().files
 
 
 @pytest.mark.parametrize("format_", ["edge.release/2", "edge.bundle/1", None, 1, []])
@@ -141,9 +147,10 @@ def test_f16_a_pipeline_of_one_gib_is_refused():
     assert refused(made) == "verify.manifest.field"
 
 
-@pytest.mark.parametrize("length", [-1, 1.5, True, "1", None, 2**63, 10**30])
+@pytest.mark.parametrize("length", [-1, 1.5, True, "1", None, 2**63])
 def test_a_length_that_is_none_is_refused(length):
-    assert refused(with_file(length_bytes=length)).startswith("verify.manifest.")
+    assert refused(named(with_file(length_bytes=length))) == "verify.manifest.field"
+    assert refused(with_file(length_bytes=10**30)) == "verify.manifest.json"
 
 
 @pytest.mark.parametrize("digest", ["", "a" * 63, "A" * 64, "g" * 64, "a" * 65, None, 1])
@@ -240,14 +247,15 @@ def test_what_is_no_json_object_is_refused(content):
     ],
 )
 def test_a_field_that_is_not_well_formed_is_refused(key, value):
-    assert refused(values(**{key: value})).startswith("verify.manifest.")
+    told = values(**{key: value})
+    assert refused(told if key == "release" else named(told)) in {f"verify.manifest.{part}" for part in FIELDS}
 
 
 def test_a_field_that_is_missing_is_refused():
     for key in ("release", "files", "compatible", "created_at", "sequence"):
         made = values()
         del made[key]
-        assert refused(made).startswith("verify.manifest."), key
+        assert refused(made) in {"verify.manifest.field", "verify.manifest.files"}, key
 
 
 JSON = st.recursive(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -35,15 +36,23 @@ class Fetching:
         return done
 
     def look(self) -> None:
-        """Have the device look now, and wait for the end of it."""
-        self.device.run(f"systemctl start {PULL}", timeout_s=600)
+        """Have the device look now, and wait for the end of it; a look that its timer began before does not count."""
+        asked_us = time.monotonic_ns() // 1000  # a container has our clock
+        while True:
+            self.device.run(f"systemctl start {PULL}", timeout_s=600)
+            began = self.device.run(f"systemctl show -p ExecMainStartTimestampMonotonic --value {PULL}").stdout
+            if int(began) > asked_us:
+                return
 
     def said(self) -> str:
         return self.device.run(f"journalctl --no-pager -q -o cat -u {PULL}").stdout
 
     def wait_said(self, text: str) -> None:
         """Wait until pull has said `text`: the journal reads it behind the end of the unit."""
-        wait_until(lambda: text in self.said(), what=f"pull says {text!r}")
+        try:
+            wait_until(lambda: text in self.said(), what=f"pull says {text!r}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said:\n{self.said()[-4000:]}") from None
 
 
 @pytest.fixture(scope="module")

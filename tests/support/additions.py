@@ -29,7 +29,9 @@ class Addition:
 
 def put_into(copy: Path, addition: Addition, *, without: str | None = None) -> None:
     """Make a copy of the package in `copy`, with an addition; without one of its files."""
-    shutil.copytree(ROOT / "edge", copy / "edge", copy_function=os.link, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "edge", copy / "edge", copy_function=_link_or_copy, ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name, change in addition.files.items():
         if name == without:
             continue
@@ -38,6 +40,13 @@ def put_into(copy: Path, addition: Addition, *, without: str | None = None) -> N
         path.unlink(missing_ok=True)  # it is a link to the file of the checkout
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # /tmp may be another file system
+        shutil.copy2(source, target)
 
 
 def _edited(text: str, edits: Edits) -> str:

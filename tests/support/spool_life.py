@@ -17,6 +17,7 @@ from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections
 
 FULL = "database or disk is full"
+_LIVES: list["Life"] = []
 ROOMY = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
 
 
@@ -31,6 +32,7 @@ class Life:
         self.epoch = 40
         self.received, self.published = [], {}
         self.outbox = self.keeper = None
+        _LIVES.append(self)
         self.skipped_s = 0.0  # how far the clock of the spool's thread was put forward, instead of waiting
 
     @property
@@ -76,6 +78,14 @@ class Life:
         """Let the spool's thread do what is due a fifth of a second later: more than a message waits for."""
         self.skipped_s += 0.2
         self.keeper.tick()
+
+    @staticmethod
+    def end_all():
+        """End what a test has left running."""
+        for life in _LIVES:
+            if life.keeper is not None:
+                life.kill()
+        _LIVES.clear()
 
     def kill(self):
         """The process ends; the machine runs on."""

@@ -106,13 +106,13 @@ def test_a_file_that_may_not_be_read_is_the_systems_own_error(tmp_path):
     path.write_bytes(b"1")
     path.chmod(0)
     tmp_path.chmod(0o755)
-    code = "import sys; from pathlib import Path; from edge.reading import read_file; read_file(Path(sys.argv[1]))"
-    user = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+    code = (
+        "import os, sys; from pathlib import Path; from edge.reading import read_file; "
+        "os.geteuid() or os.setresuid(65534, 65534, 65534); read_file(Path(sys.argv[1]))"
+    )
     (tmp_path.parent).chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    ran = subprocess.run(
-        [sys.executable, "-c", code, str(path)], check=False, capture_output=True, env=environment, **user
-    )
+    ran = subprocess.run([sys.executable, "-c", code, str(path)], check=False, capture_output=True, env=environment)
     assert b"PermissionError" in ran.stderr
 
 

@@ -43,7 +43,7 @@ class Site:
         self._stack = stack
         self.of = {
             "signed": make_certificates(folder / "signed", host="127.0.0.1"),
-            "expired": make_certificates(folder / "expired", host="127.0.0.1", days=-1),
+            "expired": make_certificates(folder / "expired", host="127.0.0.1", days=0),
             "of another name": make_certificates(folder / "name", host="camera-7.example"),
             "by another authority": make_certificates(folder / "other", host="127.0.0.1", authority="another"),
             "its own": make_self_signed(folder / "own"),

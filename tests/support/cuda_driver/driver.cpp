@@ -396,7 +396,11 @@ int cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t count) {
 
 // Modules and launches
 
-int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+int cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
+    for (unsigned index = 0; index < count; ++index)  // CU_JIT_INFO_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER: nothing is told
+        if ((options[index] == 3 || options[index] == 5) && values[index] != nullptr) *static_cast<char*>(values[index]) = 0;
+    for (unsigned index = 0; index < count; ++index)  // and the bytes of either
+        if (options[index] == 4 || options[index] == 6) values[index] = nullptr;
     if (int result = refused(__func__)) return result;
     if (int result = immediate()) return result;
     const std::string bytes(static_cast<const char*>(image), image_bytes(image));

@@ -32,7 +32,8 @@ class Lent:
         self.__structure = structure
 
     def __enter__(self):
-        return self.__structure
+        structure = self.__structure
+        return structure.__enter__() if hasattr(structure, "__enter__") else structure
 
     def __exit__(self, *_):
         self.__structure = None

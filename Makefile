@@ -5,8 +5,11 @@ PYTHON := .venv/bin/python
 HANGING := -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
 TESTS := $(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(HANGING)
 
-# Types are checked for the oldest Python, or for this one where NumPy's stubs are of a later language.
-CHECKED = $(shell $(PYTHON) -c 'import sys; print("3.%d" % sys.version_info[1] if sys.version_info > (3, 12) else "3.10")')
+# What mypy finds rests on NumPy's stubs: those of Python 3.10 are others, and from 3.12 on their language is newer.
+MINOR = $(shell $(PYTHON) -c 'import sys; print(sys.version_info.minor)')
+TYPES_10 = echo "types are checked under Python 3.11 and later"
+TYPES_11 = .venv/bin/mypy
+TYPES = $(or $(TYPES_$(MINOR)),.venv/bin/mypy --python-version 3.$(MINOR))
 
 # Hundreds of commands start in the tests: each would compile what it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,7 +45,7 @@ test-all: test test-rest   ## both, and what each test file costs: tests/costs.j
 check: setup-test   ## ruff format, ruff, mypy --strict, the house test
 	@.venv/bin/ruff format --check edge tests tools
 	@.venv/bin/ruff check edge tests tools
-	@.venv/bin/mypy --python-version $(CHECKED)
+	@$(TYPES)
 	@$(PYTHON) -m pytest -q tests/test_house.py
 
 lab: setup-test       ## provision and push against virtual devices; needs root (systemd-nspawn)

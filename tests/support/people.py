@@ -45,6 +45,10 @@ _CALLS = {
 }
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users at once")
+needs_open_clone = pytest.mark.skipif(
+    not all(path.stat().st_mode & stat.S_IXOTH for path in Path(__file__).parents),
+    reason="needs a clone that other users may enter, to import libraries from",
+)
 
 
 @dataclass(frozen=True)

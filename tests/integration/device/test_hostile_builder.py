@@ -12,16 +12,16 @@ from edge.bundle.manifest import Role
 from edge.device.device import Device
 from edge.device.engines import BUILD, GOLDEN, PLAN
 from edge.device.layout import Layout
-from edge.engine.kinds import AUTO, choose_kind
 from edge.runtime.build.handover import ANSWER, MADE, Taken, take_over
 from edge.runtime.build.request import ask, decode_result, read_result
 from tests.support.device_releases import PARTS, plan_of, serving, stage
-from tests.support.people import needs_root, provisioned_root, user_of
+from tests.support.people import needs_open_clone, needs_root, provisioned_root, user_of
 from tests.support.workshop import leave_answer, leave_engine, leave_files, record_of, request_of
 
 pytestmark = [
     pytest.mark.integration,
     needs_root,
+    needs_open_clone,
     pytest.mark.slow_but(reason="further requests to a device: the first row of each test is quick"),
 ]
 PLAN_BYTES = b"a plan that nobody can run"
@@ -84,8 +84,7 @@ def tree(device):
 
 
 def test_what_an_honest_builder_leaves_becomes_edge_deploys_own_for_good(crowd, device, release):
-    versions = choose_kind(AUTO).facts.versions()  # another user may not be let into the folder of this clone
-    crowd.call(BUILDER, lambda: leave_engine(device, plan=PLAN_BYTES, versions=versions).inputs.key)
+    crowd.call(BUILDER, lambda: leave_engine(device, plan=PLAN_BYTES).inputs.key)
 
     found, result = taken(crowd, device)
 

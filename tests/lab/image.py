@@ -35,7 +35,7 @@ _PACKAGES = (
     "gstreamer1.0-libav",
 )
 _KERNEL = ("linux-image-cloud-{}", "initramfs-tools")  # for a machine of its own
-_MORE = {"noble": ("libpgm-5.3-0t64",)}  # nor who provides what libzmq5 asks for there
+_MORE = {"noble": ("libpgm-5.3-0t64",), "trixie": ("libre2-11",)}  # nor who provides what libraries ask for there
 _UBUNTU = ("jammy", "noble")  # what JetPack 6 and 7 are made of; the plugins of GStreamer are in `universe`
 _UBUNTU_MIRRORS = {"amd64": "http://archive.ubuntu.com/ubuntu", "arm64": "http://ports.ubuntu.com/ubuntu-ports"}
 _RECIPE = 1  # raised when `_finish` changes

@@ -41,17 +41,22 @@ struct alignas(16) uint4 {
 float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z, unsigned short w) { return {x, y, z, w}; }
 
+// IEEE 754 binary16, ties to even; g++ has a type for it from version 12 on only.
 unsigned short half_from_float(float value) {
-    const _Float16 half = static_cast<_Float16>(value);
-    unsigned short bits;
-    std::memcpy(&bits, &half, sizeof bits);
-    return bits;
+    unsigned bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    const unsigned sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (size > 0x7f800000) return sign | 0x7e00;                                       // no number
+    if (size >= 0x477ff000) return sign | 0x7c00;                                      // 65520 and more: infinite
+    if (size < 0x38800000) return sign | std::lrint(std::fabs(value) * 16777216.0f);  // multiples of 2**-24
+    return sign | (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13;
 }
 
 float float_from_half(unsigned short bits) {
-    _Float16 half;
-    std::memcpy(&half, &bits, sizeof half);
-    return static_cast<float>(half);
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    float size = std::ldexp(static_cast<float>(exponent == 0 ? fraction : 1024 + fraction), std::max(exponent, 1) - 25);
+    if (exponent == 31) size = fraction == 0 ? INFINITY : NAN;
+    return bits & 0x8000 ? -size : size;
 }
 
 unsigned __float_as_uint(float value) {

@@ -225,6 +225,7 @@ def test_what_is_no_json_object_is_refused(content):
         ("sequence", 1.0),
         ("created_at", "2026-11-20 12:00:00"),
         ("created_at", "2026-13-20T12:00:00Z"),
+        ("created_at", "2026-1-20T12:00:00Z"),
         ("expires_at", "2026-11-20T12:00:00Z"),
         ("compatible", []),
         ("compatible", "any"),

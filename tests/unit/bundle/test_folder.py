@@ -1,7 +1,10 @@
 """A bundle on disk: whole or absent, and nothing in it is believed that the manifest does not say."""
 
+import pytest
+
 from edge.bundle.folder import open_bundle, write_bundle
 from edge.bundle.manifest import Role, encode_manifest
+from edge.errors import DeployError
 from tests.support.manifests import bundled, manifest
 from tests.support.raised import code_of
 
@@ -60,6 +63,20 @@ def test_a_file_that_was_changed_is_found_when_it_is_used(tmp_path):
     assert code_of(lambda: opened.path_of(opened.manifest.files[0])) == "bundle.file"
 
 
+def test_a_file_that_has_gone_is_named_before_and_after_it_was_checked(tmp_path):
+    opened = open_bundle(write(tmp_path).path)
+    model, pipeline = opened.manifest.files
+    opened.path_of(pipeline)
+    for file in (model, pipeline):
+        (opened.path / file.path).unlink()
+
+    assert code_of(lambda: opened.path_of(model)) == "bundle.file"
+    for file in (model, pipeline):
+        with pytest.raises(DeployError, match=file.path) as caught, opened.opened(file):
+            pass
+        assert caught.value.code == "bundle.file"
+
+
 def test_f16_links_in_a_bundle_are_refused(tmp_path):
     made = write(tmp_path / "out")
     (tmp_path / "secret").write_bytes(b"model")
@@ -83,5 +100,6 @@ def test_f16_a_manifest_without_end_is_read_up_to_its_limit(tmp_path):
 
 
 def test_what_is_no_bundle_is_named(tmp_path):
-    assert code_of(lambda: open_bundle(tmp_path / "none")) == "bundle.folder"
+    with pytest.raises(DeployError, match="expected the folder of a bundle"):
+        open_bundle(tmp_path / "none")
     assert code_of(lambda: open_bundle(tmp_path)) == "bundle.folder"

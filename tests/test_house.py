@@ -98,7 +98,7 @@ MAY_NAME_A_KIND = {
 # fmt: off
 LINES_OF_ROOMS = {
     "bundle": 1929,
-    "calibrate": 2713,
+    "calibrate": 2726,
     "capacity": 1040,
     "cli": 7157,
     "client": 489,

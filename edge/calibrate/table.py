@@ -120,6 +120,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _leave_out_empty(self)
+
     @property
     def drop(self) -> float:
         """How much INT8 loses, in mAP points (hundredths)."""
@@ -144,6 +147,9 @@ class TensorRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     method: str
     scale_hex: str | None = None
     means: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        _leave_out_empty(self)
 
     @property
     def scale(self) -> Scale:
@@ -334,6 +340,13 @@ def _texts(table: CalibrationTable, content: Mapping[str, Any]) -> Iterator[tupl
                 yield key, block("{}", (f"{one_line(name)}: {one_line(value[name])}" for name in sorted(value)))
             case _:
                 yield key, one_line(value)
+
+
+def _leave_out_empty(record: Evidence | TensorRange) -> None:
+    # Only a default itself is left out of the file, and under Python 3.10 an empty tuple need not be the default's.
+    for name in record.__struct_fields__:
+        if getattr(record, name) == ():
+            msgspec.structs.force_setattr(record, name, ())
 
 
 def _is_left_out(key: str, value: object) -> bool:

@@ -43,6 +43,7 @@ __all__ = [
     "parse_sections",
     "read_sections",
     "set_if_present",
+    "shorten_tracks",
     "weakly",
 ]
 
@@ -68,6 +69,7 @@ class GStreamer:
     glib: Any
     gst: Any
     app: Any
+    sdp: Any
     video: Any
 
 
@@ -100,19 +102,19 @@ def _load() -> GStreamer:
     try:
         import gi
 
-        for namespace in ("Gst", "GstApp", "GstVideo"):
+        for namespace in ("Gst", "GstApp", "GstSdp", "GstVideo"):
             gi.require_version(namespace, "1.0")
         with warnings.catch_warnings():
             # PyGObject before 3.44 imports in a way that Python 3.11 calls outdated.
             warnings.simplefilter("ignore", ImportWarning)
-            from gi.repository import GLib, Gst, GstApp, GstVideo
+            from gi.repository import GLib, Gst, GstApp, GstSdp, GstVideo
     except (ImportError, ValueError) as error:
         raise MissingDependencyError(f"GStreamer is not importable: {error}", hint=_HINT) from error
     Gst.init(None)
     version = Gst.version()[:2]
     if version < _OLDEST:
         raise MissingDependencyError(f"expected GStreamer 1.20 or newer, got {version[0]}.{version[1]}", hint=_HINT)
-    return GStreamer(GLib, Gst, GstApp, GstVideo)
+    return GStreamer(GLib, Gst, GstApp, GstSdp, GstVideo)
 
 
 def is_available() -> bool:
@@ -200,6 +202,21 @@ def _owned(structure: Any) -> Any:
         return structure
     with structure as fields:
         return fields.copy()
+
+
+def shorten_tracks(source: Any) -> None:
+    """Have an `rtspsrc` take whole addresses of tracks as `rtsp:`, by which alone GStreamer 1.20 knows them."""
+
+    def shorten(_source: Any, session: Any) -> None:
+        for media in map(session.get_media, range(session.medias_len())):
+            for index in range(media.attributes_len()):
+                attribute = media.get_attribute(index)
+                if attribute.key == "control" and attribute.value.startswith("rtsps:"):
+                    plain = load().sdp.SDPAttribute()
+                    plain.set("control", "rtsp:" + attribute.value.removeprefix("rtsps:"))
+                    media.replace_attribute(index, plain)
+
+    source.connect("on-sdp", shorten)
 
 
 def set_if_present(element: Any, **values: Any) -> None:

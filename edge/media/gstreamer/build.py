@@ -23,6 +23,7 @@ from edge.media.gstreamer.binding import (
     parse_decoder,
     read_sections,
     set_if_present,
+    shorten_tracks,
     weakly,
 )
 from edge.media.gstreamer.clean import CleanFrames
@@ -157,6 +158,8 @@ class PipelineBuilder:
                 source.connect("before-send", weakly(self._on_request, otherwise=True))
                 self._connect(source, "new-manager", self._on_new_manager)
                 self._connect(source, "select-stream", self._on_select_stream)
+                if self._gst.version() < (1, 22):
+                    shorten_tracks(source)
             case "v4l2":
                 self._add_static("v4l2", _MODE_CODECS[self._pixel_format()])
                 self._set_source(device=self._address.location)

@@ -44,6 +44,7 @@ DOWNGRADE = "edge-release-downgrade"
 
 _SIGNING_DEADLINE_S = 120.0  # a person may have to type a passphrase or touch a security key
 _VALIDITY = re.compile(r'valid-(?:after|before)="?[0-9]+Z?"?', re.IGNORECASE)
+_ZONE = re.compile(r'(valid-(?:after|before)="?[0-9]+)Z', re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +245,13 @@ def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path) -
             hint="sign with a key that the device knows, or add this one with edge-deploy provision",
         )
     at_any_time = "\n".join(_without_validity(line) for line in lines) + "\n"
-    with _file(at_any_time.encode("utf-8")) as path:
-        if asked.principal(path) is None:
+    without_zone = "\n".join(_ZONE.sub(r"\1", line) for line in lines) + "\n"
+    with _file(at_any_time.encode("utf-8")) as whenever, _file(without_zone.encode("utf-8")) as unzoned:
+        if asked.principal(whenever) is None or asked.principal(unzoned) is not None:
             return DeployError(
                 "verify.signature.options",
                 f"{allowed_signers}: the signer's line has an option that is not known here: {lines[0][:200]}",
-                hint="a line that is not wholly understood does not count; mend it",
+                hint="a line that is not wholly understood does not count (OpenSSH 8.9 takes no Z in times); mend it",
             )
     return DeployError(
         "verify.signature.expired",

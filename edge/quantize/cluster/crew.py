@@ -67,7 +67,7 @@ def cluster_at(address: str, likeness: Likeness) -> Iterator[Cluster]:
     except (TypeError, RuntimeError) as error:
         hint = "certificates are named in Dask's configuration: distributed.comm.tls (docs/cluster.md)"
         raise ConfigError(f"cluster {address}: {_reason(error)}", hint=hint) from error
-    except (OSError, MemoryError, ValueError, EOFError) as error:  # words of others are read as lengths, too
+    except (OSError, asyncio.TimeoutError, MemoryError, ValueError, EOFError) as error:  # others' words as lengths
         hint = "is `dask scheduler` running there, and does TLS fit on both sides?"
         raise ClusterError(
             f"cluster {address}: no Dask scheduler answers there: {_reason(error)}", hint=hint
@@ -76,7 +76,7 @@ def cluster_at(address: str, likeness: Likeness) -> Iterator[Cluster]:
         with Cluster(client, likeness) as crew:
             yield crew
     finally:
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):
             client.close(timeout=_ANSWER_S / 4)
 
 
@@ -103,7 +103,7 @@ def workers_here(workers: int, likeness: Likeness) -> Iterator[Cluster]:
                 cluster = distributed.LocalCluster(security=distributed.Security.temporary(), **settings)
         except ImportError as error:
             raise MissingDependencyError(str(error), hint=_INSTALL) from error
-        except (OSError, RuntimeError) as error:
+        except (OSError, asyncio.TimeoutError, RuntimeError) as error:
             raise ClusterError(f"{workers} workers cannot be started on this machine: {_reason(error)}") from error
         with (
             cluster,

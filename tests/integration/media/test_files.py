@@ -103,6 +103,8 @@ def test_sizes_and_their_strides(tmp_path, decoder, width, height):
 
 
 def test_odd_width_from_a_codec_that_has_it(tmp_path):
+    if load().gst.version() < (1, 22):
+        pytest.skip("jpegdec of GStreamer 1.20 takes no odd width")
     path = write_clip(tmp_path / "a.avi", codec="mjpeg", count=8, width=853, height=480)
 
     for i, frame in enumerate(frames_of(source_of(path))):

@@ -111,7 +111,7 @@ LINES_OF_ROOMS = {
     "evaluate": 1852,
     "ground": 2064,
     "http": 434,
-    "media": 4912,
+    "media": 4915,
     "model": 4865,
     "publish": 6662,
     "quantize": 3267,

@@ -13,6 +13,7 @@ __all__ = ["BusReader"]
 
 _NO_PICTURES = ("text/html", "application/json")
 _CONTENT_TYPE = re.compile(r"response-headers=.*content-type=\(string\)\"?([\w.+/-]+)", re.IGNORECASE)
+_NO_LOGIN = "No supported authentication protocol was found"
 _TIMEOUT = "Timeout while waiting for server response"  # of gst_rtsp_strresult; the message is "Could not read"
 _FLOW = re.compile(r"streaming stopped, reason ([a-z-]+) \(")
 
@@ -80,6 +81,8 @@ class BusReader:
 
     def _take_error(self, message: Any) -> None:
         error, debug = message.parse_error()
+        if _NO_LOGIN in (debug or ""):  # 1.20 begins so with each refusal, whose reason comes next
+            return
         is_vague = error.matches(self._gst.StreamError.quark(), self._gst.StreamError.FAILED)
         is_known = self._is_page and message.src.get_name() != "source"  # a refusal comes with a page, too
         if self.problem is not None and (is_vague or is_known):

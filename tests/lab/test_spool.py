@@ -349,9 +349,7 @@ def test_a_spool_that_somebody_removes_under_the_service_is_begun_anew(site, sin
     site.device.power_cut()
     site.device.boot()
     wait_until(lambda: counts(site), what="it serves again", timeout_s=60)
-    wait_for_more(
-        site, frames=20, events=0
-    )  # without a frame of the last start the checker takes the one before for it
+    wait_for_more(site, frames=20, events=0)  # the checker knows the last start by its frames
     site.broker.start()
 
     prove(*wait_settled(site, since))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.tls import client_context
+from tests.support.certificates import make_certificates
 
 EDGE = Path(__file__).parents[2] / "edge"
 
@@ -17,7 +18,13 @@ def test_an_authority_without_the_newest_extensions_counts_under_each_python(has
     assert not context.verify_flags & ssl.VerifyFlags.VERIFY_X509_STRICT
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
-    assert bool(context.cert_store_stats()["x509_ca"]) <= has_system_cas
+
+
+@pytest.mark.parametrize(("has_system_cas", "known"), [(True, 1), (False, 0)])
+def test_the_systems_authorities_count_where_they_are_asked_for(has_system_cas, known, tmp_path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(make_certificates(tmp_path).ca))
+
+    assert client_context(has_system_cas=has_system_cas).cert_store_stats()["x509_ca"] == known
 
 
 def test_all_contexts_are_made_in_one_place():

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shutil
 import subprocess
 from datetime import datetime, timezone
 
@@ -103,6 +104,21 @@ def test_f12_times_of_signers_that_say_utc_are_utc_too(ask, keys, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Pago_Pago")
     assert ask(signature, options='valid-before="20261120130000Z"') == "ana@example"
     assert ask(signature, options='valid-before="20261120110000Z"') == "verify.signature.expired"
+
+
+def test_f12_a_time_with_a_zone_is_told_as_what_an_old_ssh_keygen_does_not_know(ask, keys, tmp_path, monkeypatch):
+    """OpenSSH 8.9 takes no such line; a stand-in in its place, which otherwise is the real one."""
+    signature = sign(CONTENT, keys[0])
+    real, folder = shutil.which("ssh-keygen"), tmp_path / "bin"
+    folder.mkdir()
+    refuse = """for one; do [ -f "$one" ] && grep -q 'valid-[a-z]*="[0-9]*Z"' "$one" && exit 255; done"""
+    (folder / "ssh-keygen").write_text(f'#!/bin/sh\n{refuse}\nexec {real} "$@"\n')
+    (folder / "ssh-keygen").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    assert ask(signature, options='valid-before="20261120130000Z"') == "verify.signature.options"
+    assert ask(signature, options='valid-before="20261120110000Z"') == "verify.signature.expired"
+    assert ask(signature, options='valid-before="20261120130000"') == "ana@example"
 
 
 def test_f12_a_revoked_key(ask, keys, tmp_path):

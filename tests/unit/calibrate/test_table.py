@@ -340,3 +340,23 @@ def test_an_old_file_comes_back_where_there_are_no_hard_links(tmp_path, monkeypa
 
 def _no_hard_links(*_, **__):
     raise PermissionError(1, "Operation not permitted")
+
+
+class OtherTuple(tuple):
+    """As Python 3.10 makes an empty one of a generator: equal to the default, and not the same object."""
+
+
+def test_what_is_empty_is_left_out_whichever_empty_tuple_it_is():
+    tensor = TensorRange(amax=1.0, method="mse", means=OtherTuple())
+    evidence = Evidence(
+        metric="mAP50-95",
+        images=4,
+        float_=0.5,
+        int8=0.5,
+        int8_mac_share=1.0,
+        unlabelled=OtherTuple(),
+        notes=OtherTuple(),
+    )
+
+    assert msgspec.to_builtins(tensor) == {"amax": 1.0, "method": "mse"}
+    assert set(msgspec.to_builtins(evidence)) == {"metric", "images", "float", "int8", "int8_mac_share"}

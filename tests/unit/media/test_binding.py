@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from edge.errors import ConfigError
-from edge.media.gstreamer.binding import caps_fields, joined, load, message_fields, parse_sections, read_sections
+from edge.media.gstreamer.binding import (
+    caps_fields,
+    joined,
+    load,
+    message_fields,
+    parse_sections,
+    read_sections,
+    shorten_tracks,
+)
 from tests.support.rtsp import require_gstreamer
 
 EDGE = Path(__file__).parents[3] / "edge"
@@ -63,6 +71,30 @@ def test_fields_of_messages_are_read_whatever_the_binding_hands_out(caps, kind):
     message = load().gst.Message.new_element(None, caps_fields(caps).copy())
 
     assert message_fields(kind(message)).to_string().startswith("video/x-raw, width=(int)1280")
+
+
+def test_whole_addresses_of_tracks_are_shortened_and_nothing_else(caps):
+    """What GStreamer 1.20 is given; later ones need it not, and take it as well."""
+    lines = ["v=0", "o=- 1 1 IN IP4 127.0.0.1", "s=x", "t=0 0", "a=control:rtsps://gate/main", "m=video 0 RTP/AVP 96"]
+    lines += ["a=control:rtsps://gate/main/1", "a=tool:rtsps://gate", "m=audio 0 RTP/AVP 97", "a=control:trackID=2"]
+    sdp = load().sdp
+    _, session = sdp.SDPMessage.new()
+    sdp.sdp_message_parse_buffer("\r\n".join([*lines, ""]).encode(), session)
+    source = Recorder()
+
+    shorten_tracks(source)
+    source.signals["on-sdp"](source, session)
+
+    expected = [line.replace("a=control:rtsps://gate/main/1", "a=control:rtsp://gate/main/1") for line in lines]
+    assert session.as_text().split() == " ".join(expected).split()
+
+
+class Recorder:
+    def __init__(self):
+        self.signals = {}
+
+    def connect(self, signal, callback):
+        self.signals[signal] = callback
 
 
 def test_nobody_else_takes_the_structure_of_caps_or_messages():

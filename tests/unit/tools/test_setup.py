@@ -12,10 +12,14 @@ LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1
 BROKEN = "E: The repository 'https://elsewhere.example stable Release' is not signed."
 
 
+def function(name):
+    """Return the text of a function of set-up."""
+    return re.search(rf"^{name}\(\) \{{\n.*?^\}}\n", SETUP.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0]
+
+
 @pytest.fixture
 def fetch_lists(tmp_path):
     """Return what fetches the lists where apt-get says `answers` one after the other, and then succeeds."""
-    body = re.search(r"^fetch_lists\(\) \{\n.*?^\}\n", SETUP.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     asked = tmp_path / "asked"
 
     def fetch_lists(*answers: str):
@@ -27,7 +31,7 @@ def fetch_lists(tmp_path):
             (tmp_path / name).write_text(content)
             (tmp_path / name).chmod(0o755)
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        command = ["bash", "-euo", "pipefail", "-c", f"{body[0]}fetch_lists"]
+        command = ["bash", "-euo", "pipefail", "-c", f"{function('fetch_lists')}fetch_lists"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
         return done, len(asked.read_text().split())
 
@@ -45,3 +49,35 @@ def test_a_broken_repository_of_somebody_ends_nothing_and_is_kept_for_the_log(fe
     done, times = fetch_lists(BROKEN)
 
     assert (done.stdout, times) == (f"{BROKEN}\n", 1)
+
+
+def counted(folder, *lines, path=os.environ["PATH"]):
+    """Return what set-up notes of a log of apt or pip, and whether it goes on."""
+    (folder / ".cache").mkdir(exist_ok=True)
+    (folder / "log").write_text("\n".join([*lines, ""]))
+    told = ["bash", "-euo", "pipefail", "-c", f"stage=test\n{function('count')}count log\necho on"]
+    done = subprocess.run(
+        told, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60
+    )
+    return (folder / ".cache/fetched").read_text().splitlines(), done.stdout
+
+
+def test_what_was_fetched_is_counted_as_apt_and_pip_tell_it(tmp_path):
+    lines = (
+        "Get:1 http://archive.example resolute InRelease [136 kB]",
+        "Get:5 http://deb.example bookworm/main amd64 libllvm15 amd64 1:15.0.6-4+b1 [23.1 MB]",
+        "Collecting click<9,>=8.1.7 (from edge-deploy==0.1.0)",
+        "  Downloading click-8.5.1-py3-none-any.whl (126 kB)",
+    )
+    notes = ["test 136000 lists", "test 23100000 libllvm15", "test 126000 click-8.5.1-py3-none-any.whl"]
+
+    assert counted(tmp_path, *lines) == (notes, "on\n")
+
+
+def test_a_count_that_fails_ends_nothing(tmp_path):
+    (tmp_path / "awk").write_text("#!/bin/sh\nexit 2\n")
+    (tmp_path / "awk").chmod(0o755)
+
+    notes, said = counted(tmp_path, "Get:1 x y z [1 kB]", path=f"{tmp_path}:{os.environ['PATH']}")
+
+    assert (notes, said) == ([], "on\n")

@@ -1,10 +1,12 @@
 """What each test file costs, the half of it that `make test` runs and the rest: so the dearest begin first.
 
 `--record=FILE` writes the seconds of every test of a run; `python -m tests.costs FILE...` sums them up by file into
-tests/costs.json, which `make test-all` does.
+tests/costs.json, which `make test-all` does. A bound on seconds is one of the machine that recorded them: on a slower
+machine, it is as much longer as the files of the run took.
 """
 
 import json
+import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,6 +14,7 @@ from pathlib import Path
 
 COSTS = Path(__file__).with_name("costs.json")
 MOST_S = {"quick": 5.0, "promised": 120.0}  # of one test
+_TELLING_S = 1.0  # a file that takes less tells little of the machine
 _UNKNOWN_S = 10.0  # a file that nothing is known of yet begins before the many that take less
 
 
@@ -34,9 +37,24 @@ def summed(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(found)
 
 
-def too_dear(run: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return the tests that took more than one of their kind may."""
-    return {test: took_s for kind, most_s in MOST_S.items() for test, took_s in run[kind].items() if took_s > most_s}
+def slowness(run: Mapping[str, Mapping[str, float]], recorded: Mapping[str, float]) -> float:
+    """Return how many times longer this machine took than the one that recorded the costs, 1.0 at least.
+
+    It is the median over files: a file that a change made dearer hardly moves it.
+    """
+    took_s = summed({**run["quick"], **run["promised"]})
+    ratios = [took_s[file] / known_s for file, known_s in recorded.items() if known_s >= _TELLING_S and file in took_s]
+    return max(1.0, statistics.median(ratios)) if ratios else 1.0
+
+
+def too_dear(run: Mapping[str, Mapping[str, float]], slowness: float = 1.0) -> dict[str, float]:
+    """Return the tests that took more than one of their kind may on a machine of this slowness."""
+    return {
+        test: took_s
+        for kind, most_s in MOST_S.items()
+        for test, took_s in run[kind].items()
+        if took_s > most_s * slowness
+    }
 
 
 def write(runs: Iterable[Path]) -> None:

@@ -26,13 +26,26 @@ def test_a_quick_test_takes_five_seconds_at_most():
         pytest.skip("nothing is recorded; run: make test")
     run = json.loads((CACHE / "quick.json").read_text(encoding="utf-8"))
 
-    assert costs.too_dear(run) == {}, "mark them slow, or promised, or make them quicker"
+    slowness = costs.slowness(run, costs.known()["quick"])
+    assert costs.too_dear(run, slowness) == {}, (
+        f"on a machine {slowness:.2f} times as slow: mark them slow, or promised, or make them quicker"
+    )
 
 
 def test_what_is_promised_may_take_two_minutes_and_no_more():
     run = {"quick": {"a": 5.0, "b": 5.1}, "promised": {"c": 119.0, "d": 121.0}, "slow": {"e": 999.0}}
 
     assert costs.too_dear(run) == {"b": 5.1, "d": 121.0}
+
+
+def test_a_machine_half_as_fast_may_take_twice_as_long_and_one_dear_file_makes_no_machine_slow():
+    recorded = {f"tests/{name}.py": 2.0 for name in "abc"} | {"tests/sleepy.py": 0.1}
+    slow = {"quick": {f"tests/{name}.py::{row}": 2.0 for name in "abc" for row in "12"}, "promised": {}}
+    dear = {"quick": {"tests/a.py::1": 2.0, "tests/b.py::1": 2.0, "tests/c.py::1": 9.0}, "promised": {}}
+    fast = {"quick": {"tests/a.py::1": 1.0, "tests/sleepy.py::1": 9.0}, "promised": {}}
+
+    assert [costs.slowness(run, recorded) for run in (slow, dear, fast)] == [2.0, 1.0, 1.0]
+    assert costs.too_dear({"quick": {"d": 9.9, "e": 10.1}, "promised": {}}, 2.0) == {"e": 10.1}
 
 
 def test_a_file_without_a_cost_is_dear_until_it_has_one():

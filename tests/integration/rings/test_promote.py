@@ -133,6 +133,7 @@ def test_a_stop_wins_over_one_who_slept_between_reading_and_writing(make_desk, d
     assert desk.stated("stable-all")[1] is None
 
 
+@pytest.mark.slow_but(reason="two pulls more: the first row is quick")
 @pytest.mark.parametrize("serves", [False, True])
 def test_a_device_takes_nothing_withdrawn_whatever_its_ring_says(desk, old, new, device, serves):
     if serves:

@@ -131,8 +131,6 @@ class _Place:
 def _require_places(ctx: click.Context) -> None:
     places = [place for param in ctx.command.params for place in _places(param, ctx.params.get(param.name or ""))]
     written = [one for one in places if isinstance(one.kind, WrittenPath) and one.path != _STDOUT]
-    for place in places:
-        _require_no_stream(place)
     for number, one in enumerate(written):
         _require_writable(one)
         for other in written[:number]:
@@ -140,6 +138,8 @@ def _require_places(ctx: click.Context) -> None:
                 raise ConfigError(
                     f"{one.called} {one.path}: is the place of {other.called} too", hint="name another file"
                 )
+    for place in places:
+        _require_no_stream(place)
     # Nothing that is not there can be read, so that most command lines cost nothing here.
     existing = {_identity(one.path): one for one in written if one.path.exists()}
     for place in places if existing else ():
@@ -161,11 +161,13 @@ def _places(param: click.Parameter, value: object) -> Iterator[_Place]:
 
 
 def _require_no_stream(place: _Place) -> None:
-    """Refuse a pipe, which would be waited for, and a device, which may have no end."""
+    """Refuse a pipe, which would be waited for, a device, which may have no end, and a place that is closed to us."""
     try:
         mode = place.path.stat().st_mode
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return  # its reader says so
+    except OSError as error:  # `Path.is_dir` of Python 3.14 would say that there is none
+        raise ConfigError(f"{place.called} {place.path}: {error.strerror}") from None
     if not place.kind.may_stream and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ConfigError(
             f"{place.called} {place.path}: expected a file, this is a pipe or a device",
@@ -180,9 +182,7 @@ def _require_writable(place: _Place) -> None:
     except FileNotFoundError:
         mode = None
     except OSError as error:
-        raise ConfigError(
-            f"{where}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
-        ) from error
+        raise ConfigError(f"{where}: cannot be written: {error.strerror}", hint="name a file of yours") from error
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(
             f"{where}: expected a file in a folder that is there", hint="make the folder, or name another"

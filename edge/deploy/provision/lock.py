@@ -34,9 +34,9 @@ class Environment:
         return f"Python {self.python[0]}.{self.python[1]} on {self.architecture}"
 
 
-# JetPack 6 and Ubuntu 22.04, Debian 12, JetPack 7 and Ubuntu 24.04, Debian 13.
+# JetPack 6 and Ubuntu 22.04, Debian 12, JetPack 7 and Ubuntu 24.04, Debian 13, Ubuntu 26.04.
 ENVIRONMENTS = tuple(
-    Environment(architecture, (3, minor)) for architecture in ("aarch64", "x86_64") for minor in (10, 11, 12, 13)
+    Environment(architecture, (3, minor)) for architecture in ("aarch64", "x86_64") for minor in (10, 11, 12, 13, 14)
 )
 
 

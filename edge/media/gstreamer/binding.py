@@ -105,8 +105,8 @@ def _load() -> GStreamer:
         for namespace in ("Gst", "GstApp", "GstSdp", "GstVideo"):
             gi.require_version(namespace, "1.0")
         with warnings.catch_warnings():
-            # PyGObject before 3.44 imports in a way that Python 3.11 calls outdated.
-            warnings.simplefilter("ignore", ImportWarning)
+            # PyGObject imports in ways, and makes names of its own, that Python and it call outdated.
+            warnings.simplefilter("ignore")
             from gi.repository import GLib, Gst, GstApp, GstSdp, GstVideo
     except (ImportError, ValueError) as error:
         raise MissingDependencyError(f"GStreamer is not importable: {error}", hint=_HINT) from error

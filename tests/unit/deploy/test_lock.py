@@ -31,7 +31,7 @@ def our_requirements() -> Package:
 
 def test_it_names_every_python_of_every_device_that_we_support():
     assert set(LOCK.environments) == set(ENVIRONMENTS)
-    assert len(ENVIRONMENTS) == 8
+    assert len(ENVIRONMENTS) == 10
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=str)

@@ -49,6 +49,7 @@ def test_devices_of_another_repository_or_channel_or_of_none_are_not_ours(field,
     FieldFleet(broker.port, FROM, channel="beta").there("beta-01", ring="canary")
     field.say([StateMessage(device="pushed-01", state="online", epoch=1, session=1, since=None)])
     field.say([PullMessage(device="former-01")])
+    field.say([PullMessage(device="ringless-01", repository=FROM, channel="stable")])
     field.there("gate-01", ring="canary")
     hearing.wait_complete()
 

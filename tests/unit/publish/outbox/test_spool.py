@@ -141,6 +141,29 @@ def test_what_the_disk_may_hold_is_bounded_and_the_oldest_frames_are_declared(tm
     assert all(gap["exact"] for gap in life.gaps())
 
 
+def test_events_alone_are_bounded_too_and_the_oldest_are_declared(tmp_path):
+    life = Life(tmp_path, bounds=Bounds(max_bytes=1 << 20, max_age_s=3600.0, free_bytes=0))
+    life.begin()
+    for _ in range(20):
+        life.events(200).settle()
+    assert life.keeper.places.disk.file_bytes < 2 << 20
+    counts = life.balances()
+    assert counts["numbered_in_gaps"] > 500
+    assert life.declared() == {"spool-bytes": counts["numbered_in_gaps"]}
+    life.deliver().prove()
+    assert max(life.numbers("events")) == 4000, "the newest stay"
+
+
+def test_the_disk_has_its_room_back_when_the_outage_is_over(tmp_path):
+    life = Life(tmp_path, bounds=Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0))
+    life.begin()
+    for _ in range(40):
+        life.frames(200)
+    assert life.keeper.places.disk.file_bytes > 4 << 20
+    life.deliver().prove()
+    wait_until(lambda: life.tick() or life.keeper.places.disk.file_bytes < 1 << 20, what="the file is small")
+
+
 def test_what_the_bound_let_go_is_declared_after_a_power_cut_too(tmp_path):
     life = Life(tmp_path, bounds=Bounds(max_bytes=1 << 20, max_age_s=3600.0, free_bytes=0))
     life.begin()

@@ -353,8 +353,9 @@ def test_a_clip_that_begins_again_leaves_each_frame_once(run, clip, tmp_path):
 
 
 @pytest.fixture
-def terminal():
+def terminal(monkeypatch):
     """A pseudo-terminal: ours, and that of the command; ours reads until the command has ended."""
+    monkeypatch.setenv("TERM", "xterm")  # that of an editor or a job may be a dumb one, which shows lines
     ours, theirs = os.openpty()
     yield ours, theirs
     os.close(ours)

@@ -36,6 +36,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Servers of tests: of more connections than wait to be taken, a loaded machine lets some fall.
 socketserver.TCPServer.request_queue_size = 128
 
+_UMASK = 0o022  # that of nearly all machines; the one of a hardened machine would be that of all stand-ins
+os.umask(_UMASK)
+
 _MOST_WORKERS = 8
 _WORKER_BYTES = 1_500_000_000
 _BEGUN = pytest.StashKey[set[tuple[str, str]]]()
@@ -131,9 +134,11 @@ def _file(item):
 
 
 @pytest.fixture(autouse=True)
-def _log_level_of_its_own():
-    """A command that runs in this process sets how much is logged for good; every test starts with all of it."""
+def _as_a_new_process():
+    """A command that runs in this process sets for good how much is logged and which rights new files have."""
     logging.getLogger("edge").setLevel(logging.NOTSET)
+    yield
+    os.umask(_UMASK)
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,7 @@ LINES_OF_ROOMS = {
     "bundle": 1931,
     "calibrate": 2726,
     "capacity": 1040,
-    "cli": 7157,
+    "cli": 7153,
     "client": 489,
     "config": 1470,
     "delivery": 1024,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from edge.cli.entry import hand_over_interrupts
+from edge.cli.interrupts import hand_over_interrupts
 from edge.runtime.entry import COMMANDS
 from edge.runtime.entry import main as run_light
 

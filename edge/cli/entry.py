@@ -1,17 +1,14 @@
-"""Where both commands begin: Ctrl-C ends the process until a command has begun; then it is a KeyboardInterrupt."""
+"""Where both commands begin: each imports what it needs once Ctrl-C is answered."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 from typing import NoReturn
 
-__all__ = ["answer_interrupts", "edge_deploy", "edge_runtime", "hand_over_interrupts"]
+from edge.cli.interrupts import answer_interrupts
 
-_INTERRUPTED = 130
-_AGAIN_S = 0.05  # the callback has ended by then
+__all__ = ["edge_deploy", "edge_runtime"]
 
 
 def edge_deploy() -> NoReturn:
@@ -36,35 +33,3 @@ def _prepare() -> None:
     answer_interrupts()
     # Before NumPy is loaded: its OpenBLAS joins its threads at a process's end, and hangs if one multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-def answer_interrupts() -> None:
-    """Have Ctrl-C end the process at once, in one word."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored: in the background
-        signal.signal(signal.SIGINT, _end)
-
-
-def hand_over_interrupts() -> None:
-    """Let Ctrl-C be a KeyboardInterrupt again: who calls this answers it from now on."""
-    if signal.getsignal(signal.SIGINT) is _end:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if sys.unraisablehook is sys.__unraisablehook__:  # also under `python -m`; a test runner has a hook of its own
-        sys.unraisablehook = _ask_again
-
-
-def _ask_again(lost: sys.UnraisableHookArgs) -> None:
-    # Raised in a finaliser or in a callback of the garbage collector, where the interpreter drops it.
-    if not issubclass(lost.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
-        return
-    from threading import Timer
-
-    Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-
-def _end(_number: int, _frame: FrameType | None) -> NoReturn:
-    # At once: nothing was begun, and an exception in the middle of an import may be taken for something else.
-    try:
-        os.write(2, b"interrupted\n")
-    finally:
-        os._exit(_INTERRUPTED)

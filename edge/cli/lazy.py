@@ -58,13 +58,7 @@ class HintingGroup(click.Group):
 class LazyGroup(HintingGroup):
     """`lazy`: commands by name, in the order in which a user meets them; `other`: the other program, by its name."""
 
-    def __init__(
-        self,
-        *args: object,
-        lazy: dict[str, LazyCommand],
-        other: LazyCommand,
-        **kwargs: object,
-    ) -> None:
+    def __init__(self, *args: object, lazy: dict[str, LazyCommand], other: LazyCommand, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self._lazy = lazy
         self._other = other

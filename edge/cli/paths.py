@@ -206,12 +206,8 @@ def _images(folder: Path) -> Iterable[Path]:
     return list_images(folder)
 
 
-def _clips(path: Path) -> Iterable[Path]:
-    return path.iterdir() if path.is_dir() else (path,)
-
-
-def _labels(path: Path) -> Iterable[Path]:
-    return path.glob("*.txt") if path.is_dir() else (path,)
+def _in_folder(pattern: str) -> Callable[[Path], Iterable[Path]]:
+    return lambda path: path.glob(pattern) if path.is_dir() else (path,)
 
 
 def _model(path: Path) -> Iterator[Path]:
@@ -235,10 +231,10 @@ def _pipeline(path: Path) -> Iterator[Path]:
 READ = ReadPath()
 READ_FILE = ReadPath(dir_okay=False)
 SSH_CONFIG = ReadPath(may_stream=True, dir_okay=False)  # /dev/null: none at all
-CAMERA = CameraPath(_clips)
+CAMERA = CameraPath(_in_folder("*"))
 READ_FOLDER = ReadPath(file_okay=False)
 IMAGES = ReadPath(_images)
-LABELS = ReadPath(_labels)
+LABELS = ReadPath(_in_folder("*.txt"))
 MODEL = ReadPath(_model)
 PIPELINE = ReadPath(_pipeline)
 RELEASE = ReadPath(lambda folder: folder.rglob("*"))

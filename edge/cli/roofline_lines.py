@@ -261,12 +261,7 @@ def _gain(before: ModelBound, after: ModelBound) -> float:
 
 def _layer_bound_lines(bound: ModelBound) -> Iterator[str]:
     rows = [
-        (
-            precision_word(one.layer.precision),
-            *layer_figures(bound, one),
-            "+".join(one.layer.fused),
-            one.layer.name,
-        )
+        (precision_word(one.layer.precision), *layer_figures(bound, one), "+".join(one.layer.fused), one.layer.name)
         for one in bound.layers
     ]
     yield from aligned([_LAYERS_HEAD, *rows], width=shown_width(), spare=("operator",), is_named=True)

@@ -12,7 +12,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from edge.cli.entry import hand_over_interrupts
+from edge.cli.interrupts import hand_over_interrupts
 from edge.device.units import FAILURE, LACKING_STATUS, Notifier
 from edge.errors import ConfigError, DeployError, EdgeError, LackingError, MissingDependencyError, ModelError
 from edge.stdout import lenient_stderr, stdout_problem

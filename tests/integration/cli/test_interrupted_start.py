@@ -60,7 +60,7 @@ def test_ctrl_c_during_imports_is_answered_in_one_word(tmp_path, command, slow):
 
 DROPS = """
 import gc, sys, time
-from edge.cli.entry import answer_interrupts, hand_over_interrupts
+from edge.cli.interrupts import answer_interrupts, hand_over_interrupts
 if "module" not in sys.argv:
     answer_interrupts()
 hand_over_interrupts()

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,13 @@ def _imports_up(path: Path) -> Iterator[str]:
         may_meet = mine in MAY_MEET_ITS_FLOOR and FLOOR_OF[other] == FLOOR_OF[mine]
         if not (goes_down or is_same_ground or may_meet):
             yield f"{_name(path)} (floor {FLOOR_OF[mine]}) imports edge.{other}"
+
+
+def test_no_files_import_each_other_in_a_circle():
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    needs = {name: {one for one, _ in _imports(path)} & modules.keys() for name, path in modules.items()}
+
+    assert len(list(TopologicalSorter(needs).static_order())) == len(modules)  # CycleError names them
 
 
 def test_third_party_modules_are_imported_by_their_owner_only():

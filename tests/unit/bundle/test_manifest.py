@@ -3,12 +3,14 @@
 import copy
 import hashlib
 import json
+import math
 import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.bundle.checks import check_evidence, read_object
 from edge.bundle.manifest import (
     MAX_MANIFEST_BYTES,
     GoldenFrames,
@@ -206,6 +208,16 @@ def test_a_file_that_is_also_a_folder_is_refused():
     files = [{**file, "path": "a", "role": "clip"}, {**file, "path": "a/b", "role": "clip"}, *values()["files"]]
 
     assert refused(values(files=files)) == "verify.manifest.duplicate"
+
+
+@pytest.mark.parametrize("content", [b'{"a": 1e999}', b'{"a": "\\ud800"}'])
+def test_what_json_could_not_carry_again_is_refused_when_it_is_read(content):
+    assert code_of(read_object, content, max_bytes=100) == "verify.manifest.json"
+
+
+@pytest.mark.parametrize(("evidence", "code"), [([], "field"), ({"x": math.inf}, "json"), ({"x": "\ud800"}, "json")])
+def test_evidence_that_json_could_not_carry_is_refused_when_it_is_made(evidence, code):
+    assert code_of(check_evidence, "calibration", evidence) == f"verify.manifest.{code}"
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"null", b"[]", b"{", b'{"a": NaN}', b'{"a": 1e999}', b'"\\ud800"'])

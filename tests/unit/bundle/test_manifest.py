@@ -243,6 +243,8 @@ def test_what_is_no_json_object_is_refused(content):
         ("compatible", "any"),
         ("compatible", ["any", "any"]),
         ("compatible", [["any"]]),
+        ("compatible", ["any device"]),
+        ("secrets", ["../gate"]),
         ("tensorrt", ["10"]),
         ("tensorrt", ["11", "10"]),
         ("tensorrt", ["ten", None]),

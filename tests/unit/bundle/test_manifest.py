@@ -266,6 +266,23 @@ def test_a_field_that_is_not_well_formed_is_refused(key, value):
     assert refused(told if key == "release" else named(told)) in {f"verify.manifest.{part}" for part in FIELDS}
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"hold_s": -1.0},
+        {"hold_s": 10.0, "deadline_s": 5.0},
+        {"deadline_s": 1e6},
+        {"min_rate_share": 1.5},
+        {"max_slowdown": 0.5},
+        {"min_available_bytes": -1},
+        {"infer_p95_ms": -1.0},
+        {"age_p95_ms": -1.0},
+    ],
+)
+def test_a_limit_of_the_trial_out_of_its_range_is_refused(limits):
+    assert code_of(HealthLimits, **limits) == "verify.manifest.field"
+
+
 def test_a_field_that_is_missing_is_refused():
     for key in ("release", "files", "compatible", "created_at", "sequence"):
         made = values()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from edge.bundle.checks import check_evidence, read_object
 from edge.bundle.manifest import (
+    MAX_FILES,
     MAX_MANIFEST_BYTES,
     GoldenFrames,
     HealthLimits,
@@ -203,6 +204,21 @@ def test_one_path_twice_is_refused():
     assert refused(made) == "verify.manifest.duplicate"
 
 
+def test_files_that_are_unsorted_too_many_or_of_two_lengths_are_refused():
+    files = values()["files"]
+    clip = {**files[0], "path": "clips/0", "role": "clip"}
+    longer = {**clip, "path": "clips/1", "length_bytes": clip["length_bytes"] + 1}
+    many = [{**clip, "path": f"clips/{number:05d}"} for number in range(MAX_FILES)]
+
+    for unfit in (files[::-1], in_order([*files, clip, longer]), in_order([*files, *many])):
+        assert refused(named(values(files=unfit))) == "verify.manifest.files"
+    assert decode_manifest(json.dumps(named(values(files=in_order([*files, clip])))).encode())
+
+
+def in_order(files):
+    return sorted(files, key=lambda one: one["path"])
+
+
 def test_a_file_that_is_also_a_folder_is_refused():
     file = values()["files"][0]
     files = [{**file, "path": "a", "role": "clip"}, {**file, "path": "a/b", "role": "clip"}, *values()["files"]]
@@ -245,6 +261,10 @@ def test_what_is_no_json_object_is_refused(content):
         ("compatible", [["any"]]),
         ("compatible", ["any device"]),
         ("secrets", ["../gate"]),
+        ("targets", ["gate 01"]),
+        ("decoders", ["soft ware"]),
+        ("l4t", ["36.4", "36.3"]),
+        ("downgrade_from", -1),
         ("tensorrt", ["10"]),
         ("tensorrt", ["11", "10"]),
         ("tensorrt", ["ten", None]),

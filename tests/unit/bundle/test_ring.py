@@ -34,6 +34,7 @@ def test_what_is_written_is_read():
 @pytest.mark.parametrize(
     "changes",
     [
+        {"channel": "Stable"},
         {"ring": "canary.1"},
         {"release": "3f9a"},
         {"release": None},
@@ -55,6 +56,12 @@ def test_what_cannot_be_is_no_statement(changes):
 )
 def test_what_is_none_is_refused(content):
     assert error_of(decode_statement, content).code.startswith("verify.")
+
+
+def test_a_statement_of_another_format_is_none():
+    other = encode_statement(ONE).replace(b"edge.ring/1", b"edge.ring/2")
+
+    assert error_of(decode_statement, other).code == "verify.ring.field"
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_it_names_every_package_of_a_device_in_its_version_with_its_hash_and_sup
         assert here[name]["licenses"][0]["license"]["name"]
     assert len(here["edge-deploy"]["hashes"][0]["content"]) == 64
     assert f"device:{environment}" in needs["software"]
+    assert {"numpy", "protobuf"} <= {components[ref]["name"] for ref in needs[here["onnx"]["bom-ref"]]}
 
 
 def test_the_document_of_a_release_names_that_of_the_software_by_its_number_and_hash():

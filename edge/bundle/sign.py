@@ -207,8 +207,6 @@ def _read(signature: bytes) -> SshSignature:
         raise DeployError(
             "verify.signature.absent", "the manifest is not signed", hint="make the bundle with edge-deploy bundle"
         )
-    if len(signature) > MAX_SIGNATURE_BYTES:
-        raise _unreadable(f"it has {len(signature)} bytes")
     try:
         return read_signature(signature)
     except ValueError as error:

@@ -67,6 +67,13 @@ def test_f11_one_altered_byte(ask, keys):
     assert ask(sign(CONTENT, keys[0]), content=bytes(altered)) == "verify.signature.invalid"
 
 
+def test_f11_a_signature_of_another_version(keys):
+    first, *lines, last = sign(CONTENT, keys[0]).splitlines()
+    blob = base64.b64decode(b"".join(lines)).replace(b"SSHSIG\0\0\0\1", b"SSHSIG\0\0\0\2", 1)
+
+    assert code_of(namespace_of, b"\n".join((first, base64.b64encode(blob), last, b""))) == "verify.signature.invalid"
+
+
 def test_f11_a_signature_that_ends_too_early(ask, keys):
     whole = sign(CONTENT, keys[0])
 

@@ -60,3 +60,9 @@ def test_an_artifact_type_alone_makes_no_release(layers, said):
     content = json.dumps({"artifactType": ARTIFACT_TYPE, "layers": layers}).encode()
 
     assert said in error_of(decode_artifact, content, where="here").problem
+
+
+@pytest.mark.parametrize(("sha256", "length_bytes"), [("../x", 1), ("A" * 64, 1), ("0" * 63, 1), ("0" * 64, -1)])
+def test_what_has_no_digest_or_no_length_is_no_blob(sha256, length_bytes):
+    with pytest.raises(ValueError, match="is no blob"):
+        ArtifactLayer("application/json", sha256, length_bytes)

@@ -77,7 +77,7 @@ class HeadFamily(str, enum.Enum):
 
 
 class DropReason(str, enum.Enum):
-    """Why a decoded frame was let go on purpose."""
+    """Why a decoded frame was dropped on purpose."""
 
     MAX_FPS = "max_fps"  # the stream's own limit
     CAPPED = "capped"  # above the rate that the machine can serve, behind the decoder

@@ -35,7 +35,7 @@ _LONGEST_LOOK_S = 0.5
 
 
 class Client:
-    """Receives in the caller's thread, and reconnects by itself; `with` closes it. Not thread-safe.
+    """Receives in the caller's thread, and reconnects automatically; `with` closes it. Not thread-safe.
 
     Detections and events come in order of (epoch, seq), each once, those of the topic `replay` among them; numbers
     that are lost come as `Missing` in their place. A number that is not declared lost is waited for `wait_s` seconds of

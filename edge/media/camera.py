@@ -235,7 +235,7 @@ class Camera:
         return f"{slow}; else {self._remedy}" if self._remedy else slow
 
     def _count_silence(self, asked_s: float) -> None:
-        """Take note of a wait without a frame; that which this process itself stood still for is not the camera's."""
+        """Record a wait without a frame; that which this process itself stood still for is not the camera's."""
         now = self._clock()
         took_s, self._left_off = now - self._left_off, now
         paused_s = took_s - asked_s

@@ -80,7 +80,7 @@ class Connection:
             raise SourceError(f"{self._address.shown}: there is no such file", is_permanent=True)
 
     def _take_turn(self, turn_deg: int) -> None:
-        """Take what the file says; the first word of a turn stands, and is told once in the log."""
+        """Take what the file says; the first word of a turn stands, and is logged once."""
         if self.turn_deg is not None or turn_deg == 0:
             return
         self.turn_deg = turn_deg

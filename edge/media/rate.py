@@ -43,7 +43,7 @@ class RateLimit:
 
 @dataclass(slots=True)
 class Cap:
-    """The cap of one stream, over all its connections: frames above it are let go behind the decoder; None: no cap."""
+    """The cap of one stream, over all its connections: frames above it are dropped behind the decoder; None: no cap."""
 
     max_fps: float | None = None
 

@@ -61,7 +61,7 @@ class FrameMessage:
     """A `TopicMessage` that is cheap to make in the pipeline's thread; it keeps the result, whose arrays are its own.
 
     It is converted and encoded at the first `encode`, which the sending thread calls while the pipeline's thread waits
-    for the engine; frames that are let go are never converted. `result` is None from then on.
+    for the engine; dropped frames are never converted. `result` is None from then on.
     """
 
     schema: ClassVar[str] = "edge.detections/1"
@@ -94,7 +94,7 @@ class FrameMessage:
 
     @property
     def captured_at(self) -> str:
-        """When the frame was captured, for the gap record should it be let go."""
+        """When the frame was captured, for the gap record should it be dropped."""
         return rfc3339_from_ns(self._captured_at_ns)
 
     @property

@@ -63,11 +63,11 @@ class SenderClock:
         return None if is_off else captured_at_ns
 
     def note_report(self, ntp: int, rtp: int) -> None:
-        """Take note of a sender report: 64-bit NTP time, 32-bit RTP time."""
+        """Record a sender report: 64-bit NTP time, 32-bit RTP time."""
         self._report = unix_ns_from_ntp(ntp), rtp
 
     def note_packet(self, pts: int, rtp: int) -> None:
-        """Take note of a packet's PTS and its 32-bit RTP time, after a report."""
+        """Record a packet's PTS and its 32-bit RTP time, after a report."""
         if self._report is None:
             return
         unix_ns, report_rtp = self._report

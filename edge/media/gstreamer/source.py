@@ -160,7 +160,7 @@ class GstSource(Connection):
             self._is_stopped = True
 
     def _dropped_by_rate(self) -> int:
-        """Return how many frames the coarse limit, which stands behind the cap, has let go; it never falls.
+        """Return how many frames the coarse limit, which stands behind the cap, has dropped; it never falls.
 
         As long as frames come, one may be on its way from the decoder to "kept".
         """

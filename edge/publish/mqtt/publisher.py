@@ -1,4 +1,4 @@
-"""The MQTT publisher: accepts at any time, connects by itself, and never loses a number without saying so."""
+"""The MQTT publisher: accepts at any time, connects automatically, and never loses a number without saying so."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def checked_device(device: str) -> str:
 
 
 class Subscriber:
-    """Receives in the caller's thread and reconnects by itself; what is missed meanwhile shows in the numbers.
+    """Receives in the caller's thread and reconnects automatically; what is missed meanwhile shows in the numbers.
 
     Of `device`, or all, it asks for what is below `topics`, one after the other. With `qos` 0 a broker hands on at once
     what it has kept, with 1 it lets some thousand wait and drops the rest. `client_id` is for brokers that allow no

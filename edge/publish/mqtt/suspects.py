@@ -113,7 +113,7 @@ class Suspects:
         return any(one.is_suspected for one in self._losses_of(entry)) or self._is_watched(entry)
 
     def took(self, entry: Entry, size_bytes: int) -> None:
-        """Take note that the broker has acknowledged a message: neither it nor its scopes are the cause."""
+        """Record that the broker has acknowledged a message: neither it nor its scopes are the cause."""
         if self.has_findings:
             self._clear(entry)
             self._silent.discard(_key(entry))
@@ -130,7 +130,7 @@ class Suspects:
     def lost(
         self, on_their_way: Sequence[tuple[Entry, int]], *, has_taken: bool, is_trial: bool = False
     ) -> GapReason | None:
-        """Take note of a lost connection; return the reason to declare where its one message is proven to be the cause.
+        """Record a lost connection; return the reason to declare where its one message is proven to be the cause.
 
         `on_their_way` are the unacknowledged with the sizes of their packets. Only where it `has_taken` others did it
         break at these. `is_trial`: all of them were sent apart.
@@ -169,7 +169,7 @@ class Suspects:
         self._lost.clear()
 
     def is_silent_again(self, entry: Entry) -> bool:
-        """Take note that a message is not acknowledged while later ones are; return whether this happens again.
+        """Record that a message is not acknowledged while later ones are; return whether this happens again.
 
         Its topic is then blocked for a while. It is not tried apart: a trial would wait for it, and all others with it.
         """
@@ -209,7 +209,7 @@ class Suspects:
         return (self._lost[one] for one in {_key(entry), _topic(entry)} if one in self._lost)
 
     def proven(self, entry: Entry, size_bytes: int) -> GapReason:
-        """Take note of a message at which this broker breaks, and return the reason to declare for it.
+        """Record a message at which this broker breaks, and return the reason to declare for it.
 
         A scope is the cause from there on where its evidence is enough.
         """

@@ -84,7 +84,7 @@ class DiskTrouble:
                 self.say(self.now)
 
     def was_damaged(self) -> None:
-        """Take note that the file was another than we wrote, and that there is a new one."""
+        """Record that the file was another than we wrote, and that there is a new one."""
         self._damaged_s = self._now_s()
 
 

@@ -407,7 +407,7 @@ class Retained:
             del self._latest[entry.topic]
 
     def settle(self, entry: Entry) -> None:
-        """Take note that one is counted as delivered: it is only sent again."""
+        """Record that one is counted as delivered: it is only sent again."""
         if self.is_latest(entry):
             self._latest[entry.topic] = msgspec.structs.replace(entry, is_settled=True)
 

@@ -131,7 +131,7 @@ class Places:
         return self.run.path is None and self.run_path is not None
 
     def add_makers(self, makers: Mapping[int, RunInfo]) -> None:
-        """Take note of earlier starts of which there are messages."""
+        """Record earlier starts of which there are messages."""
         self._makers = {**makers, **self._makers}
 
     def open_disk(self) -> Place:

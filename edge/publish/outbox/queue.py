@@ -291,7 +291,7 @@ class Outbox:
                     self._counted["numbered"] -= 1
 
     def lose_place(self, found: Mapping[int, bool], gaps: Iterable[GapMessage], *, is_disk: bool) -> None:
-        """Take note that a place is damaged, of what the other one has, and declare what was in it."""
+        """Record that a place is damaged, of what the other one has, and declare what was in it."""
         with self._lock:
             lost = self.stored.lose([*self._flight, *self._backlog], found, is_disk=is_disk)
             for name in ("numbered_in_gaps", "dropped"):

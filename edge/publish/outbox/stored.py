@@ -100,7 +100,7 @@ class Stored:
         return ticket in self._in_run or ticket in self._on_disk
 
     def add_away(self, found: Mapping[int, bool]) -> int:
-        """Take note of messages (ticket, is event) that are in the store only; return how many."""
+        """Record messages (ticket, is event) that are in the store only; return how many."""
         for ticket, is_event in found.items():
             self.away[is_event] += 1
             for first in (self._backlog.first_away, self._newly_away):
@@ -127,7 +127,7 @@ class Stored:
         return ticket in self._sent
 
     def lose(self, entries: Iterable[Entry], found: Mapping[int, bool], *, is_disk: bool) -> int:
-        """Take note that a place is lost, of what is in memory, and of what the other place has (ticket, is event).
+        """Record that a place is lost, of what is in memory, and of what the other place has (ticket, is event).
 
         What was in it and is in memory is new again; return how many others are gone.
         """
@@ -167,7 +167,7 @@ class Stored:
                 (self._gone_from_run if is_settled else self._in_run).add(entry.ticket)
 
     def moved(self, tickets: Iterable[int]) -> None:
-        """Take note of what has been moved to the disk: its events may be sent."""
+        """Record what has been moved to the disk: its events may be sent."""
         with self._lock:
             for ticket in tickets:
                 self._moved.add(ticket)

@@ -69,7 +69,7 @@ class FairShares:
         return max(self._given.get(stream, 0.0), self._floor - _CREDIT) + pending * self._cost(stream)
 
     def give(self, streams: Iterable[StreamId]) -> None:
-        """Take note that each of these was given a row, once for each row, in a batch."""
+        """Record that each of these was given a row, once for each row, in a batch."""
         standings = []
         for stream in streams:
             standings.append(self.standing(stream))
@@ -77,7 +77,7 @@ class FairShares:
         self._floor = max(self._floor, min(standings, default=0.0))
 
     def miss(self, stream: StreamId) -> None:
-        """Take note that a frame of a stream was lost because its next one came before its turn."""
+        """Record that a frame of a stream was lost because its next one came before its turn."""
         self._missed[stream] = min(_CREDIT, self._missed.get(stream, 0) + 1)
 
     def may_take(self, stream: StreamId, other: StreamId) -> bool:

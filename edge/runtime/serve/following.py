@@ -105,7 +105,7 @@ class Following:
                 self._tell(result.header.stream, stream, "following")
 
     def change(self, status: StreamStatus) -> None:
-        """Take note of a stream's new status, from any thread: one that is down or at its end follows nothing."""
+        """Record a stream's new status, from any thread: one that is down or at its end follows nothing."""
         stream = self._streams.get(status.stream)
         if stream is None:
             return
@@ -205,7 +205,7 @@ class Counting:
                 self._see(result)
 
     def change(self, status: StreamStatus) -> None:
-        """Take note of a stream's new status: without frames the count is unknown, not zero."""
+        """Record a stream's new status: without frames the count is unknown, not zero."""
         with self._lock:
             stream = self._stream(status.stream)
             if status.state is StreamState.UP:

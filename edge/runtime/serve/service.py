@@ -100,7 +100,7 @@ class RunningStreams:
         _log.info("streams reloaded begin=%s end=%s", ",".join(self._next) or "none", ",".join(removed) or "none")
 
     def settle(self) -> None:
-        """Take note of what has ended, and begin some of what waits for that."""
+        """Record what has ended, and begin some of what waits for that."""
         for puller in [one for one in self._ending if not one.is_alive]:
             self._ending.remove(puller)
             self._close_account(puller.source)

@@ -87,7 +87,7 @@ class StreamStates:
             self._tell(*ended)
 
     def add(self, stream: StreamId) -> None:
-        """Take note of a stream that was not there, or that begins anew."""
+        """Record a stream that was not there, or that begins anew."""
         with self._lock:
             self._statuses.setdefault(stream, _starting(stream))
 
@@ -102,7 +102,7 @@ class StreamStates:
             self._publish_device(rfc3339_from_ns(time.time_ns()))
 
     def fail(self, stream: StreamId, reason: str) -> None:
-        """Take note that a stream was given up by us."""
+        """Record that a stream was given up by us."""
         before = self.statuses()[stream]
         self.change(replace(before, state=StreamState.DOWN, reason=reason))
 
@@ -117,7 +117,7 @@ class StreamStates:
                 self._publish_stream(status, rfc3339_from_ns(time.time_ns()))
 
     def alarm(self, what: str | None, *, about: str = "heat", is_wording_news: bool = False) -> None:
-        """Take note of what is wrong with the machine itself; None: nothing any more, as far as it is about this.
+        """Record what is wrong with the machine itself; None: nothing any more, as far as it is about this.
 
         Another wording reaches subscribers only with `is_wording_news`: figures change all the time.
         """

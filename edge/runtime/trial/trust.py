@@ -70,7 +70,7 @@ def take_trust(device: Device, content: bytes) -> int:
             text = base64.b64encode(encode_chain([*rotations, *later])).decode()
             device.durable.put(device.layout.trust, seal({"chain": text}))
             return later[-1].document.version
-        if not offered or offered[-1].document.version < now.version:
+        if offered[-1].document.version < now.version:
             raise DeployError(
                 "verify.trust.version",
                 f"what lies there ends before version {now.version} of who counts, which was seen here",
@@ -98,8 +98,6 @@ def _known(device: Device, root: str) -> tuple[SignedTrust, ...]:
         kept = latest_of(decode_chain(base64.b64decode(text)), root=root) if text else ()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(device, str(error)) from None
-    if not first:
-        raise _unreadable(device, "the first document is missing")
     return kept if kept and kept[-1].document.version > first[-1].document.version else first
 
 

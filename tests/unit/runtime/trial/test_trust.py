@@ -6,7 +6,7 @@ from edge.bundle.sign import sign
 from edge.device.state import Phase
 from edge.runtime.agent.release import check_choice
 from edge.runtime.trial.rollback import go_back, go_to, recover_at_boot
-from edge.runtime.trial.trust import require_known, require_trusted
+from edge.runtime.trial.trust import require_known, require_trusted, signers_text
 from tests.support.device_releases import attach_engine, put_on_trial, serving, signer_of, stage
 from tests.support.manifests import allow, revocation
 from tests.support.raised import code_of
@@ -83,6 +83,20 @@ def test_a_kept_release_that_was_changed_does_not_even_go_on(device, change, par
     change(device, release)
 
     assert code_of(require_known, device, release) == f"verify.signature.{part}"
+
+
+def test_a_release_of_a_stranger_does_not_go_on_where_others_counted_once(device):
+    release = serving(device)
+    allow(device.layout.former_signers, signer_of(device, "former"))
+    forge(device, release)
+
+    assert code_of(require_known, device, release) == "verify.signature.signer"
+
+
+def test_a_device_without_its_list_of_signers_says_so(device):
+    device.layout.allowed_signers.unlink()
+
+    assert code_of(signers_text, device) == "device.signers"
 
 
 def test_a_person_on_the_device_cannot_choose_a_release_of_a_revoked_key(device):

@@ -101,7 +101,7 @@ LINES_OF_ROOMS = {
     "bundle": 1929,
     "calibrate": 2726,
     "capacity": 1040,
-    "cli": 7153,
+    "cli": 7157,
     "client": 489,
     "config": 1470,
     "delivery": 1024,

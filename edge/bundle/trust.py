@@ -123,7 +123,7 @@ def encode_chain(chain: Sequence[SignedTrust]) -> bytes:
 
 
 def decode_chain(content: bytes) -> tuple[SignedTrust, ...]:
-    """Return the chain in `content`, unverified; DeployError `verify.trust.field`, `verify.manifest.*`."""
+    """Return the chain in `content`, never empty, unverified; DeployError `verify.trust.field`, `verify.manifest.*`."""
     values = read_object(content, max_bytes=MAX_CHAIN_BYTES)
     try:
         if values["format"] != _CHAIN or not values["chain"]:

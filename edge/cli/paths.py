@@ -167,7 +167,9 @@ def _require_no_stream(place: _Place) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return  # its reader says so
     except OSError as error:  # `Path.is_dir` of Python 3.14 would say that there is none
-        raise ConfigError(f"{place.called} {place.path}: {error.strerror}") from None
+        raise ConfigError(
+            f"{place.called} {place.path}: {error.strerror}", hint="name one that this user may read"
+        ) from None
     if not place.kind.may_stream and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ConfigError(
             f"{place.called} {place.path}: expected a file, this is a pipe or a device",
@@ -182,7 +184,9 @@ def _require_writable(place: _Place) -> None:
     except FileNotFoundError:
         mode = None
     except OSError as error:
-        raise ConfigError(f"{where}: cannot be written: {error.strerror}", hint="name a file of yours") from error
+        raise ConfigError(
+            f"{where}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+        ) from error
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(
             f"{where}: expected a file in a folder that is there", hint="make the folder, or name another"

@@ -91,7 +91,7 @@ def test_a_path_that_the_user_may_not_enter_is_told_as_one(tmp_path):
     done = command("edge-deploy", "evaluate", models.yolov8(tmp_path / "m.onnx"), "--images", f"/{'a' * 300}",
                    "--labels", "x", expected=2)  # fmt: skip
 
-    assert done.stderr.endswith(f"/{'a' * 300}: File name too long\n")
+    assert f"/{'a' * 300}: File name too long" in done.stderr
 
 
 def test_a_reader_that_goes_is_no_error(tmp_path):

@@ -1,11 +1,14 @@
-"""Set-up on a machine whose package manager is busy or whose lists are broken; apt-get and sleep are stand-ins."""
+"""Set-up where apt is busy or its lists are broken (apt-get, sleep: stand-ins), and in a clone of another user."""
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.second_user import NAME, ids, needs_root, shared_folder, start_as_other
 
 SETUP = Path(__file__).parents[3] / ".ci/setup"
 LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1234 (apt-get)"
@@ -81,3 +84,18 @@ def test_a_count_that_fails_ends_nothing(tmp_path):
     notes, said = counted(tmp_path, "Get:1 x y z [1 kB]", path=f"{tmp_path}:{os.environ['PATH']}")
 
     assert (notes, said) == ([], "on\n")
+
+
+@needs_root
+def test_a_folder_that_a_run_under_sudo_has_made_is_named_and_given_back():
+    run = "import subprocess, sys\nsubprocess.run(['bash', sys.argv[1], 'demo'], stderr=sys.stdout)"
+    with shared_folder() as clone:
+        (clone / ".ci").mkdir()
+        (clone / ".ci/setup").write_text(SETUP.read_text("utf-8"))
+        (clone / ".cache").mkdir()
+        shutil.chown(clone, NAME)
+        said, _ = start_as_other(run, clone / ".ci/setup").communicate(timeout=60)
+
+    assert said.startswith(f"setup: {clone}/.c")
+    assert f"cannot be written by {NAME} (its owner: root)" in said
+    assert f"sudo chown -R {':'.join(map(str, ids()))} {clone}" in said

@@ -33,6 +33,7 @@ _AGED_PER_TAKE = 64
 _MOST_INCOMING = 64
 _SETTLED = ("numbered_acknowledged", "numbered_in_gaps", "numbered_lost")
 _COUNTS = ("accepted", "delivered", "dropped", "resent", "numbered", "numbered_sent_again", *_SETTLED)
+_IDLE_LOOK_S = 0.01
 _LOAD = 128  # rows of the store at a time
 _LEAST_SHARE = 4  # of its bound, for messages in memory, whatever lies in the store
 
@@ -60,7 +61,6 @@ class Outbox:
         self._next_ticket = first_ticket
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
         self._losses = Losses(device=device, next_id=self._take_ticket)
         self._backlog = Backlog(live_s=live_s, now_s=now_s)
         self.stored = Stored(self._lock, self._backlog, max_bytes, has_disk=has_disk)
@@ -88,12 +88,8 @@ class Outbox:
             self._counted["accepted"] += not self._retained.put(entry, before_ticket=self._next_ticket)
             return
         self._counted["accepted"] += 1
-        self._counted["numbered"] += entry.number is not None
-        entry = msgspec.structs.replace(entry, ticket=self._take_ticket())
-        if entry.number is None or self._is_over:
-            self._backlog.append(entry)
-        else:
-            self.stored.accept(entry)
+        self._counted["numbered"] += 1
+        self.stored.accept(msgspec.structs.replace(entry, ticket=self._take_ticket()))
         self._backlog.age(_AGED_PER_PUT)
         most_bytes = max(self._max_bytes - self.stored.run_bytes, self._max_bytes // _LEAST_SHARE)
         if self._backlog.size_bytes > most_bytes:
@@ -145,7 +141,6 @@ class Outbox:
             self._retained.settle(entry)
             self.stored.settle(entry.ticket)
             self.stored.are_gaps_new |= entry.is_gap
-            self._notify_if_idle()
 
     def park(self, entry: Entry, reason: GapReason, *, may_have_arrived: bool = False) -> None:
         """Give up an entry in flight that will never be accepted; its number is declared."""
@@ -153,7 +148,6 @@ class Outbox:
             if self._has_landed(entry):
                 self._forget(entry, reason, may_have_arrived=may_have_arrived)
                 self._retained.remove(entry)
-                self._notify_if_idle()
 
     def put_back_all(self) -> None:
         """Return everything in flight in its order, and every retained message: the connection was lost."""
@@ -175,7 +169,6 @@ class Outbox:
                     self._counted["numbered_in_gaps"] -= undeclared
                     self._counted["numbered_lost"] += undeclared
                 self._is_over = True
-                self._idle.notify_all()
             return self._waiting()
 
     def has_more(self, *, may_replay: bool = True, may_retain: bool = True) -> bool:
@@ -195,13 +188,11 @@ class Outbox:
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until everything accepted is settled, or nothing more is sent; return whether it is settled."""
         deadline = Deadline.after(timeout_s)
-        with self._idle:
-            self._admit()
-            while self._waiting():
-                if deadline.is_over or self._is_over:
-                    return False
-                self._idle.wait(deadline.left_s)
-            return True
+        while self._is_waiting():
+            if deadline.is_over or self._is_over:
+                return False
+            time.sleep(_IDLE_LOOK_S)
+        return True
 
     def counts(self) -> Mapping[str, int]:
         """Return the balance of all messages, and that of the numbered ones; retransmissions are `resent`.
@@ -280,7 +271,6 @@ class Outbox:
                 elif self.stored.drop_away(ticket, is_event=written.is_event):
                     self._counted["dropped"] += 1
                     self._declare(written, reason)
-            self._notify_if_idle()
 
     def drop_declared(self, entries: Mapping[int, Entry]) -> None:
         """Drop messages in the store that a gap record of an earlier start names already."""
@@ -300,7 +290,6 @@ class Outbox:
                 self._counted[name] += max(0, -lost)
             self._counted["declared_spool-corrupt"] += max(0, lost)
             self._restore(self._identified(gaps if lost else ()), 0)
-            self._notify_if_idle()
 
     def _next(self, *, may_replay: bool, may_retain: bool) -> Entry | None:
         if may_retain and self._retained:
@@ -361,11 +350,12 @@ class Outbox:
         mine = (entry.ticket for entry in self._flight if entry.number is not None and entry.number.stream == stream)
         return -gaps or next(mine, None) or self._backlog.first_of(stream)
 
+    def _is_waiting(self) -> bool:
+        with self._lock:
+            self._admit()
+            return self._waiting() > 0
+
     def _waiting(self) -> int:
         unsettled = sum(not entry.is_settled for entry in self._flight)
         away = sum(self.stored.away.values())
         return self._retained.waiting() + unsettled + len(self._losses) + len(self._backlog) + away
-
-    def _notify_if_idle(self) -> None:
-        if not (self._flight or self._backlog or self._retained) and not self._waiting():
-            self._idle.notify_all()

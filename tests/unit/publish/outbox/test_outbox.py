@@ -191,6 +191,7 @@ def test_many_separate_losses_become_few_records():
 def test_waiting_ends_when_all_is_settled():
     outbox = small_outbox()
     put_frames(outbox, 1, 1)
+    assert outbox.has_more()
 
     assert not outbox.wait_idle(0)
     outbox.acknowledge(outbox.take())
@@ -203,11 +204,12 @@ def test_what_is_left_at_the_end_is_still_waiting():
     put_frames(outbox, 1, 5)
     outbox.acknowledge(outbox.take())
     outbox.take()
+    put_frames(outbox, 6, 6)
 
-    assert outbox.end() == outbox.end() == 5
+    assert outbox.end() == outbox.end() == 6
     counts = outbox.counts()
-    assert (counts["accepted"], counts["delivered"], counts["waiting"], counts["dropped"]) == (6, 1, 5, 0)
-    assert (counts["numbered_waiting"], counts["numbered_lost"]) == (5, 0)
+    assert (counts["accepted"], counts["delivered"], counts["waiting"], counts["dropped"]) == (7, 1, 6, 0)
+    assert (counts["numbered_waiting"], counts["numbered_lost"]) == (6, 0)
 
 
 def test_numbers_whose_gap_record_is_left_at_the_end_are_lost():

@@ -33,6 +33,7 @@ _JSON_AT = slice(4, 5)  # behind its length, before the engine, where Ultralytic
 
 _CHECKPOINT = Mistaken(what="a PyTorch checkpoint (.pt)", todo=_EXPORT)
 _ENGINE = Mistaken(what="a TensorRT engine", todo=_FROM_ONNX)
+_UTF16 = Mistaken(what="text in UTF-16", todo="save it as UTF-8")
 _PAGE = Mistaken(what="a web page", todo="download the file itself, not the page that shows it")
 _LFS = Mistaken(what="a Git LFS pointer, which stands for the file", todo="fetch the file: git lfs pull")
 
@@ -44,6 +45,8 @@ _SIGNS: tuple[tuple[int, bytes, Mistaken], ...] = (
     (0, b"\x80\x02", _CHECKPOINT),
     (0, b"edgetrt1\n", _ENGINE),
     (1, b"trt\0", _ENGINE),  # ptrt, ftrt, vtrt: by the release and by the library
+    (0, b"\xff\xfe", _UTF16),
+    (0, b"\xfe\xff", _UTF16),
     (0, b"pk\x03\x04", Mistaken(what="a zip archive", todo=_UNPACK)),
     (0, b"\x1f\x8b", Mistaken(what="a gzip archive", todo=_UNPACK)),
     (0, b"bzh", Mistaken(what="a bzip2 archive", todo=_UNPACK)),

@@ -42,6 +42,9 @@ def staged(path: Path, content: bytes, *, mode: int = 0o666) -> Iterator[Path]:
             file.flush()
             os.fsync(descriptor)
         yield new
+    except OSError as error:
+        error.filename = error.filename or str(path)  # what is written into a full disk names no file
+        raise
     finally:
         with contextlib.suppress(OSError):
             new.unlink()

@@ -279,7 +279,7 @@ def _refusal(asked: _Question, principal: str, allowed_signers: Path, revoked: P
 
 
 def _lines(allowed_signers: Path) -> list[str]:
-    return allowed_signers.read_text(encoding="utf-8", errors="replace").splitlines()
+    return allowed_signers.read_text(encoding="utf-8-sig", errors="replace").splitlines()
 
 
 def _without_validity(line: str) -> str:

@@ -35,9 +35,11 @@ def read_credential(name: str, *, environ: Mapping[str, str] = os.environ) -> Cr
     """
     path = _find(name, environ)
     try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise LackingError(f"credential {name!r}: {path} cannot be read: {type(error).__name__}") from None
+        text = path.read_text(encoding="utf-8-sig").strip()
+    except OSError as error:
+        raise LackingError(f"credential {name!r}: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise LackingError(f"credential {name!r}: {path} is not UTF-8 text", hint="save it as UTF-8") from None
     return credential_from_line(text, where=f"credential {name!r}: {path}")
 
 
@@ -45,7 +47,7 @@ def credential_from_line(line: str, *, where: str) -> Credential:
     """Return what `line` holds, the content of `where`, which an error names instead of it.
     Raises `LackingError` if it is no `user:password`.
     """
-    found = re.fullmatch(r"((?:[^:\\]|\\:|\\(?!:))*):(.*)", line)
+    found = re.fullmatch(r"((?:[^:\\\n]|\\:|\\(?!:))*):(.*)", line)
     if found is None:
         raise LackingError(f"{where} has to hold one line, user:password; a colon in the user is written \\:")
     return Credential(user=found[1].replace("\\:", ":"), password=found[2])

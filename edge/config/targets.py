@@ -55,7 +55,7 @@ def _text(path: Path) -> str:
         content = read_file(path, most_bytes=_MAX_BYTES, follows_links=True)
         if (found := mistaken(content)) is not None:
             raise ConfigError(f"{path}: expected an inventory (TOML), this is {found.what}", hint=found.todo)
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="see docs/fleet.md") from None
     except UnicodeDecodeError as error:

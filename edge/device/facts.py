@@ -133,7 +133,7 @@ def read_settings(path: Path) -> DeviceSettings:
     """DeployError `device.settings`, `device.disk.*`."""
     try:
         # Root's folder: what is linked there, root has linked.
-        return decode_settings(read_file(path, follows_links=True).decode("utf-8"), origin=str(path))
+        return decode_settings(read_file(path, follows_links=True).decode("utf-8-sig"), origin=str(path))
     except FileNotFoundError:
         raise _wrong(str(path), "there is no such file") from None
     except UnicodeDecodeError as error:

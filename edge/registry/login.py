@@ -88,7 +88,7 @@ def read_login(path: Path) -> Login:
     DeployError `registry.login`, with what is wrong and never with what is in the file.
     """
     try:
-        text = read_file(path, follows_links=True)[:_MOST_BYTES].decode("utf-8").strip()
+        text = read_file(path, follows_links=True)[:_MOST_BYTES].decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _no_login(path, str(getattr(error, "strerror", "expected UTF-8"))) from None
     match = _LOGIN.fullmatch(text)

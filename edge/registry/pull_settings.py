@@ -79,7 +79,7 @@ def read_pull_settings(path: Path) -> PullSettings:
     """DeployError as `decode_pull_settings`."""
     try:
         # Root's folder: what is linked there, root has linked.
-        return decode_pull_settings(read_file(path, follows_links=True).decode("utf-8"), origin=str(path))
+        return decode_pull_settings(read_file(path, follows_links=True).decode("utf-8-sig"), origin=str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(str(path), str(getattr(error, "strerror", None) or error)) from None
 

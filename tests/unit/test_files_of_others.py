@@ -1,4 +1,4 @@
-"""Files that others name: a pipe is refused, not waited for, and a device not read."""
+"""Files that others name or write: a pipe is refused, a device not read, a mark of an editor of Windows skipped."""
 
 import os
 
@@ -7,16 +7,21 @@ import pytest
 from edge.calibrate.cache import read_cache
 from edge.calibrate.observations import read_observations
 from edge.calibrate.table import read_table
+from edge.config.credentials import read_credential
 from edge.config.load import load_pipeline
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.targets import read_toml
 from edge.deploy.provision.keys import read_public_key, read_revocations
 from edge.deploy.rings.trust import read_chain
+from edge.device.facts import read_settings
 from edge.errors import EdgeError
 from edge.evaluate.labels import CocoLabels, YoloLabels
 from edge.media.images import read_image
 from edge.model.graph import load_graph, read_model_file
 from edge.publish.mqtt.endpoint import endpoint_from_config
+from edge.registry.login import read_login
+from edge.registry.pull_settings import read_pull_settings
+from edge.runtime.pull.entry import read_environment
 from edge.types import ImageSize
 
 
@@ -57,3 +62,27 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, reader, kind):
 
     with pytest.raises(EdgeError, match=r"FIFO|device"):
         reader(path)
+
+
+def credential(path):
+    path.chmod(0o600)
+    return read_credential(path.name, environ={"CREDENTIALS_DIRECTORY": str(path.parent)})
+
+
+WRITTEN_BY_HAND = {
+    "credential": (credential, "admin:secret\n"),
+    "inventory": (lambda path: read_toml(path).content, '[[target]]\nname = "gate-01"\n'),
+    "settings": (read_settings, 'name = "gate-01"\ncompatible = ["any"]\n'),
+    "pull": (read_pull_settings, 'repository = "registry.example/gates"\n'),
+    "registry login": (read_login, "edge:secret\n"),
+    "proxy": (read_environment, "https_proxy=http://proxy:3128\n"),
+    "key": (read_public_key, f"ssh-ed25519 {'A' * 68} mina\n"),
+}
+
+
+@pytest.mark.parametrize(("read", "text"), WRITTEN_BY_HAND.values(), ids=WRITTEN_BY_HAND)
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path, read, text):
+    (tmp_path / "plain").write_text(text, encoding="utf-8")
+    (tmp_path / "marked").write_text(text.replace("\n", "\r\n"), encoding="utf-8-sig")
+
+    assert read(tmp_path / "marked") == read(tmp_path / "plain")

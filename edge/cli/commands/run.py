@@ -23,12 +23,13 @@ from edge.cli.options import SECONDS
 from edge.cli.output import stderr_console
 from edge.cli.paths import FOLDER, RELEASE, STREAMED, WRITTEN, command, pipeline_argument
 from edge.cli.run_command import INTERRUPTED, tell
+from edge.errors import ConfigError
 from edge.runtime.pipeline.counters import RunReport
 
 if TYPE_CHECKING:
     from edge.runtime.serve.service import PipelineParts
 
-__all__ = ["limit_arenas", "live_table", "report_lines", "run", "run_table", "stop_on_signals"]
+__all__ = ["limit_arenas", "live_table", "report_lines", "run", "run_table", "stats_writer", "stop_on_signals"]
 
 _UNREACHABLE = 3
 _M_ARENA_MAX = -8  # of glibc's <malloc.h>
@@ -97,7 +98,7 @@ def run(
         say = _to_nobody
     if (path is None) == (release_dir is None):
         raise click.UsageError("give PIPELINE or --release DIR")
-    write_stats = _stats_writer(stats_path)
+    write_stats = stats_writer(stats_path)
     with stop_on_signals(reload := threading.Event()) as stop:
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
         before = {folder: _pictures_in(folder) for folder in (annotate_dir, frames_dir)}
@@ -161,14 +162,17 @@ def _to_nobody(text: str) -> None:
     """Prose for a person, where each line is read by a program."""
 
 
-def _stats_writer(path: Path | None) -> Callable[[str], None]:
+def stats_writer(path: Path | None) -> Callable[[str], None]:
     if path is None:
         return lambda text: None
     if str(path) == "-":
         return lambda text: click.echo(text, nl=False)
 
     def write(text: str) -> None:
-        path.write_text(text, encoding="utf-8")
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--stats {path}: cannot be written: {error.strerror}", hint="make room") from None
 
     return write
 

@@ -22,6 +22,7 @@ _KINDS = (
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
 _MOST_REVOKED_BYTES = 1 << 20
+_HINT = "convert one of PuTTY by ssh-keygen -i -f FILE, or make a pair: ssh-keygen -t ed25519"
 _AGENT = "/opt/edge/bin/edge-runtime agent"
 
 
@@ -52,7 +53,7 @@ class Revocations:
 def read_public_key(path: Path) -> PublicKey:
     """DeployError `request.key` if it cannot be read, is private or is no key."""
     try:
-        text = read_file(path, follows_links=True).decode("utf-8", "replace").strip()
+        text = read_file(path, follows_links=True).decode("utf-8-sig", "replace").strip()
     except OSError as error:
         raise _wrong(path, f"cannot be read: {error.strerror}", "give the path of a .pub file") from None
     if "PRIVATE KEY" in text:
@@ -60,7 +61,7 @@ def read_public_key(path: Path) -> PublicKey:
     words = text.split(None, 2)
     is_key = len(words) >= 2 and words[0].startswith(_KINDS) and re.fullmatch(r"[A-Za-z0-9+/]{60,}={0,2}", words[1])
     if not is_key or "\n" in text:
-        raise _wrong(path, "is not one public key of OpenSSH", "make a pair: ssh-keygen -t ed25519")
+        raise _wrong(path, "is not one public key of OpenSSH", _HINT)
     owner = re.sub(r"[^A-Za-z0-9@._-]+", "-", words[2] if len(words) > 2 else path.stem).strip("-")
     return PublicKey(kind=words[0], base64=words[1], owner=owner or "somebody")
 

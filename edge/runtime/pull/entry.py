@@ -70,7 +70,7 @@ def read_environment(path: Path) -> Mapping[str, str]:
     Raises `DeployError` `device.settings` with the line, and nothing of what stands in it, which may be a password.
     """
     try:
-        text = read_file(path, follows_links=True).decode("utf-8")  # root's folder
+        text = read_file(path, follows_links=True).decode("utf-8-sig")  # root's folder
     except (FileNotFoundError, PermissionError):
         return {}
     except (OSError, UnicodeDecodeError) as error:

@@ -187,7 +187,7 @@ def signers_text(device: Device) -> str:
     if document is not None:
         return "\n".join(document.signers)
     try:
-        return read_file(device.layout.allowed_signers, follows_links=True).decode("utf-8", "replace")
+        return read_file(device.layout.allowed_signers, follows_links=True).decode("utf-8-sig", "replace")
     except OSError as error:
         raise DeployError(
             "device.signers",

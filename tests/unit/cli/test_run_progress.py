@@ -1,10 +1,13 @@
-"""The live table of a run."""
+"""The live table of a run, and its account."""
 
 import io
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from edge.cli.commands.run import live_table, report_lines, run_table
+from edge.cli.commands.run import live_table, report_lines, run_table, stats_writer
+from edge.errors import ConfigError
 from tests.support.accounts import CONNECTING, DOWN, UP, account
 
 STAGES_MS = {"total": {"p50": 25.0, "p95": 31.0}}
@@ -39,3 +42,8 @@ def test_nothing_is_drawn_where_stderr_is_no_terminal(capsys):
         remove()
 
     assert capsys.readouterr() == ("", "")
+
+
+def test_an_account_that_finds_no_room_is_told_with_its_place():
+    with pytest.raises(ConfigError, match="^--stats /dev/full: cannot be written: No space left"):
+        stats_writer(Path("/dev/full"))("an account")

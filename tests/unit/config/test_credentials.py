@@ -65,6 +65,7 @@ def test_systemd_that_names_no_folder_does_not_mean_the_current_one(home, tmp_pa
         ("secret", 0o600, "one line, user:password"),
         ("me\\:secret", 0o600, "one line, user:password"),
         ("me:secret\nmore", 0o600, "one line, user:password"),
+        ("# camera\nme:secret", 0o600, "one line, user:password"),
     ],
 )
 def test_a_bad_file_is_refused_and_its_content_not_told(home, tmp_path, text, mode, expected):
@@ -73,6 +74,14 @@ def test_a_bad_file_is_refused_and_its_content_not_told(home, tmp_path, text, mo
     with pytest.raises(ConfigError, match=expected) as caught:
         read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)})
     assert "secret" not in str(caught.value)
+
+
+def test_a_file_in_another_encoding_is_to_be_saved_again(home, tmp_path):
+    write(home / "broker", "")
+    (home / "broker").write_bytes("me:secret".encode("utf-16"))
+
+    with pytest.raises(ConfigError, match=f"{home}/broker is not UTF-8"):
+        read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize("name", ["absent", "../broker", ".hidden"])

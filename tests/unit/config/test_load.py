@@ -234,10 +234,11 @@ def test_a_file_that_is_not_there(tmp_path):
         load_pipeline(tmp_path / "absent.yaml")
 
 
-def test_a_file_that_is_not_text(tmp_path):
-    (tmp_path / "p.yaml").write_bytes(b"\xff\xfe\x00")
+@pytest.mark.parametrize(("content", "told"), [(b"\xff\xfev\0", "text in UTF-16; save it"), (b"a: \xe4", "not UTF-8")])
+def test_a_file_that_is_not_utf_8(tmp_path, content, told):
+    (tmp_path / "p.yaml").write_bytes(content)
 
-    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+    with pytest.raises(ConfigError, match=told):
         load_pipeline(tmp_path / "p.yaml")
 
 

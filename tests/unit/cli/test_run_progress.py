@@ -45,5 +45,5 @@ def test_nothing_is_drawn_where_stderr_is_no_terminal(capsys):
 
 
 def test_an_account_that_finds_no_room_is_told_with_its_place():
-    with pytest.raises(ConfigError, match="^--stats /dev/full: cannot be written: No space left"):
+    with pytest.raises(ConfigError, match=r"^--stats /dev/full: cannot be written: No space"):
         stats_writer(Path("/dev/full"))("an account")

@@ -153,15 +153,15 @@ class OddRegistry:
     def reference(self, tag: str = "stable-all") -> Reference:
         return Reference(self.host, REPOSITORY, tag)
 
-    def take(self, bundle: Bundle, *, tag: str = "stable-all", signature: bytes | None = None) -> None:
+    def take(self, bundle: Bundle) -> None:
         """Hold a release as `publish` would leave it."""
-        parts = {MANIFEST: bundle.manifest_bytes, SIGNATURE: signature or bundle.signature}
+        parts = {MANIFEST: bundle.manifest_bytes, SIGNATURE: bundle.signature}
         manifest, signed = (ArtifactLayer(kind, self._put(content), len(content)) for kind, content in parts.items())
         files = []
         for one in bundle.manifest.files:
             self._put(bundle.path_of(one).read_bytes())
             files.append(ArtifactLayer(FILE, one.sha256, one.length_bytes, one.path))
-        self.tags[tag] = json.dumps(encode_artifact(manifest, signed, files, annotations={})).encode()
+        self.tags["stable-all"] = json.dumps(encode_artifact(manifest, signed, files, annotations={})).encode()
 
     def _put(self, content: bytes) -> str:
         sha256 = hashlib.sha256(content).hexdigest()

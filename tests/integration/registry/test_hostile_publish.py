@@ -1,7 +1,7 @@
 """Publishing to a registry that lies, dies or sends elsewhere: no login leaves for it, no tag is given."""
 
 import hashlib
-import threading
+import http.server
 import time
 from contextlib import closing
 
@@ -11,6 +11,7 @@ from edge.deploy.publish.publish import RegistryWriter, publish
 from edge.errors import DeployError
 from edge.registry.artifact import FILE, ArtifactLayer
 from edge.registry.login import Login
+from tests.support.http_client import handled_by
 from tests.support.odd_registry import OddRegistry, on, saying
 from tests.support.raised import code_of, error_of
 
@@ -26,8 +27,8 @@ def no_logins_of_ours(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def fails(odd, bundle, **options) -> DeployError:
-    error = error_of(publish, bundle, odd.reference(), login=LOGIN, ca=odd.ca, **options)
+def fails(odd, bundle) -> DeployError:
+    error = error_of(publish, bundle, odd.reference(), login=LOGIN, ca=odd.ca)
     assert "stable-all" not in odd.tags
     return error
 
@@ -101,8 +102,6 @@ def test_a_login_is_not_sent_to_where_an_upload_is_to_go(odd, root, tmp_path, ki
 
 @pytest.mark.parametrize("kind", [basic, bearer])
 def test_nothing_goes_anywhere_without_tls(odd, root, kind):
-    import http.server
-
     came = []
 
     class Plain(http.server.BaseHTTPRequestHandler):
@@ -111,15 +110,10 @@ def test_nothing_goes_anywhere_without_tls(odd, root, kind):
             self.send_response(201)
             self.end_headers()
 
-    plain = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Plain)
-    threading.Thread(target=plain.serve_forever, args=(0.05,), daemon=True).start()
-    plain_to = on("", saying(202, Location=f"http://127.0.0.1:{plain.server_port}/upload"), "POST")
-    odd.meddle = basic(plain_to) if kind is basic else bearer(odd, plain_to)
-    try:
+    with handled_by(Plain) as plain:
+        plain_to = on("", saying(202, Location=f"http://127.0.0.1:{plain.server_port}/upload"), "POST")
+        odd.meddle = basic(plain_to) if kind is basic else bearer(odd, plain_to)
         error = fails(odd, root.bundle("one"))
-    finally:
-        plain.shutdown()
-        plain.server_close()
 
     assert came == []
     assert error.code.startswith("registry.")

@@ -34,7 +34,7 @@ def put(registry, bundle, tag="stable-all"):
     return publish(bundle, registry.reference(tag), ca=registry.certificates.ca)
 
 
-def test_a_release_is_published_fetched_judged_and_serves(registry, device, root):
+def test_a_release_is_published_fetched_judged_and_serves_and_the_next_look_fetches_no_file(registry, device, root):
     bundle = root.bundle("one")
     done = put(registry, bundle)
 
@@ -42,11 +42,6 @@ def test_a_release_is_published_fetched_judged_and_serves(registry, device, root
 
     assert pulled.outcome.result == "committed", pulled.outcome
     assert (device.current, pulled.record.digest) == (bundle.manifest.release, done.digest)
-
-
-def test_a_look_that_finds_nothing_new_fetches_no_file(registry, device, root):
-    put(registry, root.bundle("one"))
-    device.pull()
     before = registry.log.count('"GET /v2/farms/gates/blobs/')
 
     assert device.pull().outcome.result == "unchanged"

@@ -80,11 +80,8 @@ def no_proxy_of_ours(monkeypatch):
 
 
 def look(odd, *, within_s=60.0) -> str | None:
-    client = RegistryClient(odd.reference(), ca=odd.ca, within_s=within_s)
-    try:
+    with closing(RegistryClient(odd.reference(), ca=odd.ca, within_s=within_s)) as client:
         return client.digest_of("stable-all")
-    finally:
-        client.close()
 
 
 def test_a_proxy_is_given_the_login_of_its_url(odd, monkeypatch):

@@ -52,15 +52,6 @@ def test_another_checkout_of_this_version_does_not_change_what_was_gathered(inde
     assert hashlib.sha256(gathered.paths[OURS].read_bytes()).hexdigest() == gathered.digests[OURS]
 
 
-def test_a_newer_version_on_the_index_is_not_taken(index, lock):
-    little_wheel(index, "numpy", "99.0")
-
-    gathered = gather_wheels(device_facts(), lock=lock)
-
-    assert sorted(gathered.digests) == [OURS, "numpy-2.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
-    assert gather_wheels(device_facts(), lock=lock) == gathered
-
-
 def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, lock, tmp_path):
     little_wheel(index, "numpy", "2.0", "malware")
 
@@ -68,13 +59,6 @@ def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, lock
         gather_wheels(device_facts(), lock=lock)
     assert caught.value.code == "request.wheels"
     assert list((tmp_path / "cache").rglob("*.whl")) == []
-
-
-def test_a_wheel_that_has_changed_in_the_cache_is_fetched_anew(index, lock, tmp_path):
-    before = gather_wheels(device_facts(), lock=lock)
-    flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
-
-    assert gather_wheels(device_facts(), lock=lock) == before
 
 
 def test_what_the_cache_holds_is_not_asked_for_again(index, lock):
@@ -144,14 +128,6 @@ def workstation(tmp_path_factory) -> Path:
     """Install the whole package by the real pip, and return the folder."""
     wheel = whole_wheel(tmp_path_factory.mktemp("whole"))
     return pip_installed(wheel, tmp_path_factory.mktemp("workstation") / "site")
-
-
-@pytest.fixture(scope="module")
-def device(tmp_path_factory) -> Path:
-    """Install what a device gets by the real pip, and return the folder."""
-    wheel = tmp_path_factory.mktemp("own") / OURS
-    wheel.write_bytes(own_wheel())
-    return pip_installed(wheel, tmp_path_factory.mktemp("device") / "site")
 
 
 def gathered_by(site: Path, evil: Path, tmp_path: Path) -> bytes:

@@ -137,39 +137,28 @@ def row_of(*events):
     return row
 
 
-def test_a_resumed_upload_counts_its_speed_from_where_it_began():
-    row = row_of(
-        event(BEGIN),
-        event(PROGRESS, at_s=1, bytes=60 * MIB, total=100 * MIB),
-        event(PROGRESS, at_s=3, bytes=70 * MIB, total=100 * MIB),
-    )
+@pytest.mark.parametrize(
+    ("phase", "counts", "total", "expected"),
+    [
+        (UPLOAD, {1: 60 * MIB, 3: 70 * MIB}, 100 * MIB, (70, 5 * MIB, 6)),
+        (UPLOAD, {1: 5}, None, (None, None, None)),
+        ("build", {1: 1, 30: 30}, 60, (50, None, None)),
+        (UPLOAD, {1: 0, 9: 0}, 10, (0, 0, None)),
+    ],
+    ids=["resumed-elsewhere", "nothing-known", "seconds-of-a-build", "link-stands-still"],
+)
+def test_share_speed_and_time_left_are_of_what_has_come_since_the_row_saw_it(phase, counts, total, expected):
+    progress = [event(PROGRESS, at_s=at_s, phase=phase, bytes=count, total=total) for at_s, count in counts.items()]
 
-    assert row.percent == 70
-    assert row.bytes_per_s == pytest.approx(5 * MIB)
-    assert row.eta_s == pytest.approx(6)
+    row = row_of(event(BEGIN, phase=phase), *progress)
 
-
-def test_what_is_not_known_is_not_told():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5))
-
-    assert (row.percent, row.bytes_per_s, row.eta_s) == (None, None, None)
-
-
-def test_seconds_of_a_build_have_no_speed_in_bytes():
-    row = row_of(
-        event(BEGIN, phase="build"),
-        event(PROGRESS, at_s=1, phase="build", bytes=1, total=60),
-        event(PROGRESS, at_s=30, phase="build", bytes=30, total=60),
-    )
-
-    assert row.percent == 50
-    assert row.bytes_per_s is None
+    assert (row.percent, row.bytes_per_s, row.eta_s) == pytest.approx(expected)
 
 
-def test_a_link_that_stands_still_has_no_end():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=0, total=10), event(PROGRESS, at_s=9, bytes=0, total=10))
+def test_the_end_of_a_phase_keeps_its_count():
+    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5, total=10), event(END, at_s=2, bytes=10, total=10))
 
-    assert row.eta_s is None
+    assert row.percent == 100
 
 
 def test_a_new_phase_begins_at_nothing():
@@ -239,9 +228,3 @@ def test_text_of_a_device_cannot_touch_the_terminal():
 )  # fmt: skip
 def test_sizes(count, text):
     assert size_text(count) == text
-
-
-def test_the_end_of_a_phase_keeps_its_count():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5, total=10), event(END, at_s=2, bytes=10, total=10))
-
-    assert row.percent == 100

@@ -21,19 +21,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def index(tmp_path, monkeypatch):
-    """Stand in for the package index with a folder, and for our own wheel with one that needs numpy."""
-    index, own = tmp_path / "index", tmp_path / "own"
-    index.mkdir()
-    own.mkdir()
-    ours = little_wheel(own, "edge-deploy", "0.1.0", "numpy>=1.24").read_bytes()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
-    little_wheel(index, "numpy", "2.0")
-    little_wheel(index, "pip", "26.0")
-    return index
+def index(standing_in):
+    """An index with numpy, which our own wheel needs."""
+    return standing_in("numpy>=1.24", numpy="2.0")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -49,6 +50,20 @@ def test_a_journal_that_says_no_more_and_does_not_end_is_given_up(session, journ
     journal(f"echo a line\nexec sleep {FOR_EVER_S}")
 
     assert told(session).lines == ("a line",)
+
+
+def test_one_without_end_is_read_to_a_deadline_and_not_gathered(session, journal, monkeypatch):
+    monkeypatch.setattr(watch, "_JOURNAL_TIMEOUT_S", 0.5)
+    journal("exec yes a-line-of-a-runtime")
+    tracemalloc.start()
+    try:
+        answer = told(session)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert answer.lines == ("a-line-of-a-runtime",) * 5
+    assert peak_bytes < 64 << 20
 
 
 def test_one_that_has_closed_its_output_is_not_waited_for(session, journal):

@@ -53,28 +53,19 @@ def test_a_published_release_is_fetched_built_judged_and_serves(registry, device
     assert published.tags == (bundle.manifest.release, "stable-all")
 
 
-def test_a_release_that_had_its_verdict_costs_one_question_and_changes_nothing(registry, device, root):
-    put(registry, root.bundle("one"))
-    device.pull()
-    before, refused = len(asked(registry)), registry.log.count(" 401 ")
-
-    pulled = device.pull()
-
-    assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "committed")
-    assert asked(registry)[before:] == ["HEAD manifests/stable-all"]
-    assert registry.log.count(" 401 ") == refused  # what it asks for is known by now
-
-
-def test_a_look_that_finds_nothing_new_moves_less_than_two_kilobytes(registry, device, root):
+def test_a_release_that_had_its_verdict_costs_one_question_of_less_than_two_kilobytes(registry, device, root):
     put(registry, root.bundle("one"))
     with CountingProxy(registry.port) as counting:
         device.reference = Reference(f"localhost:{counting.port}", "farms/gates", "stable-all")
         device.pull()
-        before = counting.passed_bytes
+        before, refused, passed_bytes = len(asked(registry)), registry.log.count(" 401 "), counting.passed_bytes
 
-        assert device.pull().outcome.result == "unchanged"
+        pulled = device.pull()
 
-        assert 500 < counting.passed_bytes - before < 2000
+        assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "committed")
+        assert asked(registry)[before:] == ["HEAD manifests/stable-all"]
+        assert registry.log.count(" 401 ") == refused  # what it asks for is known by now
+        assert 500 < counting.passed_bytes - passed_bytes < 2000
 
 
 def test_only_files_that_the_device_has_not_are_fetched(registry, device, root):

@@ -3,7 +3,6 @@
 import base64
 import os
 import shutil
-import subprocess
 from datetime import datetime, timezone
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from edge.bundle.manifest import encode_manifest
 from edge.bundle.sign import DOWNGRADE, fingerprint, namespace_of, run_ssh_keygen, sign, verify
 from edge.errors import DeployError
-from tests.support.manifests import allowed, manifest, revocation, ssh_key
+from tests.support.manifests import allowed, manifest, revocation, ssh_agent, ssh_key
 from tests.support.raised import code_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
@@ -174,17 +173,11 @@ def test_a_signature_that_ends_within_what_it_says_of_itself_is_damaged(keys, le
 
 
 def test_a_key_in_an_agent_signs_by_its_public_half(ask, keys, tmp_path, monkeypatch):
-    started = subprocess.run(["ssh-agent", "-s", "-a", tmp_path / "agent"], capture_output=True, text=True, check=True)
-    pid = int(started.stdout.split("SSH_AGENT_PID=")[1].split(";")[0])
-    try:
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-        subprocess.run(["ssh-add", "-q", keys[0]], check=True, timeout=10)
-        alone = tmp_path / "alone.pub"
-        alone.write_bytes(keys[0].with_suffix(".pub").read_bytes())
+    alone = tmp_path / "alone.pub"
+    alone.write_bytes(keys[0].with_suffix(".pub").read_bytes())
 
+    with ssh_agent(tmp_path, monkeypatch, keys[0]):
         assert ask(sign(CONTENT, alone)) == "ana@example"
-    finally:
-        os.kill(pid, 15)
 
 
 def test_a_key_that_cannot_sign_says_why(tmp_path):

@@ -44,15 +44,6 @@ def test_the_canary_goes_first_alone_then_each_step_in_full():
     assert len(push.begun) == 20
 
 
-def test_who_is_not_named_as_canary_the_first_one_is():
-    push = ScriptedPush()
-
-    Running(targets(3), push, order=wave(canary=None)).join()
-
-    assert push.begun_when["d-00"] == ()
-    assert push.begun_when["d-01"][0] == push.begun_when["d-02"][0] == "d-00"
-
-
 def test_another_one_stands_in_for_a_canary_that_is_not_there():
     push = ScriptedPush({"d-00": "unreachable"})
 

@@ -96,13 +96,6 @@ def test_what_a_release_brings_is_unpacked_and_nothing_else_is_touched(device):
     assert problem_of_software(device, name) is None
 
 
-def test_all_that_kept_releases_bring_is_here(device):
-    _, first = bring(device)
-    _, second = bring(device, tiny(b"2"), sequence=2)
-
-    assert sorted(kept(device)) == sorted([first.name, second.name])
-
-
 def test_a_release_that_comes_meanwhile_is_done_as_well(device, monkeypatch):
     _, first = bring(device)
     later = []
@@ -241,14 +234,15 @@ def test_software_of_a_signer_who_counted_once_is_not_taken_and_what_was_taken_t
     assert "verify.signature" in said(device)[late]
 
 
-def test_that_software_was_trusted_is_forgotten_with_its_last_release(device):
-    name, one = brought(device)
-    assert device.software.vouched() == [one.key]
+@pytest.mark.parametrize("is_sound", [True, False], ids=["installed", "not to be"])
+def test_that_software_was_trusted_and_what_is_said_of_it_is_forgotten_with_its_last_release(device, is_sound):
+    name, one = brought(device, None if is_sound else b"no archive")
+    assert (device.software.vouched(), [*said(device)]) == (([one.key], []) if is_sound else ([], [name]))
     device.durable.remove_tree(device.layout.release(name))
 
     keep_software(device)
 
-    assert (device.software.vouched(), device.software.names()) == ([], [])
+    assert (device.software.vouched(), device.software.names(), said(device)) == ([], [], {})
 
 
 def test_software_that_is_signed_with_a_key_that_has_run_out_is_not_taken(device):
@@ -388,15 +382,6 @@ def test_a_signature_that_does_not_count_is_said_as_such_to_who_builds(device):
     assert error_of(require_to_build, device, name).code.startswith("verify.manifest")
 
 
-def test_what_is_said_of_software_ends_with_it(device):
-    name, _ = brought(device, b"no archive")
-    device.durable.remove_tree(device.layout.release(name))
-
-    keep_software(device)
-
-    assert said(device) == {}
-
-
 def test_software_that_does_not_start_leaves_nothing(device, starts):
     name, _ = bring(device)
     starts["why"] = "it cannot be imported (ImportError: no such thing)"
@@ -431,6 +416,9 @@ def test_what_is_needed_elsewhere_only_is_not_asked_for(device, marker):
 def test_a_release_that_brings_none_runs_with_what_is_installed(device):
     name = stage(device)
 
+    keep_software(device)
+
+    assert list(device.layout.software.iterdir()) == []
     assert is_this(device, name)
     assert problem_of_software(device, name) is None
     require_software(device, name)
@@ -484,14 +472,6 @@ def test_the_whole_of_ours_is_unpacked_and_answers_from_there(device, whole):
         [sys.executable, "-IB", "-c", ask, program[-1]], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert Path(found.strip()).is_relative_to(whole)
-
-
-def test_where_no_release_brings_any_nothing_is_written(device):
-    stage(device)
-
-    keep_software(device)
-
-    assert list(device.layout.software.iterdir()) == []
 
 
 def test_what_is_not_in_it_is_not_found_in_what_is_installed(device, tmp_path):

@@ -8,8 +8,6 @@ from edge.delivery.outcome import Event
 from edge.deploy.fleet.journal import Journal
 from edge.deploy.fleet.rollout import FleetResult, Inbox, Interrupt, Order, PushOne, run_fleet
 
-AT_ONCE = Wave(canary=(), steps=(CountOrShare.parse("100%"),), max_failed=CountOrShare.parse("100%"))
-
 
 def targets(count: int) -> list[Target]:
     """Return targets d-00, d-01 ..."""
@@ -30,6 +28,9 @@ def wave(
         max_failed=CountOrShare.parse(max_failed),
         soak_s=soak_s,
     )
+
+
+AT_ONCE = wave()
 
 
 class Memory:

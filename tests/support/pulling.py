@@ -1,13 +1,17 @@
-"""A device that is a folder, and pulls."""
+"""A device that is a folder, and pulls; and what puts a release where it does."""
+
+from __future__ import annotations
 
 import threading
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edge.bundle.folder import Bundle
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Link
 from edge.delivery.outcome import Event
+from edge.deploy.publish.publish import Published, publish
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
@@ -18,6 +22,15 @@ from edge.wire.peer import Nothing
 from edge.wire.status import StatusAnswer
 from edge.wire.verbs import STATUS
 from tests.support.device_root import DeviceRoot
+
+
+def put(registry, bundle: Bundle, tag: str | None = "stable-all") -> Published:
+    """Publish a release to a registry of tests."""
+    return publish(bundle, registry.reference(tag), login=registry.login, ca=registry.certificates.ca)
+
+
+def pulling_from(registry, root: DeviceRoot) -> PullingDevice:
+    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, registry.login)
 
 
 @dataclass

@@ -2,10 +2,11 @@
 
 from datetime import datetime, timedelta, timezone
 
-from edge.deploy.publish.publish import RegistryWriter, publish
+from edge.deploy.publish.publish import RegistryWriter
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter
 from tests.support.manifests import allow
+from tests.support.pulling import put
 
 
 class StatingClock:
@@ -41,7 +42,7 @@ class StatingDesk:
 
 def published(registry, desk: StatingDesk, bundle) -> PublishedRelease:
     """Publish a bundle under its own name; return it as a promoter takes it."""
-    publish(bundle, registry.reference(), login=registry.login, ca=registry.certificates.ca)
+    put(registry, bundle, None)
     return desk.desk.release(bundle.manifest.release)
 
 

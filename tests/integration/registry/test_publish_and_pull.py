@@ -15,6 +15,7 @@ from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import fetch_release
 from tests.support.counting_proxy import CountingProxy
+from tests.support.pulling import put
 from tests.support.raised import error_of
 from tests.support.registry import LOGIN
 from tests.support.wait import wait_until
@@ -29,10 +30,6 @@ pytestmark = [
         reason="further pulls over real registries",
     ),
 ]
-
-
-def put(registry, bundle, tag="stable-all"):
-    return publish(bundle, registry.reference(tag), login=LOGIN, ca=registry.certificates.ca)
 
 
 def asked(registry) -> list[str]:

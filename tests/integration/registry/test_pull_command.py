@@ -11,13 +11,13 @@ from contextlib import closing
 import pytest
 
 from edge.delivery.link import Link
-from edge.deploy.publish.publish import publish
 from edge.runtime.pull.record import PullRecord, write_record
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
 from tests.support.certificates import make_certificates
 from tests.support.counting_proxy import CountingProxy
 from tests.support.odd_registry import saying
+from tests.support.pulling import put
 from tests.support.registry import LOGIN
 from tests.support.wait import QuietWatch, wait_until
 
@@ -54,7 +54,7 @@ def settle(root, tmp_path):
 
 def test_the_command_says_what_it_would_do_and_remembers_nothing_of_it(registry, root, settle, tmp_path):
     bundle = root.bundle("one")
-    publish(bundle, registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)
+    put(registry, bundle)
     environment = settle(registry.host, registry.certificates.ca, LOGIN)
 
     done = subprocess.run(command(root, "--plan", "--json"), env=environment, capture_output=True, text=True)
@@ -156,7 +156,7 @@ def test_a_stop_ends_it_at_once_whatever_the_registry_does(odd, root, settle, nu
 
 
 def test_a_person_with_sudo_has_the_login_of_the_unit(registry, root, settle):
-    publish(root.bundle("one"), registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)
+    put(registry, root.bundle("one"))
     environment = settle(registry.host, registry.certificates.ca)
     del environment["CREDENTIALS_DIRECTORY"]
     kept = root.layout.etc / "credentials"

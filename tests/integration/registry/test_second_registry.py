@@ -7,10 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from edge.deploy.publish.publish import publish
 from tests.support.django_registry import PYTHON, DjangoRegistry
 from tests.support.manifests import ssh_key
-from tests.support.pulling import PullingDevice
+from tests.support.pulling import put
 from tests.support.raised import code_of, error_of
 from tests.support.stating import StatingClock, StatingDesk, published
 
@@ -23,15 +22,6 @@ def registry(tmp_path):
         pytest.skip("django-oci is not installed; run: bash .ci/setup rest")
     with DjangoRegistry(tmp_path / "registry") as running:
         yield running
-
-
-@pytest.fixture
-def device(root, registry):
-    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca)
-
-
-def put(registry, bundle, tag="stable-all"):
-    return publish(bundle, registry.reference(tag), ca=registry.certificates.ca)
 
 
 def test_a_release_is_published_fetched_judged_and_serves_and_the_next_look_fetches_no_file(registry, device, root):

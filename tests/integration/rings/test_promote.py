@@ -7,19 +7,18 @@ from datetime import datetime, timezone
 
 import pytest
 
-from edge.deploy.publish.publish import publish
 from edge.errors import DeployError
 from edge.registry.artifact import with_statement
 from tests.support.manifests import ssh_key
+from tests.support.pulling import put
 from tests.support.raised import code_of
-from tests.support.registry import LOGIN
 from tests.support.stating import StatingDesk
 
 pytestmark = pytest.mark.integration
 
 
 def test_a_ring_runs_what_was_stated_and_takes_nothing_that_a_tag_alone_names(registry, root, desk, old, new, device):
-    publish(root.bundle("new", sequence=2), registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)
+    put(registry, root.bundle("new", sequence=2))
     assert (device.pull().outcome.code, device.current) == ("verify.ring.absent", None)
 
     desk.promoter.promote(new, "all")

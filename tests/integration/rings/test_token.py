@@ -23,8 +23,7 @@ from edge.bundle.trust import encode_chain
 from edge.deploy.provision.keys import read_public_key
 from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
 from tests.support.manifests import ssh_agent, ssh_key
-from tests.support.pulling import PullingDevice
-from tests.support.registry import LOGIN
+from tests.support.pulling import pulling_from
 from tests.support.stating import StatingClock, StatingDesk, into_ring, published
 
 MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
@@ -168,7 +167,7 @@ def test_release_statement_and_who_counts_are_signed_by_keys_in_hardware(registr
     into_ring(root, registry, keys["promoter"], "all")
     root.layout.allowed_signers.write_text("")  # what counts is the word of the root
     root.key = keys["release"]
-    device = PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+    device = pulling_from(registry, root)
     with closing(StatingDesk(registry, keys["promoter"], StatingClock())) as desk:
         release = published(registry, desk, root.bundle("one"))
         desk.promoter.promote(release, "all")

@@ -13,9 +13,8 @@ from edge.errors import DeployError
 from edge.runtime.trial.trust import require_trusted, take_trust, trust_of
 from tests.support.command_line import typed
 from tests.support.manifests import ssh_agent, ssh_key
-from tests.support.pulling import PullingDevice
+from tests.support.pulling import pulling_from
 from tests.support.raised import code_of, error_of
-from tests.support.registry import LOGIN
 from tests.support.stating import StatingClock, StatingDesk, into_ring, published
 
 pytestmark = pytest.mark.integration
@@ -57,7 +56,7 @@ def test_a_stolen_signing_key_is_revoked_at_the_next_look(registry, rooted, keys
     into_ring(rooted, registry, keys.promoter, "all")
     rooted.layout.allowed_signers.write_text("")  # what counts is the word of the root
     with closing(StatingDesk(registry, keys.promoter, StatingClock())) as desk:
-        device = PullingDevice(rooted, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+        device = pulling_from(registry, rooted)
         old = published(registry, desk, rooted.bundle("old"))
         desk.promoter.promote(old, "all")
         assert device.pull().outcome.result == "committed"

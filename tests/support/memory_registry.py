@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from edge.registry.artifact import Artifact, ArtifactLayer, decode_artifact
+from edge.registry.artifact import FILE, MANIFEST, SIGNATURE, Artifact, ArtifactLayer, decode_artifact, encode_artifact
 from edge.registry.problems import refused
 from edge.registry.reference import Reference
 
@@ -32,20 +32,18 @@ class MemoryRegistry:
     def ask(self) -> None:
         self.asked[int(self._now_s())] += 1
 
-    def put_bundle(
-        self, manifest: bytes, signature: bytes, files: Mapping[str, bytes], make: Callable[..., Any]
-    ) -> str:
-        """Take a release, which `make` makes an artifact of; return its digest."""
+    def put_bundle(self, manifest: bytes, signature: bytes, files: Mapping[str, bytes]) -> str:
+        """Take a release; return the digest of its artifact."""
         layers = []
         for media_type, content in (
-            ("application/vnd.edge-deploy.manifest.v1+json", manifest),
-            ("application/vnd.edge-deploy.signature.v1", signature),
-            *(("application/vnd.edge-deploy.file.v1", content) for content in files.values()),
+            (MANIFEST, manifest),
+            (SIGNATURE, signature),
+            *((FILE, content) for content in files.values()),
         ):
             layer = ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content))
             self.blobs[layer.sha256] = content
             layers.append(layer)
-        return self.client().put_manifest(make(layers[0], layers[1], layers[2:], annotations={}), "latest")
+        return self.client().put_manifest(encode_artifact(*layers[:2], layers[2:], annotations={}), "latest")
 
 
 class MemoryClient:

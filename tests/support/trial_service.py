@@ -55,10 +55,3 @@ class Service:
             mqtt_connected=self.mqtt,
             mqtt_acknowledged=inferred + 1 if self.mqtt else 0,
         )
-
-
-def recorded(device):
-    """Return what stands in the audit log of a device that nobody has asked for anything."""
-    lines = device.audit.lines(100)
-    assert {(line["who"], line["from"]) for line in lines} <= {("device", "local")}
-    return [(line["what"], line["release"], line["result"]) for line in lines]

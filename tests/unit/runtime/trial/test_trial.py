@@ -16,8 +16,9 @@ from edge.runtime.trial.rollback import go_back, go_to, is_needed, recover_at_bo
 from edge.runtime.trial.trial import REFUSED, Trial, run_trial
 from edge.wire.peer import Problem
 from tests.support.device_releases import attach_engine, flip, put_on_trial, serving
+from tests.support.logged import logged
 from tests.support.raised import code_of, error_of
-from tests.support.trial_service import Service, recorded
+from tests.support.trial_service import Service
 from tests.support.units import FakeUnits, failed_units
 
 
@@ -25,6 +26,13 @@ from tests.support.units import FakeUnits, failed_units
 def two(device):
     """A release that served, and the one that does."""
     return serving(device, sequence=1), serving(device, sequence=2)
+
+
+def recorded(device):
+    """Return what stands in the audit log of a device that decides by itself."""
+    lines = device.audit.lines(100)
+    assert {(line["who"], line["from"]) for line in lines} <= {("device", "local")}
+    return [(line["what"], line["release"], line["result"]) for line in lines]
 
 
 def verdict_of(device, service, units=None):
@@ -376,3 +384,33 @@ def test_memory_that_is_free(tmp_path):
     assert available_bytes(tmp_path / "meminfo") == 1234 * 1024
     assert available_bytes(tmp_path / "absent") is None
     assert available_bytes() > 0
+
+
+def test_a_refusal_and_the_way_back(device, switched):
+    old, new, service = switched
+    service.fps = 0.0
+    assert run_trial(device, FakeUnits(RUNTIME_UNIT), service.trial()) == REFUSED
+    go_back(device, FakeUnits(RUNTIME_UNIT), "unit-failed")
+
+    refused, back = recorded(device)
+    assert refused[:2] == ("trial", new)
+    assert refused[2].startswith("refused: ")
+    assert "stream east" in refused[2]
+    assert back[:2] == ("rollback", new)
+    assert back[2].startswith("went back: ")
+    assert back[2].endswith(f"; {old} is current")
+
+
+def test_a_boot_that_finds_all_in_order_leaves_no_line_and_one_that_mends_something_does(device, switched, later):
+    _, new, _ = switched
+    recover_at_boot(device, moment=later)
+    assert recorded(device) == [("recover", new, "the trial begins again after a power cut")]
+    recover_at_boot(device, moment=later)
+    assert len(recorded(device)) == 1
+
+
+def test_a_log_that_cannot_be_written_does_not_stop_the_way_back(device, switched, caplog):
+    old, _, _ = switched
+    device.layout.audit.mkdir()
+    assert go_back(device, failed_units(), "unit-failed").release == old
+    assert "audit-not-written" in logged(caplog)

@@ -129,7 +129,6 @@ class AgentPush:
 
     @property
     def layout(self) -> Layout:
-        """Where its real files are."""
         return self._root.layout
 
     def _release(self, name: str, sequence: int, *, spends: int | None = None) -> SignedRelease:

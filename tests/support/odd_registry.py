@@ -48,19 +48,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_PUT(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
         registry = self.server.registry
         if registry.refuse is not None and registry.refuse(self):  # as servers of Go: half a second, then closed
             self.close_connection = True
@@ -72,6 +60,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if registry.meddle is not None and registry.meddle(self):
                 return
             self.usual()
+
+    do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815 - the names are those of http.server
 
     def usual(self) -> None:
         """Answer as a registry does; without Range."""

@@ -25,7 +25,6 @@ from tests.support.device_root import DeviceRoot
 
 
 def put(registry, bundle: Bundle, tag: str | None = "stable-all") -> Published:
-    """Publish a release to a registry of tests."""
     return publish(bundle, registry.reference(tag), login=registry.login, ca=registry.certificates.ca)
 
 

@@ -1,24 +1,17 @@
 """Releases from a workstation through a real OCI registry to a device's real agent."""
 
 import re
-import threading
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from edge.bundle.manifest import Role
 from edge.deploy.publish.publish import publish
-from edge.registry.artifact import decode_artifact
-from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
-from edge.runtime.pull.pull import fetch_release
 from tests.support.counting_proxy import CountingProxy
 from tests.support.pulling import put
 from tests.support.raised import error_of
 from tests.support.registry import LOGIN
-from tests.support.wait import wait_until
 
 pytestmark = [
     pytest.mark.integration,
@@ -112,23 +105,6 @@ def test_a_release_that_was_rolled_back_is_not_tried_again_until_the_tag_names_a
     assert device.current == good.manifest.release
 
 
-def test_a_push_under_way_is_waited_for_no_longer_than_asked_and_named(registry, device, root):
-    put(registry, root.bundle("two", sequence=2))
-    root.script(trial_s=60.0)
-    stop = threading.Event()
-    pushing = threading.Thread(target=root.push, args=(root.bundle("one"),), kwargs={"stop": stop})
-    pushing.start()
-    try:
-        wait_until(lambda: device.current is not None, what="the pushed release is on trial")
-
-        outcome = device.pull().outcome
-
-        assert (outcome.result, outcome.code.partition(".")[0]) == ("refused", "lock"), outcome
-    finally:
-        stop.set()
-        pushing.join()
-
-
 def test_the_tag_of_an_older_release_does_no_harm_and_says_so(registry, device, root):
     old, new = root.bundle("old"), root.bundle("new", sequence=2)
     for one in (old, new):
@@ -153,19 +129,6 @@ def test_a_wrong_login_is_refused_at_both_ends_by_name(registry, device, root):
 
     assert (error.code, outcome.code, outcome.exit_code) == ("registry.denied", "registry.denied", 12)
     assert "guessed" not in f"{error}{outcome}"
-
-
-def test_who_may_pull_reads_the_addresses_of_cameras(registry, root):
-    pipeline = b'streams: [{id: gate, uri: "rtsp://10.0.0.7/main", credential: gate-camera}]\n'
-    parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, pipeline)}
-    put(registry, root.bundle_of(parts, "one", sequence=1))
-    with closing(RegistryClient(registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)) as client:
-        release = fetch_release(
-            client, decode_artifact(client.manifest("stable-all")[0], where="stable-all"), threading.Event()
-        )
-        (file,) = release.manifest.files_of(Role.PIPELINE)
-        with release.opened(file) as content:
-            assert content.read() == pipeline
 
 
 def test_the_login_that_docker_keeps_is_used(registry, root, tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 from edge.runtime.agent import watch
 from edge.runtime.agent.watch import logs
 from edge.wire.status import LogsRequest
-from tests.support.agent_session import AgentSession
 from tests.support.wait import wait_until
 
 FOR_EVER_S = 40  # of a command that nobody ends
@@ -27,11 +26,6 @@ def journal(tmp_path, monkeypatch):
         monkeypatch.setattr(watch, "_JOURNAL", str(path))
 
     return of
-
-
-@pytest.fixture
-def session(root):
-    return AgentSession(root.device)
 
 
 def told(session):

@@ -8,7 +8,7 @@ import pytest
 from edge.deploy.publish.publish import publish
 from edge.registry.login import Login
 from edge.registry.reference import Reference
-from tests.support.counting_proxy import CountingProxy
+from tests.support.link_proxy import LinkProxy
 from tests.support.pulling import put
 from tests.support.raised import error_of
 from tests.support.registry import LOGIN
@@ -45,7 +45,7 @@ def test_a_published_release_is_fetched_built_judged_and_serves(registry, device
 
 def test_a_release_that_had_its_verdict_costs_one_question_of_less_than_two_kilobytes(registry, device, root):
     put(registry, root.bundle("one"))
-    with CountingProxy(registry.port) as counting:
+    with LinkProxy(registry.port) as counting:
         device.reference = Reference(f"localhost:{counting.port}", "farms/gates", "stable-all")
         device.pull()
         before, refused, passed_bytes = len(asked(registry)), registry.log.count(" 401 "), counting.passed_bytes

@@ -15,7 +15,7 @@ from edge.runtime.pull.record import PullRecord, write_record
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
 from tests.support.certificates import make_certificates
-from tests.support.counting_proxy import CountingProxy
+from tests.support.link_proxy import LinkProxy
 from tests.support.odd_registry import saying
 from tests.support.pulling import put
 from tests.support.registry import LOGIN
@@ -186,7 +186,7 @@ os.setuid(0)
 def test_a_person_with_sudo_goes_through_the_proxy_of_the_unit(odd, root, settle):
     odd.take(root.bundle("one"))
     environment = settle(odd.host, odd.ca)
-    with CountingProxy(int(odd.host.rpartition(":")[2])) as proxy:
+    with LinkProxy(int(odd.host.rpartition(":")[2])) as proxy:
         (root.layout.etc / "proxy.env").write_text(f'https_proxy="http://127.0.0.1:{proxy.port}"\n')
 
         done = subprocess.run(command(root, "--plan"), env=environment, capture_output=True, text=True)

@@ -14,7 +14,7 @@ from edge.runtime.trial.trust import require_trusted, take_trust, trust_of
 from tests.support.command_line import typed
 from tests.support.manifests import ssh_agent, ssh_key
 from tests.support.pulling import pulling_from
-from tests.support.raised import code_of, error_of
+from tests.support.raised import code_of
 from tests.support.stating import StatingClock, StatingDesk, into_ring, published
 
 pytestmark = pytest.mark.integration
@@ -92,11 +92,6 @@ def test_a_stranger_says_nobody_who_counts(rooted, keys, tmp_path):
 
     assert code_of(take_trust, rooted.device, encode_chain(forged)) == "verify.trust.signature"
     assert trust_of(rooted.device).version == 1
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"format": "edge.trust-chain/1", "chain": [{}]}', b"[" * 50])
-def test_what_is_no_chain_is_refused(rooted, content):
-    assert error_of(take_trust, rooted.device, content).code.startswith("verify.")
 
 
 def test_a_new_root_is_followed_where_both_have_signed_also_by_one_who_was_off_for_two_of_them(rooted, keys, tmp_path):

@@ -251,14 +251,11 @@ def test_a_folder_that_did_not_make_the_table_is_not_believed(ask, images):
         ask(table_from(find_images(mine)[0]), others, others)
 
 
-def test_a_table_that_does_not_know_its_images_leaves_it_open(ask, images):
-    table = msgspec.structs.replace(table_from([]), dataset=None)
+def test_a_table_that_does_not_know_its_images_leaves_it_open_and_without_one_every_image_is_outside(ask, images):
+    table, mine = msgspec.structs.replace(table_from([]), dataset=None), images("mine", 3, 1)
 
-    assert ask(table, images("mine", 3, 1)) == (GoldenFrames.UNKNOWN, 3)
-
-
-def test_without_a_table_every_image_is_outside(ask, images):
-    assert ask(None, images("mine", 3, 1)) == (GoldenFrames.OUTSIDE, 3)
+    assert ask(table, mine) == (GoldenFrames.UNKNOWN, 3)
+    assert ask(None, mine) == (GoldenFrames.OUTSIDE, 3)
 
 
 def test_without_any_images_the_way_out_is_named(ask):

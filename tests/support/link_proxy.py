@@ -1,4 +1,4 @@
-"""A TCP proxy whose link is counted, and can be cut or fall silent, as when a cable is pulled: nothing comes or ends."""
+"""A TCP proxy whose link is counted, can be cut, or falls silent as when a cable is pulled: nothing comes or ends."""
 
 import contextlib
 import socket

@@ -194,14 +194,3 @@ def test_a_person_with_sudo_goes_through_the_proxy_of_the_unit(odd, root, settle
     # No CONNECT proxy is there, but who speaks TLS: that it was asked is what counts.
     assert (done.returncode, odd.asked) == (12, []), done.stderr
     assert proxy.passed_bytes > 0
-
-
-def test_a_proxy_file_that_cannot_be_read_is_named(odd, root, settle):
-    environment = settle(odd.host, odd.ca)
-    (root.layout.etc / "proxy.env").write_text('\nhttps_proxy="http://ops:secret@proxy\n')
-
-    done = subprocess.run(command(root), env=environment, capture_output=True, text=True)
-
-    assert done.returncode == 1, done.stderr
-    assert "proxy.env:2: a quote that is not closed" in done.stderr
-    assert "secret" not in done.stderr

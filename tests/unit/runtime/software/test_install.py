@@ -348,10 +348,12 @@ def test_software_has_no_name_before_it_was_started(device, monkeypatch):
         (wheel({"../evil.py": b"x", METADATA: b""}), {}, "no plain file within it"),
         (wheel({"edge/__init__.py": b""}), {}, "states nothing of itself"),
         (tiny(), {"numpy-2.2.6-cp27-cp27-win_amd64.whl": b"n"}, "is not for Python"),
+        (tiny(b"1 / 0"), {}, "does not start here: it cannot be imported (ZeroDivisionError"),
     ],
-    ids=["requires", "no-zip", "leaves", "no-metadata", "other-python"],
+    ids=["requires", "no-zip", "leaves", "no-metadata", "other-python", "no-start"],
 )
-def test_software_that_cannot_run_here_is_named_and_leaves_nothing(device, own, others, problem):
+def test_software_that_cannot_run_here_is_named_and_leaves_nothing(device, starts, own, others, problem):
+    starts["why"] = "it cannot be imported (ZeroDivisionError: by zero)"  # which is asked last
     name, _ = bring(device, own, **others)
 
     keep_software(device)
@@ -380,16 +382,6 @@ def test_a_signature_that_does_not_count_is_said_as_such_to_who_builds(device):
     manifest.write_bytes(b"{}")
 
     assert error_of(require_to_build, device, name).code.startswith("verify.manifest")
-
-
-def test_software_that_does_not_start_leaves_nothing(device, starts):
-    name, _ = bring(device)
-    starts["why"] = "it cannot be imported (ImportError: no such thing)"
-
-    keep_software(device)
-
-    assert "does not start here: it cannot be imported (ImportError" in said(device)[name]
-    assert device.software.names() == []
 
 
 def test_a_library_that_travels_along_is_there(device):

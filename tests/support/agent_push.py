@@ -113,8 +113,8 @@ class FunctionUnits(ServingUnits):
         self._report()
 
 
-def _nothing() -> None:
-    """Report to nobody."""
+def nobody() -> None:
+    """Hear a report."""
 
 
 class AgentPush:
@@ -164,7 +164,7 @@ class AgentPush:
         self,
         device: Device,
         release: Release,
-        report: Report = _nothing,
+        report: Report = nobody,
         *,
         is_healthy: bool = True,
         build_id: str = "1" * 16,

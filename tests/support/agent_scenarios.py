@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.agent_pull import FOLDER, AgentPull, Ring
-from tests.support.agent_push import AgentPush, SignedRelease
+from tests.support.agent_push import AgentPush, SignedRelease, nobody
 from tests.support.crash import Scenario
 from tests.support.scenarios import BARE, after
 
@@ -20,7 +20,7 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
     old, new, back = made.old, made.new, made.back
 
     def pushes(release: SignedRelease, **how: bool) -> Callable[..., None]:
-        return lambda device, report=_nobody: made.push(device, report, release, **how)
+        return lambda device, report=nobody: made.push(device, report, release, **how)
 
     serves_old = after(pushes(old))
     serves_new = after(pushes(new), start=serves_old)
@@ -52,7 +52,7 @@ def pull_scenarios(directory: Path) -> list[Scenario]:
     push = AgentPush(directory)
     old, new = push.old, push.new
     bare = tuple(sorted({**dict(BARE), FOLDER: None}.items()))
-    serves_old = after(lambda device: push.push(device, _nobody, old), start=bare)
+    serves_old = after(lambda device: push.push(device, nobody, old), start=bare)
     ring = Ring(push)
     good, poor, same = AgentPull(push, ring), AgentPull(push, ring, is_healthy=False), AgentPull(push, ring, brings=old)
     common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new, "pulls": good}
@@ -72,7 +72,3 @@ def pull_scenarios(directory: Path) -> list[Scenario]:
             **common,
         ),
     ]
-
-
-def _nobody() -> None:
-    pass

@@ -20,12 +20,12 @@ def _lines(device):
     return device.device.audit.lines(100_000)
 
 
+def _lengths(device, names="audit*.jsonl"):
+    return {path: path.stat().st_size for path in device.layout.var.glob(names)}
+
+
 def _bytes(device):
-    return sum(path.stat().st_size for path in device.layout.var.glob("audit*.jsonl*"))
-
-
-def _lengths(device):
-    return {path: path.stat().st_size for path in device.layout.var.glob("audit*.jsonl")}
+    return sum(_lengths(device, "audit*.jsonl*").values())
 
 
 def test_requests_that_change_nothing_do_not_push_out_what_changed_what_serves(device):

@@ -181,10 +181,7 @@ def test_a_handshake_that_fails_says_why(odd, tmp_path, kind, code, said):
 
 
 def test_an_address_of_ipv6_is_reached():
-    def answer(connected) -> None:
-        connected.sendall(b"no TLS at all, so that it is known who has answered")
-
-    with Answering(answer, "::1") as server:
+    with Answering(lambda connected: connected.sendall(b"no TLS, so that it is known who answers"), "::1") as server:
         client = RegistryClient(Reference(f"[::1]:{server.port}", "a/b", "c"))
         assert code_of(client.digest_of, "c") == "registry.tls"
 

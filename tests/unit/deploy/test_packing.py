@@ -31,6 +31,7 @@ def place(tmp_path):
     (tmp_path / "models").mkdir()
     models.yolov8(tmp_path / "models" / "net.onnx")
     (tmp_path / "t.json").write_text("{}")
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     (tmp_path / "clips").mkdir()
     for name in ("a.mp4", "Straße 1.mp4"):
         (tmp_path / "clips" / name).write_bytes(name.encode())
@@ -108,7 +109,6 @@ STREAMS = "streams: [{id: a, uri: rtsp://x/y}]\n"
 
 
 def test_certificates_travel_and_keys_do_not(place):
-    (place / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     tls = "{ca: ca.pem, certificate: /etc/ssl/me.pem, key: /etc/ssl/me.key}"
     entries, written = collect(place, f"{STREAMS}mqtt: {{host: broker, tls: {tls}}}\n")
 
@@ -121,7 +121,6 @@ def test_certificates_travel_and_keys_do_not(place):
 
 
 def test_the_authority_of_cameras_travels_once_and_a_device_may_have_its_own(place):
-    (place / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     streams = [
         "{id: a, uri: rtsps://x/y, tls: {ca: ca.pem}}",
         "{id: b, uri: https://x/y, tls: {ca: ./ca.pem}}",

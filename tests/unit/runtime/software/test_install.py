@@ -253,28 +253,20 @@ def test_software_that_is_signed_with_a_key_that_has_run_out_is_not_taken(device
     assert "(verify.signature.expired)" in said(device)[name]
 
 
-def test_a_manifest_that_cannot_be_read_once_takes_nothing_away(device):
+@pytest.mark.parametrize("what", ["manifest", "releases"])
+def test_a_manifest_or_a_folder_of_releases_that_cannot_be_read_once_takes_nothing_away(device, what):
     name, one = brought(device)
-    manifest = device.layout.release(name) / "manifest.json"
-    content = manifest.read_bytes()
-    manifest.chmod(0o600)
-    manifest.write_bytes(b"")
+    path = device.layout.releases if what == "releases" else device.layout.release(name) / "manifest.json"
+    path.rename(device.layout.var / "elsewhere")
+    if what == "manifest":
+        path.touch()
 
     keep_software(device)
 
     assert (device.software.names(), device.software.vouched()) == ([one.name], [one.key])
-    manifest.write_bytes(content)
+    (device.layout.var / "elsewhere").rename(path)
     keep_software(device)
     assert said(device) == {}
-
-
-def test_where_there_is_no_folder_of_releases_nothing_is_taken_away(device):
-    _, one = brought(device)
-    device.layout.releases.rename(device.layout.var / "elsewhere")
-
-    keep_software(device)
-
-    assert (device.software.names(), device.software.vouched()) == ([one.name], [one.key])
 
 
 def test_what_is_no_installation_is_left_alone(device):

@@ -288,10 +288,6 @@ def test_a_service_that_failed_before_its_trial_began_is_the_reason_that_is_kept
 LACKING = replace(failed_units(69).states[RUNTIME_UNIT], failure="credential 'cam' is not here")
 
 
-def lack(service):
-    service.unit = LACKING
-
-
 def lacking_units():
     units = failed_units()
     units.states[RUNTIME_UNIT] = LACKING
@@ -300,7 +296,7 @@ def lacking_units():
 
 def test_a_release_that_cannot_start_for_a_lack_of_the_device_goes_back_and_is_not_marked_bad(device, switched):
     old, new, service = switched
-    lack(service)
+    service.unit = LACKING
 
     assert verdict_of(device, service) == REFUSED
     assert go_back(device, failed_units(), "unit-failed").release == old
@@ -322,7 +318,7 @@ def test_what_the_device_lacks_is_seen_before_a_trial_begins_too(device, switche
 
 def test_a_power_cut_before_the_way_back_does_not_blame_a_release_for_what_the_device_lacks(device, switched):
     old, _, service = switched
-    lack(service)
+    service.unit = LACKING
     verdict_of(device, service)
 
     assert recover_at_boot(device).release == old

@@ -194,7 +194,7 @@ def test_no_list_of_processes_no_log_and_no_repr_shows_a_password(account, rule,
     assert account.password not in caplog.text + repr(shell)
 
 
-def test_what_was_typed_for_one_call_does_not_open_another_and_the_option_for_it_is_named(account):
+def test_what_was_typed_for_one_call_does_not_open_another(account):
     account.may("Defaults timestamp_type=global", ASKED)
     AdminShell(address=account.address, sudo_password=account.password).facts()
 

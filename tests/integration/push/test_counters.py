@@ -37,7 +37,8 @@ def test_a_permission_takes_the_device_back_once(device, serving):
     assert counted(device) == 3
 
 
-def test_a_permission_is_spent_also_when_its_trial_was_refused(device, serving):
+def test_a_permission_is_not_taken_twice(device, serving):
+    """Nor where its trial was refused: it is spent when that begins."""
     device.script(trial="refuse")
     back = permission(device, counted=2)
     assert device.push(back).result == "rolled-back"

@@ -23,12 +23,6 @@ def of_another_release(device, bundle):
     return dataclasses.replace(bundle, signature=device.bundle("another", sequence=2).signature)
 
 
-def of_another_manifest(device, bundle):
-    altered = bundle.manifest_bytes.replace(b'"sequence": 1', b'"sequence": 9')
-    assert altered != bundle.manifest_bytes
-    return dataclasses.replace(bundle, manifest_bytes=altered)
-
-
 def of_who_signed_until_then(device, bundle):
     signers = device.layout.allowed_signers
     signers.write_text(signers.read_text().replace("ops namespaces=", 'ops valid-before="20200101",namespaces='))
@@ -46,15 +40,24 @@ def of_a_revoked_key(device, bundle):
         (absent, "absent"),
         (of_a_stranger, "signer"),
         (of_another_release, "invalid"),
-        (of_another_manifest, "invalid"),
         (of_who_signed_until_then, "expired"),
         (of_a_revoked_key, "revoked"),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
-def test_f11_f12_a_signature_that_does_not_count_ends_with_4_and_nothing_is_stored(device, signed, part):
-    outcome = device.push(signed(device, device.bundle()))
+def test_f11_a_signature_that_does_not_count_ends_with_4_and_nothing_is_stored(device, signed, part):
+    check_refused(device, signed(device, device.bundle()), part)
 
+
+def test_f11_one_altered_byte_of_the_manifest(device):
+    bundle = device.bundle()
+    altered = bundle.manifest_bytes.replace(b'"sequence": 1', b'"sequence": 9')
+    assert altered != bundle.manifest_bytes
+    check_refused(device, dataclasses.replace(bundle, manifest_bytes=altered), "invalid")
+
+
+def check_refused(device, bundle, part):
+    outcome = device.push(bundle)
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 4, f"verify.signature.{part}")
     assert outcome.bytes_sent == 0
     assert not any(device.layout.store.iterdir())

@@ -1,13 +1,19 @@
 """Releases from a workstation through a real OCI registry to a device's real agent."""
 
 import re
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from edge.bundle.manifest import Role
 from edge.deploy.publish.publish import publish
+from edge.registry.artifact import decode_artifact
+from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
+from edge.runtime.pull.pull import fetch_release
 from tests.support.link_proxy import LinkProxy
 from tests.support.pulling import put
 from tests.support.raised import error_of
@@ -126,6 +132,18 @@ def test_a_wrong_login_is_refused_at_both_ends_by_name(registry, device, root):
 
     assert (error.code, outcome.code, outcome.exit_code) == ("registry.denied", "registry.denied", 12)
     assert "guessed" not in f"{error}{outcome}"
+
+
+def test_who_may_pull_reads_the_addresses_of_cameras(registry, root):
+    pipeline = b'streams: [{id: gate, uri: "rtsp://10.0.0.7/main", credential: gate-camera}]\n'
+    parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, pipeline)}
+    put(registry, root.bundle_of(parts, "one", sequence=1))
+    with closing(RegistryClient(registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)) as client:
+        artifact = decode_artifact(client.manifest("stable-all")[0], where="stable-all")
+        release = fetch_release(client, artifact, threading.Event())
+        (file,) = release.manifest.files_of(Role.PIPELINE)
+        with release.opened(file) as content:
+            assert content.read() == pipeline
 
 
 def test_the_login_that_docker_keeps_is_used(registry, root, tmp_path, monkeypatch):

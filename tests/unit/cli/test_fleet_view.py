@@ -155,15 +155,11 @@ def test_share_speed_and_time_left_are_of_what_has_come_since_the_row_saw_it(pha
     assert (row.percent, row.bytes_per_s, row.eta_s) == pytest.approx(expected)
 
 
-def test_the_end_of_a_phase_keeps_its_count():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5, total=10), event(END, at_s=2, bytes=10, total=10))
-
+def test_the_end_of_a_phase_keeps_its_count_and_a_new_one_begins_at_nothing():
+    row = row_of(event(BEGIN), event(PROGRESS, bytes=5, total=10, hint="n"), event(END, at_s=2, bytes=10, total=10))
     assert row.percent == 100
 
-
-def test_a_new_phase_begins_at_nothing():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5, total=10, hint="n"), event(BEGIN, phase="verify"))
-
+    row.take(event(BEGIN, phase="verify"))
     assert (row.phase, row.percent, row.note) == ("verify", None, "")
 
 

@@ -82,11 +82,16 @@ def withdraw(device):
     allowed(device.layout.allowed_signers, signer_of(device, "other"))
 
 
-def test_what_a_release_brings_is_unpacked_and_nothing_else_is_touched(device):
+def test_what_a_release_brings_is_unpacked_and_has_a_name_once_it_was_started_and_nothing_else_is_touched(
+    device, monkeypatch
+):
     name, one = bring(device)
+    seen = []
+    monkeypatch.setattr(install, "why_no_start", lambda folder: seen.append((folder.name, device.software.names())))
 
     keep_software(device)
 
+    assert seen == [(f".{one.name}.new.tmp", [])]
     home = device.layout.software / one.name
     assert (home / "lib/edge/__init__.py").read_bytes() == b"MARK = 1\n"
     assert device.software.origin(one.name) == one
@@ -318,18 +323,6 @@ def test_a_defect_of_ours_at_one_release_stops_nothing_else(device, monkeypatch)
     assert len(device.software.names()) == 1
     assert "internal error: ZeroDivisionError" in "".join(said(device).values())
     assert name
-
-
-def test_software_has_no_name_before_it_was_started(device, monkeypatch):
-    _, one = bring(device)
-    seen = []
-    monkeypatch.setattr(install, "why_no_start", lambda folder: seen.append((folder, device.software.names())))
-
-    keep_software(device)
-
-    ((folder, names),) = seen
-    assert (folder.name, names) == (f".{one.name}.new.tmp", [])
-    assert device.software.names() == [one.name]
 
 
 @pytest.mark.parametrize(

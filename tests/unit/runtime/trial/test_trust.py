@@ -39,11 +39,13 @@ def of_both(device):
 
 
 def test_a_kept_release_of_a_revoked_key_goes_on_and_is_not_chosen(device):
-    old, _ = of_both(device)
+    old, new = of_both(device)
 
     found = require_known(device, old)
     assert (found.signer, found.withdrawn.code) == ("bea@example", REVOKED)
     assert code_of(require_trusted, device, old) == REVOKED
+    assert code_of(go_to, device, old) == REVOKED  # asked for by a person on the device
+    assert device.releases.current() == new
 
 
 def test_a_kept_release_outlives_the_validity_of_its_key(device):
@@ -91,13 +93,6 @@ def test_a_device_without_its_list_of_signers_says_so(device):
     device.layout.allowed_signers.unlink()
 
     assert code_of(signers_text, device) == "device.signers"
-
-
-def test_a_person_on_the_device_cannot_choose_a_release_of_a_revoked_key(device):
-    old, new = of_both(device)
-
-    assert code_of(go_to, device, old) == REVOKED
-    assert device.releases.current() == new
 
 
 def test_a_permission_that_was_only_sent_is_not_gone_back_to_by_its_name(device):

@@ -23,7 +23,7 @@ from edge.device.device import Device
 from edge.device.durable import Durable
 from edge.device.state import Phase
 from edge.errors import DeployError
-from edge.registry.artifact import TRUST_TYPE, ArtifactLayer, encode_artifact, encode_note, with_statement
+from edge.registry.artifact import TRUST_TYPE, ArtifactLayer, encode_note, with_statement
 from edge.registry.reference import TRUST_TAG
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord, decode_pull_record, write_record
@@ -95,7 +95,7 @@ class AgentPull:
         self._push, self._is_healthy = push, is_healthy
         self.new = brings or push.new
         self._registry = MemoryRegistry(lambda: 0.0)
-        self._registry.put_bundle(self.new.manifest, self.new.signature, self.new.files, encode_artifact)
+        self._registry.put_bundle(self.new.manifest, self.new.signature, self.new.files)
         ring.stated_in(self._registry, self.new)
 
     def pull(self, device: Device, report: Report) -> None:

@@ -113,8 +113,8 @@ class FunctionUnits(ServingUnits):
         self._report()
 
 
-def _nothing() -> None:
-    """Report to nobody."""
+def nobody() -> None:
+    """Hear a report."""
 
 
 class AgentPush:
@@ -129,7 +129,6 @@ class AgentPush:
 
     @property
     def layout(self) -> Layout:
-        """Where its real files are."""
         return self._root.layout
 
     def _release(self, name: str, sequence: int, *, spends: int | None = None) -> SignedRelease:
@@ -165,7 +164,7 @@ class AgentPush:
         self,
         device: Device,
         release: Release,
-        report: Report = _nothing,
+        report: Report = nobody,
         *,
         is_healthy: bool = True,
         build_id: str = "1" * 16,

@@ -1,9 +1,10 @@
 """What a power cut interrupts in the crash enumeration, done by the real agent: its order of steps and no other."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.agent_pull import FOLDER, AgentPull, Ring
-from tests.support.agent_push import AgentPush
+from tests.support.agent_push import AgentPush, SignedRelease, nobody
 from tests.support.crash import Scenario
 from tests.support.scenarios import BARE, after
 
@@ -16,42 +17,31 @@ PULL_SCENARIOS += ("agent: first pull, healthy", "agent: pull, killed at each st
 def agent_scenarios(directory: Path) -> list[Scenario]:
     """Return `AGENT_SCENARIOS`; the real files of the device are in `directory`."""
     made = AgentPush(directory)
-    old, new = made.old, made.new
-    serves_old = after(lambda device: made.push(device, _nobody, old))
-    serves_new = after(lambda device: made.push(device, _nobody, new), start=serves_old)
+    old, new, back = made.old, made.new, made.back
+
+    def pushes(release: SignedRelease, **how: bool) -> Callable[..., None]:
+        return lambda device, report=nobody: made.push(device, report, release, **how)
+
+    serves_old = after(pushes(old))
+    serves_new = after(pushes(new), start=serves_old)
     common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new}
     common |= {"retold": ("audit.jsonl", "audit-requests.jsonl")}
     first = {**common, "kept": (), "proven": ()}
     both = {**common, "kept": (old, new), "proven": (old.name, new.name)}
-    known_back = {
-        **common,
-        "known": (old, new, made.back),
-        "kept": (new,),
-        "proven": (old.name, new.name),
-        "pushed_again": made.back,
-    }
-    healthy, unhealthy, on_bare, rollback, back, killed = AGENT_SCENARIOS
+    known_back = {**both, "known": (old, new, back), "kept": (new,), "pushed_again": back}
+    healthy, unhealthy, on_bare, rollback, downgrade, killed = AGENT_SCENARIOS
     return [
-        Scenario(healthy, serves_old, lambda d, report: made.push(d, report, new), ends_on=new.name, **common),
-        Scenario(
-            unhealthy,
-            serves_old,
-            lambda d, report: made.push(d, report, new, is_healthy=False),
-            ends_on=old.name,
-            marked=new,
-            **common,
-        ),
-        Scenario(on_bare, BARE, lambda d, report: made.push(d, report, new), ends_on=new.name, **first),
-        Scenario(
-            back, serves_new, lambda d, report: made.push(d, report, made.back), ends_on=made.back.name, **known_back
-        ),
+        Scenario(healthy, serves_old, pushes(new), ends_on=new.name, **common),
+        Scenario(unhealthy, serves_old, pushes(new, is_healthy=False), ends_on=old.name, marked=new, **common),
+        Scenario(on_bare, BARE, pushes(new), ends_on=new.name, **first),
+        Scenario(downgrade, serves_new, pushes(back), ends_on=back.name, **known_back),
         Scenario(rollback, serves_new, made.roll_back, ends_on=old.name, **both),
         Scenario(
             killed,
             serves_old,
-            lambda d, report: made.push_or_end(d, report, new),
+            lambda device, report: made.push_or_end(device, report, new),
             ends_on=new.name,
-            killed=lambda d, report: made.try_push(d, new, report),
+            killed=lambda device, report: made.try_push(device, new, report),
             **common,
         ),
     ]
@@ -62,7 +52,7 @@ def pull_scenarios(directory: Path) -> list[Scenario]:
     push = AgentPush(directory)
     old, new = push.old, push.new
     bare = tuple(sorted({**dict(BARE), FOLDER: None}.items()))
-    serves_old = after(lambda device: push.push(device, _nobody, old), start=bare)
+    serves_old = after(lambda device: push.push(device, nobody, old), start=bare)
     ring = Ring(push)
     good, poor, same = AgentPull(push, ring), AgentPull(push, ring, is_healthy=False), AgentPull(push, ring, brings=old)
     common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new, "pulls": good}
@@ -82,7 +72,3 @@ def pull_scenarios(directory: Path) -> list[Scenario]:
             **common,
         ),
     ]
-
-
-def _nobody() -> None:
-    pass

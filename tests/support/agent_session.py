@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import signal
@@ -18,6 +19,7 @@ from edge.runtime.agent.session import Session
 from edge.runtime.trial.trust import Signed
 from edge.transport.channel import Message
 from edge.transport.pipe import PipeChannel
+from edge.wire.release import OfferRequest
 from tests.support.units import FakeUnits
 
 RESTARTED = [("reset-failed", RUNTIME_UNIT), ("restart", RUNTIME_UNIT)]
@@ -74,6 +76,11 @@ class AgentSession(Session):
                 assert isinstance(frame, Message)
                 found.append(frame)
         return found
+
+
+def offer_of(bundle: Bundle) -> OfferRequest:
+    manifest, signature = (base64.b64encode(one).decode() for one in (bundle.manifest_bytes, bundle.signature))
+    return OfferRequest(manifest=manifest, signature=signature)
 
 
 def receive(device: Device, bundle: Bundle) -> None:

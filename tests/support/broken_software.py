@@ -27,10 +27,7 @@ BREAKS = {
 
 def broken(name):
     """Return a file of the package that fails where it is used."""
-    return _changed(name, *BREAKS[name])
-
-
-def _changed(name, before, after):
+    before, after = BREAKS[name]
     text = (REPOSITORY / name).read_bytes()
     assert text.count(before) == 1, (name, before)
     return text.replace(before, after)

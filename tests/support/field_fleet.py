@@ -44,20 +44,15 @@ class FieldFleet:
 
     def forgotten(self, *devices: str) -> None:
         """Have the broker forget all that devices said."""
-        topics = [f"{self._root}/{device}/{name}" for device in devices for name in ("state", "deploy", "pull")]
-        self._send([{"topic": topic, "payload": b"", "retain": True, "qos": 1} for topic in topics])
+        names = ("state", "deploy", "pull")
+        self._send((f"{self._root}/{device}/{name}", b"") for device in devices for name in names)
 
     def say(self, words: Iterable[WireMessage]) -> None:
-        self._send(
-            [
-                {"topic": f"{self._root}/{one.device}/{one.topic}", "payload": one.encode(), "retain": True, "qos": 1}
-                for one in words
-            ]
-        )
+        self._send((f"{self._root}/{one.device}/{one.topic}", one.encode()) for one in words)
 
-    def _send(self, messages: list[dict[str, object]]) -> None:
-        if messages:
-            publish.multiple(messages, hostname="127.0.0.1", port=self._port)
+    def _send(self, words: Iterable[tuple[str, bytes]]) -> None:
+        messages = [(topic, payload, 1, True) for topic, payload in words]
+        publish.multiple(messages, hostname="127.0.0.1", port=self._port)
 
     def _state(self, device: str, state: str) -> StateMessage:
         if state == "online":

@@ -2,13 +2,12 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 from edge.config.targets import CountOrShare, Target, Wave
 from edge.delivery.outcome import Event
 from edge.deploy.fleet.journal import Journal
 from edge.deploy.fleet.rollout import FleetResult, Inbox, Interrupt, Order, PushOne, run_fleet
-
-AT_ONCE = Wave(canary=(), steps=(CountOrShare.parse("100%"),), max_failed=CountOrShare.parse("100%"))
 
 
 def targets(count: int) -> list[Target]:
@@ -32,6 +31,9 @@ def wave(
     )
 
 
+AT_ONCE = wave()
+
+
 class Memory:
     """Remembers all that was shown."""
 
@@ -40,11 +42,9 @@ class Memory:
         self.said: list[str] = []
 
     def on_event(self, event: Event) -> None:
-        """Remember an event."""
         self.events.append(event)
 
     def say(self, text: str) -> None:
-        """Remember a sentence."""
         self.said.append(text)
 
     def results(self) -> dict[str, str]:
@@ -71,12 +71,11 @@ class Running:
         is_resumed: bool = False,
     ) -> None:
         self.inbox, self.memory = Inbox(), Memory()
-        self._result: FleetResult | None = None
-        self._error: BaseException | None = None
+        self._ended: Future[FleetResult] = Future()
 
         def run() -> None:
             try:
-                self._result = run_fleet(
+                result = run_fleet(
                     fleet,
                     push_one,
                     order=Order(wave=order, max_parallel=max_parallel),
@@ -85,23 +84,18 @@ class Running:
                     journal=journal,
                     is_resumed=is_resumed,
                 )
+                self._ended.set_result(result)
             except BaseException as error:
-                self._error = error
+                self._ended.set_exception(error)
 
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
+        threading.Thread(target=run, daemon=True).start()
 
     def interrupt(self) -> None:
         self.inbox.put(Interrupt())
 
     def has_ended(self) -> bool:
-        return not self._thread.is_alive()
+        return self._ended.done()
 
     def join(self, *, timeout_s: float = 15.0) -> FleetResult:
         """Return how it ended, within the time."""
-        self._thread.join(timeout_s)
-        assert not self._thread.is_alive(), f"still at work after {timeout_s:g} s"
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
+        return self._ended.result(timeout_s)

@@ -1,10 +1,14 @@
 """Manifests, keys and allowed signers for tests; keys are made by the real ssh-keygen."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import os
+import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from edge.bundle.manifest import BundledFile, Manifest, Role, release_name
@@ -66,6 +70,19 @@ def revocation(path: Path, *keys: Path) -> Path:
     """Write a key revocation list, and return it."""
     keygen("-k", "-f", path, *(key.with_suffix(".pub") for key in keys))
     return path
+
+
+@contextlib.contextmanager
+def ssh_agent(folder: Path, monkeypatch, *keys: Path) -> Iterator[None]:
+    """Have an agent within the block that holds these keys."""
+    started = subprocess.run(["ssh-agent", "-s", "-a", folder / "agent"], capture_output=True, text=True, check=True)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "agent"))
+    try:
+        for key in keys:
+            subprocess.run(["ssh-add", "-q", key], check=True, timeout=10, stdin=subprocess.DEVNULL)
+        yield
+    finally:
+        os.kill(int(started.stdout.partition("SSH_AGENT_PID=")[2].partition(";")[0]), signal.SIGTERM)
 
 
 def keygen(*arguments) -> None:

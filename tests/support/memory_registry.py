@@ -6,11 +6,10 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from edge.registry.artifact import Artifact, ArtifactLayer, decode_artifact
+from edge.registry.artifact import FILE, MANIFEST, SIGNATURE, ArtifactLayer, encode_artifact
 from edge.registry.problems import refused
 from edge.registry.reference import Reference
 
@@ -24,7 +23,6 @@ class MemoryRegistry:
         self.manifests: dict[str, bytes] = {}
         self.tags: dict[str, str] = {}
         self.asked: Counter[int] = Counter()
-        self.given_bytes = 0
 
     def client(self, tag: str | None = None) -> MemoryClient:
         return MemoryClient(self, Reference("registry.example", "farms/gates", tag))
@@ -32,20 +30,18 @@ class MemoryRegistry:
     def ask(self) -> None:
         self.asked[int(self._now_s())] += 1
 
-    def put_bundle(
-        self, manifest: bytes, signature: bytes, files: Mapping[str, bytes], make: Callable[..., Any]
-    ) -> str:
-        """Take a release, which `make` makes an artifact of; return its digest."""
+    def put_bundle(self, manifest: bytes, signature: bytes, files: Mapping[str, bytes]) -> str:
+        """Take a release; return the digest of its artifact."""
         layers = []
         for media_type, content in (
-            ("application/vnd.edge-deploy.manifest.v1+json", manifest),
-            ("application/vnd.edge-deploy.signature.v1", signature),
-            *(("application/vnd.edge-deploy.file.v1", content) for content in files.values()),
+            (MANIFEST, manifest),
+            (SIGNATURE, signature),
+            *((FILE, content) for content in files.values()),
         ):
             layer = ArtifactLayer(media_type, hashlib.sha256(content).hexdigest(), len(content))
             self.blobs[layer.sha256] = content
             layers.append(layer)
-        return self.client().put_manifest(make(layers[0], layers[1], layers[2:], annotations={}), "latest")
+        return self.client().put_manifest(encode_artifact(*layers[:2], layers[2:], annotations={}), "latest")
 
 
 class MemoryClient:
@@ -72,25 +68,13 @@ class MemoryClient:
         digest = tag if tag.startswith("sha256:") else self.digest_of(tag)
         return self._registry.manifests[digest], digest
 
-    def artifact(self, tag: str) -> tuple[Artifact, str]:
-        content, digest = self.manifest(tag)
-        return decode_artifact(content, where=self.name_of(tag)), digest
-
     def blob(self, layer: ArtifactLayer, *, most_bytes: int) -> bytes:
         self._registry.ask()
         return self._registry.blobs[layer.sha256]
 
-    @contextmanager
-    def opened(self, sha256: str) -> Iterator[io.BytesIO]:
-        self._registry.ask()
-        content = self._registry.blobs[sha256]
-        self._registry.given_bytes += len(content)
-        yield io.BytesIO(content)
-
     def ask_blob(self, sha256: str, *, offset: int, length: int) -> MemoryAnswer:
         self._registry.ask()
         content = self._registry.blobs[sha256]
-        self._registry.given_bytes += len(content) - offset
         return MemoryAnswer(content[offset:], 206 if offset else 200)
 
     def has(self, layer: ArtifactLayer) -> bool:
@@ -109,14 +93,9 @@ class MemoryClient:
         return digest
 
 
-class MemoryAnswer:
+class MemoryAnswer(io.BytesIO):
     """The body of a blob."""
 
     def __init__(self, content: bytes, status: int) -> None:
-        self.status, self._content = status, io.BytesIO(content)
-
-    def read(self, size: int = -1) -> bytes:
-        return self._content.read(size)
-
-    def close(self) -> None:
-        self._content.close()
+        super().__init__(content)
+        self.status = status

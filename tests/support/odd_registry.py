@@ -48,19 +48,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_PUT(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
         registry = self.server.registry
         if registry.refuse is not None and registry.refuse(self):  # as servers of Go: half a second, then closed
             self.close_connection = True
@@ -72,6 +60,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if registry.meddle is not None and registry.meddle(self):
                 return
             self.usual()
+
+    do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815 - the names are those of http.server
 
     def usual(self) -> None:
         """Answer as a registry does; without Range."""
@@ -153,15 +143,15 @@ class OddRegistry:
     def reference(self, tag: str = "stable-all") -> Reference:
         return Reference(self.host, REPOSITORY, tag)
 
-    def take(self, bundle: Bundle, *, tag: str = "stable-all", signature: bytes | None = None) -> None:
+    def take(self, bundle: Bundle) -> None:
         """Hold a release as `publish` would leave it."""
-        parts = {MANIFEST: bundle.manifest_bytes, SIGNATURE: signature or bundle.signature}
+        parts = {MANIFEST: bundle.manifest_bytes, SIGNATURE: bundle.signature}
         manifest, signed = (ArtifactLayer(kind, self._put(content), len(content)) for kind, content in parts.items())
         files = []
         for one in bundle.manifest.files:
             self._put(bundle.path_of(one).read_bytes())
             files.append(ArtifactLayer(FILE, one.sha256, one.length_bytes, one.path))
-        self.tags[tag] = json.dumps(encode_artifact(manifest, signed, files, annotations={})).encode()
+        self.tags["stable-all"] = json.dumps(encode_artifact(manifest, signed, files, annotations={})).encode()
 
     def _put(self, content: bytes) -> str:
         sha256 = hashlib.sha256(content).hexdigest()

@@ -42,7 +42,6 @@ class OverlayDevices:
         self._mounted: list[Path] = []
 
     def root(self, name: str) -> Path:
-        """Return the root of a device."""
         return self.directory / "memory" / name / "root"
 
     def run(self, name: str, command: str) -> str:

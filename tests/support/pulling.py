@@ -1,13 +1,16 @@
-"""A device that is a folder, and pulls."""
+"""A device that is a folder, and pulls; and what puts a release where it does."""
+
+from __future__ import annotations
 
 import threading
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from edge.bundle.folder import Bundle
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Link
-from edge.delivery.outcome import Event
+from edge.deploy.publish.publish import Published, publish
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
@@ -20,6 +23,14 @@ from edge.wire.verbs import STATUS
 from tests.support.device_root import DeviceRoot
 
 
+def put(registry, bundle: Bundle, tag: str | None = "stable-all") -> Published:
+    return publish(bundle, registry.reference(tag), login=registry.login, ca=registry.certificates.ca)
+
+
+def pulling_from(registry, root: DeviceRoot) -> PullingDevice:
+    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, registry.login)
+
+
 @dataclass
 class PullingDevice:
     """Pulls from `reference` to `root`; remembers what the unit would."""
@@ -30,7 +41,6 @@ class PullingDevice:
     login: Login | None = None
     record: PullRecord | None = None
     within_s: float = 60.0
-    events: list[Event] = field(default_factory=list)
 
     def pull(self, *, is_forced: bool = False, stop: threading.Event | None = None, **options: object) -> Pulled:
         is_basic = self.record is not None and self.record.is_basic
@@ -41,7 +51,7 @@ class PullingDevice:
                 lambda: LocalChannel([*self.root.command, "for-pull"]),
                 last=self.record,
                 options=DeliveryOptions(who="pull", **options),
-                on_event=self.events.append,
+                on_event=lambda event: None,
                 stop=stop or threading.Event(),
                 is_forced=is_forced,
                 has_root=self.root.layout.trust_root.exists(),

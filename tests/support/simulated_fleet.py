@@ -13,7 +13,7 @@ import itertools
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -29,7 +29,6 @@ from edge.deploy.rings.promote import Promoter, RingWatch
 from edge.deploy.rings.verdict import Condition, Decision, Heard
 from edge.errors import DeployError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
-from edge.registry.artifact import encode_artifact
 from edge.reports import Facts, LastSwitch
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord
@@ -97,21 +96,16 @@ class FieldDevice:
     def words(self) -> Heard:
         """Return what the broker keeps of it; a liar says of every switch what it was told to say."""
         last, record = self.last, self.record
-        switched, pulled = None, PullMessage(device=self.name, ring=self.ring)
+        switched, looked = None, {}
         if last is not None:
             result: Any = self.lie or last.result
             switched = DeployMessage(
                 device=self.name, release=last.release, from_=None, result=result, reason=last.reason, at=last.at
             )
         if record is not None:
-            pulled = PullMessage(
-                device=self.name,
-                ring=self.ring,
-                release=record.release,
-                result=record.result,
-                code=record.code,
-                reason=record.problem,
-            )
+            looked = {name: getattr(record, name) for name in ("release", "result", "code")}
+            looked["reason"] = record.problem
+        pulled = PullMessage(device=self.name, ring=self.ring, **looked)
         is_how: Any = "online" if self.is_there else "offline"
         state = StateMessage(device=self.name, state=is_how, epoch=1, session=1, since=None)
         return Heard(state=state, deploy=switched, pull=pulled)
@@ -267,7 +261,7 @@ class SimulatedFleet:
         ]
         self._turns: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
-        self._said: dict[str, Heard] = {}
+        self._said: dict[str, Heard] = {}  # as the broker keeps it: what each said when its last look was over
         self.desk = self._new_desk()
         self.promoter = Promoter(self.desk, Path("nobody"), valid_s=90 * 86_400.0, clock=self.clock)
         self._rings = list(rings)
@@ -325,10 +319,6 @@ class SimulatedFleet:
             self.now_s, _, turn = heapq.heappop(self._turns)
             turn()
 
-    def words(self) -> dict[str, Heard]:
-        """Return what the broker keeps of all: what each said when its last look was over."""
-        return self._said
-
     def of(self, *rings: str) -> list[FieldDevice]:
         return [device for device in self.devices if device.ring in rings]
 
@@ -337,7 +327,7 @@ class SimulatedFleet:
         files = (bundled("model.onnx", Role.MODEL, model), bundled("pipeline.yaml", Role.PIPELINE, pipeline))
         made = manifest(sequence=sequence, files=files)
         contents = {"model.onnx": model, "pipeline.yaml": pipeline}
-        digest = self.registry.put_bundle(encode_manifest(made), b"sig", contents, encode_artifact)
+        digest = self.registry.put_bundle(encode_manifest(made), b"sig", contents)
         return PublishedRelease(made, self.registry.manifests[digest])
 
     def _device(self, name: str, ring: str, bad: float, lying: float) -> FieldDevice:
@@ -387,7 +377,7 @@ class SimulatedFleet:
         )
 
         def look() -> None:
-            _, decision = watch.look(self.words())
+            _, decision = watch.look(self._said)
             if decision.what == "wait":
                 self._after(LOOK_S, look)
                 return
@@ -410,8 +400,5 @@ class _AsleepError(Exception):
 
 def busiest_per_s(registry: MemoryRegistry) -> float:
     """Return the most requests a second, averaged over ten of them."""
-    seconds: Sequence[int] = sorted(registry.asked)
-    best = 0
-    for begin in range(seconds[0], seconds[-1] + 1):
-        best = max(best, sum(registry.asked[second] for second in range(begin, begin + 10)))
-    return best / 10
+    begins = range(min(registry.asked), max(registry.asked) + 1)
+    return max(sum(registry.asked[second] for second in range(begin, begin + 10)) for begin in begins) / 10

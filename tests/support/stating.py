@@ -1,11 +1,14 @@
 """A workstation that states what rings run, at a real registry, with a clock of its own."""
 
+import base64
 from datetime import datetime, timedelta, timezone
 
-from edge.deploy.publish.publish import RegistryWriter, publish
+from edge.deploy.publish.publish import RegistryWriter
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter
+from edge.registry.artifact import statement_in
 from tests.support.manifests import allow
+from tests.support.pulling import put
 
 
 class StatingClock:
@@ -41,8 +44,13 @@ class StatingDesk:
 
 def published(registry, desk: StatingDesk, bundle) -> PublishedRelease:
     """Publish a bundle under its own name; return it as a promoter takes it."""
-    publish(bundle, registry.reference(), login=registry.login, ca=registry.certificates.ca)
+    put(registry, bundle, None)
     return desk.desk.release(bundle.manifest.release)
+
+
+def beside(content: bytes) -> list[bytes]:
+    """Return statement and signature that lie beside a release."""
+    return [base64.b64decode(one) for one in statement_in(content)]
 
 
 def into_ring(root, registry, key, ring: str) -> None:

@@ -13,8 +13,9 @@ _Server = TypeVar("_Server", bound="TcpServer")
 class TcpServer:
     """Listens on a free port from the start, and serves from `with` on; a subclass says how."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=family)
         self.port: int = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._listen, daemon=True)]
 

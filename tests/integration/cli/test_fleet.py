@@ -96,14 +96,6 @@ def test_a_failure_then_resume_touches_only_the_rest(start):
     assert "4 of 4 targets done" in err
 
 
-def test_nothing_to_resume(start):
-    process = start(resume=True)
-    _, err = process.communicate(timeout=60)
-
-    assert process.returncode == 2
-    assert "no rollout of this release" in err
-
-
 def test_f26_ctrl_c_twice_leaves_within_a_second(start):
     process = start(orders={"d-0": "hang", "d-1": "deaf"}, max_parallel=2)
     read_until(process.stdout, "begin", times=2)
@@ -140,17 +132,6 @@ def test_ctrl_c_ends_it_even_while_nobody_reads_what_it_writes(start):
     os.close(reading)
 
     assert process.returncode in (130, -signal.SIGINT)
-
-
-def test_a_second_rollout_of_the_same_release_waits_for_nobody(start):
-    first = start(orders={"d-0": "hang"}, max_parallel=1)
-    read_until(first.stdout, "begin")
-
-    second = start()
-    _, err = second.communicate(timeout=60)
-
-    assert second.returncode == 5
-    assert f"by process {first.pid} on " in err
 
 
 def test_a_reader_that_goes_away_does_not_end_the_work(start):

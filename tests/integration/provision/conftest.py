@@ -1,7 +1,5 @@
 """Machines behind a real sshd, and a person who provisions them with little wheels."""
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 
@@ -34,22 +32,18 @@ def software(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def person(tmp_path, software, public_key):
+def person(tmp_path, software):
     """Return what runs the command for targets of an inventory, and tells its exit code and both outputs."""
     folder, _ = software
+    own = (f"{ssh_key(tmp_path)}.pub",)
 
-    def person(devices: OverlayDevices, *words: str, wave="canary = []", missing=(), keys=(str(public_key),)):
+    def person(devices: OverlayDevices, *words: object, wave="canary = []", missing=(), keys=own):
         text = f'[defaults]\nssh_config = "{devices.ssh_config}"\n[wave]\n{wave}\n'
         for name in [*devices.names, *missing]:
             text += f'[[target]]\nname = "{name}"\nhost = "{name}"\nlabels = {{ site = "north" }}\n'
         (tmp_path / "targets.toml").write_text(text)
         named = [] if "--undo" in words else [word for key in keys for word in ("--key", key, "--signer", key)]
-        whole = ["--targets", str(tmp_path / "targets.toml"), "--wheels", str(folder), *named, *words]
-        return CliRunner().invoke(provision, whole, standalone_mode=False, catch_exceptions=False)
+        whole = map(str, ["--targets", tmp_path / "targets.toml", "--wheels", folder, *named, *words])
+        return CliRunner().invoke(provision, [*whole], standalone_mode=False, catch_exceptions=False)
 
     return person
-
-
-@pytest.fixture
-def public_key(tmp_path):
-    return Path(f"{ssh_key(tmp_path)}.pub")

@@ -31,10 +31,9 @@ def site():
         yield folder
 
 
-def directory(path: Path, *, mode: int = 0o755, is_provisioned: bool = True) -> Directory:
-    values = {"path": str(path), "mode": mode, "owner": second_user.NAME, "group": second_user.GROUP}
-    values.update(is_data=True, is_volatile=False)
-    return Directory(values, {"before": None} if is_provisioned else None)
+def directory(path: Path) -> Directory:
+    values = {"path": str(path), "mode": 0o755, "owner": second_user.NAME, "group": second_user.GROUP}
+    return Directory({**values, "is_data": True, "is_volatile": False}, {"before": None})
 
 
 def attempt(act) -> str:
@@ -195,17 +194,8 @@ def test_a_second_name_of_a_file_is_not_read_as_provisions_own(site):
 
 def test_a_fifo_in_the_place_of_a_file_is_refused_and_not_waited_for(site):
     os.mkfifo(site / "foreign/fifo")
-    lines = Lines(
-        {
-            "path": str(site / "foreign/fifo"),
-            "entries": [["line AAAA", "AAAA"]],
-            "mode": 0o644,
-            "owner": "root",
-            "group": "root",
-            "on_other": "widen",
-        },
-        None,
-    )
+    values = {"path": str(site / "foreign/fifo"), "mode": 0o644, "owner": "root", "group": "root"}
+    lines = Lines({**values, "entries": [["line AAAA", "AAAA"]], "on_other": "widen"}, None)
     for step in (file(site / "foreign/fifo"), lines):
         assert "no regular file" in attempt(step.check)
 

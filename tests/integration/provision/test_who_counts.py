@@ -25,10 +25,6 @@ KEYS, SIGNERS = "etc/edge-deploy/home/.ssh/authorized_keys", "etc/edge-deploy/al
 FORMER, REVOKED = "etc/edge-deploy/former_signers", "etc/edge-deploy/revoked.krl"
 
 
-def revocations(path: Path, *keys: Path) -> str:
-    return str(revocation(path, *keys))
-
-
 @pytest.fixture
 def site(tmp_path):
     with OverlayDevices(tmp_path / "site", 1) as devices:
@@ -73,14 +69,6 @@ def test_exactly_takes_all_others_away_as_the_plan_says_and_keeps_what_former_si
     again = person(site, "all", "--exactly", keys=[public(ana)])
     assert again.return_value == 0
     assert "nothing to change" in again.stdout
-
-
-def test_without_exactly_nobody_is_taken_away(site, person, people):
-    ana, mina, _ = people
-    person(site, "all", keys=[public(ana)])
-    person(site, "all", keys=[public(mina)])
-
-    assert [line.split()[-1] for line in lines(site, KEYS)] == ["ana@site", "mina@site"]
 
 
 def test_exactly_also_takes_a_right_away_that_a_line_gives_to_a_key_that_stays(site, person, people):
@@ -171,11 +159,12 @@ def test_a_revocation_list_is_put_there_and_refreshed(site, person, people, tmp_
     assert [counts(site, key) for key in people] == [True, True, True]
     stay = [public(ana)]
 
-    first = person(site, "all", "--revoked", revocations(tmp_path / "one.krl", zoe), keys=stay)
+    first = person(site, "all", "--revoked", revocation(tmp_path / "one.krl", zoe), keys=stay)
     assert "write /etc/edge-deploy/revoked.krl" in first.stdout
     assert [counts(site, key) for key in people] == [True, True, False]
+    assert len(lines(site, KEYS)) == len(lines(site, SIGNERS)) == 3  # without --exactly nobody is taken away
 
-    newer = revocations(tmp_path / "two.krl", zoe, mina)
+    newer = revocation(tmp_path / "two.krl", zoe, mina)
     second = person(site, "all", "--revoked", newer, keys=stay)
     assert "replace /etc/edge-deploy/revoked.krl" in second.stdout
     assert [counts(site, key) for key in people] == [True, False, False]
@@ -183,14 +172,14 @@ def test_a_revocation_list_is_put_there_and_refreshed(site, person, people, tmp_
     assert "nothing to change" in person(site, "all", keys=stay).stdout  # and without the option it stays as it is
 
 
-def test_a_list_that_revokes_less_than_the_one_before_is_refused_unless_it_is_to_be_exactly_that(
+def test_a_list_that_revokes_less_is_refused_unless_it_is_to_be_exactly_that_and_undo_takes_all_lists_away(
     site, person, people, tmp_path
 ):
     ana, mina, zoe = people
     stay = [public(ana)]
     person(site, "all", keys=[public(key) for key in people])
-    person(site, "all", "--revoked", revocations(tmp_path / "both.krl", zoe, mina), keys=stay)
-    older = revocations(tmp_path / "older.krl", zoe)
+    person(site, "all", "--revoked", revocation(tmp_path / "both.krl", zoe, mina), keys=stay)
+    older = revocation(tmp_path / "older.krl", zoe)
     fingerprint = subprocess.run(["ssh-keygen", "-l", "-f", public(mina)], capture_output=True, text=True).stdout
 
     for words in ([], ["--plan"]):
@@ -204,14 +193,20 @@ def test_a_list_that_revokes_less_than_the_one_before_is_refused_unless_it_is_to
     again = person(site, "all", "--exactly", "--revoked", older, keys=[public(ana), public(mina)])
     assert again.return_value == 0
     assert counts(site, mina)
-    assert (site.root("d-00") / REVOKED).read_bytes() == Path(older).read_bytes()
+    assert (site.root("d-00") / REVOKED).read_bytes() == older.read_bytes()
+    assert [line.split()[0] for line in lines(site, FORMER)] == ["zoe@site"]
+
+    undone = person(site, "all", "--undo")
+
+    assert undone.return_value == 0, undone.stderr
+    assert not (site.root("d-00") / "etc/edge-deploy").exists()
 
 
 def test_a_revocation_list_that_somebody_has_changed_there_is_not_overwritten(site, person, people, tmp_path):
     ana, mina, zoe = people
-    listed = revocations(tmp_path / "one.krl", zoe)
+    listed = revocation(tmp_path / "one.krl", zoe)
     person(site, "all", "--revoked", listed, keys=[public(ana)])
-    by_hand = Path(revocations(tmp_path / "hand.krl", zoe, mina)).read_bytes()
+    by_hand = revocation(tmp_path / "hand.krl", zoe, mina).read_bytes()
     (site.root("d-00") / REVOKED).write_bytes(by_hand)
 
     refused = person(site, "all", "--revoked", listed, keys=[public(ana)])
@@ -228,19 +223,8 @@ def test_a_list_that_cannot_be_right_is_refused_before_anybody_is_called(site, p
         (tmp_path / "text", "is no revocation list"),
         (tmp_path / "empty", "is no revocation list"),
         (tmp_path / "gone", "cannot be read"),
-        (revocations(tmp_path / "ana.krl", ana), "revokes the key of ana@site"),
+        (revocation(tmp_path / "ana.krl", ana), "revokes the key of ana@site"),
     ):
         with pytest.raises(DeployError, match=words) as caught:
-            person(site, "all", "--revoked", str(path), keys=[public(ana)])
+            person(site, "all", "--revoked", path, keys=[public(ana)])
         assert caught.value.code == "request.revoked"
-
-
-def test_undo_takes_the_lists_away_too(site, person, people, tmp_path):
-    ana, mina, zoe = people
-    person(site, "all", keys=[public(ana), public(mina)])
-    person(site, "all", "--exactly", "--revoked", revocations(tmp_path / "one.krl", zoe), keys=[public(ana)])
-
-    undone = person(site, "all", "--undo")
-
-    assert undone.return_value == 0, undone.stderr
-    assert not (site.root("d-00") / "etc/edge-deploy").exists()

@@ -24,14 +24,17 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pushes o
 SILENT = [sys.executable, "-c", "import sys; sys.stdin.buffer.read()"]
 
 
-def test_the_answer_is_the_evidence(device):
+def outcome_of(asked):
     (target,) = targets(1)
+    return asked(target, lambda _: None, threading.Event())
 
+
+def test_the_answer_is_the_evidence(device):
     asked = Asked(STATUS, Nothing(), connect=lambda _: device.connect())
-    outcome = asked(target, lambda _: None, threading.Event())
+    outcome = outcome_of(asked)
 
     assert outcome.is_done
-    assert asked.answers[target.name].state.phase == "idle"
+    assert asked.answers["d-00"].state.phase == "idle"
     assert outcome.evidence["state"]["phase"] == "idle"
     assert "id" not in outcome.evidence
 
@@ -42,19 +45,14 @@ def test_a_status_that_is_interrupted_before_its_look_is_no_answer(device, monke
 
     _pushed(device)
     monkeypatch.setattr("edge.deploy.fleet.ask._look", interrupted)
-    (target,) = targets(1)
-
     asked = AskedStatus(connect=lambda _: device.connect())
-    outcome = asked(target, lambda _: None, threading.Event())
+    outcome = outcome_of(asked)
 
     assert (outcome.result, asked.answers) == ("interrupted", {})
 
 
 def test_what_the_device_refuses_is_told_as_it_says_it(device):
-    (target,) = targets(1)
-
-    asked = Asked(Verb("no-such", Nothing, Nothing), Nothing(), connect=lambda _: device.connect())
-    outcome = asked(target, lambda _: None, threading.Event())
+    outcome = outcome_of(Asked(Verb("no-such", Nothing, Nothing), Nothing(), connect=lambda _: device.connect()))
 
     assert (outcome.result, outcome.code, outcome.exit_code) == ("refused", "request.verb", 2)
 

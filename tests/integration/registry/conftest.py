@@ -1,13 +1,12 @@
 import pytest
 
 from tests.support.odd_registry import OddRegistry
-from tests.support.pulling import PullingDevice
-from tests.support.registry import LOGIN
+from tests.support.pulling import PullingDevice, pulling_from
 
 
 @pytest.fixture
 def device(root, registry):
-    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+    return pulling_from(registry, root)
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import fetch_release
-from tests.support.counting_proxy import CountingProxy
+from tests.support.link_proxy import LinkProxy
+from tests.support.pulling import put
 from tests.support.raised import error_of
 from tests.support.registry import LOGIN
-from tests.support.wait import wait_until
 
 pytestmark = [
     pytest.mark.integration,
@@ -29,10 +29,6 @@ pytestmark = [
         reason="further pulls over real registries",
     ),
 ]
-
-
-def put(registry, bundle, tag="stable-all"):
-    return publish(bundle, registry.reference(tag), login=LOGIN, ca=registry.certificates.ca)
 
 
 def asked(registry) -> list[str]:
@@ -53,28 +49,19 @@ def test_a_published_release_is_fetched_built_judged_and_serves(registry, device
     assert published.tags == (bundle.manifest.release, "stable-all")
 
 
-def test_a_release_that_had_its_verdict_costs_one_question_and_changes_nothing(registry, device, root):
+def test_a_release_that_had_its_verdict_costs_one_question_of_less_than_two_kilobytes(registry, device, root):
     put(registry, root.bundle("one"))
-    device.pull()
-    before, refused = len(asked(registry)), registry.log.count(" 401 ")
-
-    pulled = device.pull()
-
-    assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "committed")
-    assert asked(registry)[before:] == ["HEAD manifests/stable-all"]
-    assert registry.log.count(" 401 ") == refused  # what it asks for is known by now
-
-
-def test_a_look_that_finds_nothing_new_moves_less_than_two_kilobytes(registry, device, root):
-    put(registry, root.bundle("one"))
-    with CountingProxy(registry.port) as counting:
+    with LinkProxy(registry.port) as counting:
         device.reference = Reference(f"localhost:{counting.port}", "farms/gates", "stable-all")
         device.pull()
-        before = counting.passed_bytes
+        before, refused, passed_bytes = len(asked(registry)), registry.log.count(" 401 "), counting.passed_bytes
 
-        assert device.pull().outcome.result == "unchanged"
+        pulled = device.pull()
 
-        assert 500 < counting.passed_bytes - before < 2000
+        assert (pulled.outcome.result, pulled.record.result) == ("unchanged", "committed")
+        assert asked(registry)[before:] == ["HEAD manifests/stable-all"]
+        assert registry.log.count(" 401 ") == refused  # what it asks for is known by now
+        assert 500 < counting.passed_bytes - passed_bytes < 2000
 
 
 def test_only_files_that_the_device_has_not_are_fetched(registry, device, root):
@@ -86,15 +73,12 @@ def test_only_files_that_the_device_has_not_are_fetched(registry, device, root):
 
     assert device.pull().outcome.result == "committed"
 
-    model, pipeline = (next(one for one in second.manifest.files if one.path == path).sha256 for path in FILES)
+    model, pipeline = (one.sha256 for one in second.manifest.files)
     fetched = [line for line in asked(registry)[before:] if "blobs" in line]
     assert f"GET blobs/sha256:{pipeline}" in fetched
     assert f"GET blobs/sha256:{model}" not in fetched
     assert len(fetched) == 3  # signed manifest, signature, pipeline
     assert published.bytes_sent < 5000 < published.bytes_total
-
-
-FILES = ("model.onnx", "pipeline.yaml")
 
 
 def test_a_device_where_nothing_serves_takes_what_it_had_once_again(registry, device, root):
@@ -122,23 +106,6 @@ def test_a_release_that_was_rolled_back_is_not_tried_again_until_the_tag_names_a
     put(registry, good)
     assert device.pull().outcome.result == "committed"
     assert device.current == good.manifest.release
-
-
-def test_a_push_under_way_is_waited_for_no_longer_than_asked_and_named(registry, device, root):
-    put(registry, root.bundle("two", sequence=2))
-    root.script(trial_s=60.0)
-    stop = threading.Event()
-    pushing = threading.Thread(target=root.push, args=(root.bundle("one"),), kwargs={"stop": stop})
-    pushing.start()
-    try:
-        wait_until(lambda: device.current is not None, what="the pushed release is on trial")
-
-        outcome = device.pull().outcome
-
-        assert (outcome.result, outcome.code.partition(".")[0]) == ("refused", "lock"), outcome
-    finally:
-        stop.set()
-        pushing.join()
 
 
 def test_the_tag_of_an_older_release_does_no_harm_and_says_so(registry, device, root):
@@ -172,9 +139,8 @@ def test_who_may_pull_reads_the_addresses_of_cameras(registry, root):
     parts = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, pipeline)}
     put(registry, root.bundle_of(parts, "one", sequence=1))
     with closing(RegistryClient(registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)) as client:
-        release = fetch_release(
-            client, decode_artifact(client.manifest("stable-all")[0], where="stable-all"), threading.Event()
-        )
+        artifact = decode_artifact(client.manifest("stable-all")[0], where="stable-all")
+        release = fetch_release(client, artifact, threading.Event())
         (file,) = release.manifest.files_of(Role.PIPELINE)
         with release.opened(file) as content:
             assert content.read() == pipeline

@@ -7,10 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from edge.deploy.publish.publish import publish
 from tests.support.django_registry import PYTHON, DjangoRegistry
 from tests.support.manifests import ssh_key
-from tests.support.pulling import PullingDevice
+from tests.support.pulling import put
 from tests.support.raised import code_of, error_of
 from tests.support.stating import StatingClock, StatingDesk, published
 
@@ -25,16 +24,7 @@ def registry(tmp_path):
         yield running
 
 
-@pytest.fixture
-def device(root, registry):
-    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca)
-
-
-def put(registry, bundle, tag="stable-all"):
-    return publish(bundle, registry.reference(tag), ca=registry.certificates.ca)
-
-
-def test_a_release_is_published_fetched_judged_and_serves(registry, device, root):
+def test_a_release_is_published_fetched_judged_and_serves_and_the_next_look_fetches_no_file(registry, device, root):
     bundle = root.bundle("one")
     done = put(registry, bundle)
 
@@ -42,11 +32,6 @@ def test_a_release_is_published_fetched_judged_and_serves(registry, device, root
 
     assert pulled.outcome.result == "committed", pulled.outcome
     assert (device.current, pulled.record.digest) == (bundle.manifest.release, done.digest)
-
-
-def test_a_look_that_finds_nothing_new_fetches_no_file(registry, device, root):
-    put(registry, root.bundle("one"))
-    device.pull()
     before = registry.log.count('"GET /v2/farms/gates/blobs/')
 
     assert device.pull().outcome.result == "unchanged"

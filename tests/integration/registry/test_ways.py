@@ -6,17 +6,17 @@ import http.server
 import socket
 import ssl
 import threading
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
 import pytest
 
-from edge.errors import DeployError
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 from tests.support.certificates import make_certificates
 from tests.support.http_client import handled_by
-from tests.support.raised import error_of
+from tests.support.raised import code_of, error_of
+from tests.support.tcp_server import TcpServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
 
@@ -80,11 +80,8 @@ def no_proxy_of_ours(monkeypatch):
 
 
 def look(odd, *, within_s=60.0) -> str | None:
-    client = RegistryClient(odd.reference(), ca=odd.ca, within_s=within_s)
-    try:
+    with closing(RegistryClient(odd.reference(), ca=odd.ca, within_s=within_s)) as client:
         return client.digest_of("stable-all")
-    finally:
-        client.close()
 
 
 def test_a_proxy_is_given_the_login_of_its_url(odd, monkeypatch):
@@ -148,23 +145,12 @@ def test_no_proxy_names_a_host_with_or_without_its_port(odd, monkeypatch, with_p
     assert look(odd) is not None
 
 
-@contextmanager
-def listening(answer, address="127.0.0.1", family=socket.AF_INET):
-    """Give the port of who does `answer` with each connection."""
-    with socket.create_server((address, 0), family=family) as server:
+class Answering(TcpServer):
+    """Does `answer` with each connection."""
 
-        def serve() -> None:
-            while True:
-                try:
-                    connected, _ = server.accept()
-                except OSError:
-                    return
-                with connected, suppress(OSError):
-                    answer(connected)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
+    def __init__(self, answer, address="127.0.0.1"):
+        super().__init__(address)
+        self.serve = answer
 
 
 def handshake(certificates, **settings):
@@ -186,21 +172,18 @@ def test_a_handshake_that_fails_says_why(odd, tmp_path, kind, code, said):
         "plain": lambda connected: connected.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9),
         "ends": lambda connected: connected.recv(9999),
     }
-    with listening(answers[kind]) as port, pytest.raises(DeployError) as failed:
-        RegistryClient(Reference(f"localhost:{port}", "a/b", "c"), ca=certificates.ca).digest_of("c")
+    with Answering(answers[kind]) as server:
+        client = RegistryClient(Reference(f"localhost:{server.port}", "a/b", "c"), ca=certificates.ca)
+        error = error_of(client.digest_of, "c")
 
-    assert failed.value.code == code, failed.value
-    assert said in failed.value.problem
+    assert error.code == code, error
+    assert said in error.problem
 
 
 def test_an_address_of_ipv6_is_reached():
-    def answer(connected) -> None:
-        connected.sendall(b"no TLS at all, so that it is known who has answered")
-
-    with listening(answer, "::1", socket.AF_INET6) as port, pytest.raises(DeployError) as failed:
-        RegistryClient(Reference(f"[::1]:{port}", "a/b", "c")).digest_of("c")
-
-    assert failed.value.code == "registry.tls"
+    with Answering(lambda connected: connected.sendall(b"no TLS, so that it is known who answers"), "::1") as server:
+        client = RegistryClient(Reference(f"[::1]:{server.port}", "a/b", "c"))
+        assert code_of(client.digest_of, "c") == "registry.tls"
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,13 @@ pytestmark = [
     pytest.mark.slow_but(reason="further pulls over real registries: the first row of each test is quick"),
 ]
 
-AGENT = Path(__file__).parents[2] / "support/agent_process.py"
 UNIT = Path(__file__).parents[3] / "systemd/edge-agent@.service"
 
 
 @pytest.fixture
 def for_pull(root):
     """Let the agents of the device be those of its socket."""
-    root.connect = lambda: LocalChannel([sys.executable, str(AGENT), str(root.root), "for-pull"])
+    root.connect = lambda: LocalChannel([*root.command, "for-pull"])
     return root
 
 

@@ -9,7 +9,7 @@ from tests.support.command_line import start
 from tests.support.field_fleet import FieldFleet
 from tests.support.manifests import ssh_key
 from tests.support.mosquitto import Mosquitto
-from tests.support.pulling import PullingDevice
+from tests.support.pulling import pulling_from
 from tests.support.registry import LOGIN
 from tests.support.stating import StatingClock, StatingDesk, into_ring, published
 
@@ -71,7 +71,7 @@ def new(registry, desk, root, old):
 @pytest.fixture
 def device(root, registry, key):
     into_ring(root, registry, key, "all")
-    return PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+    return pulling_from(registry, root)
 
 
 PIPELINE = """\

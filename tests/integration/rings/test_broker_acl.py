@@ -8,7 +8,6 @@ import pytest
 from paho.mqtt import client as paho
 
 from edge.config.credentials import Credential
-from edge.config.schema import MqttConfig
 from edge.deploy.rings.hearing import Hearing
 from edge.publish.device_messages import PullMessage, StateMessage
 from tests.support.mosquitto import Mosquitto
@@ -58,8 +57,7 @@ def say(broker, user, places):
     speaker.loop_stop()
 
 
-def test_one_login_with_a_hundred_and_fifty_phantoms_moves_nothing(broker, user):
-    mqtt = MqttConfig(host=broker.host, port=broker.port, site="north", tls=False)
+def test_one_login_with_a_hundred_and_fifty_phantoms_moves_nothing(broker, mqtt, user):
     phantoms = [("north", f"phantom-{number}") for number in range(75)]
     namesakes = [(f"south-{number}", "gate-01") for number in range(75)]
     with Hearing(mqtt, credential=Credential(user="watcher", password="w"), base_dir=None) as hearing:
@@ -70,9 +68,8 @@ def test_one_login_with_a_hundred_and_fifty_phantoms_moves_nothing(broker, user)
         assert list(hearing.devices(REPOSITORY, "stable")) == ["north/gate-01"]
 
 
-def test_a_device_hears_no_other_device(broker, user):
+def test_a_device_hears_no_other_device(broker, mqtt, user):
     say(broker, user.replace("01", "02"), [("north", "gate-02")])
-    mqtt = MqttConfig(host=broker.host, port=broker.port, site="north", tls=False)
     with Hearing(mqtt, credential=Credential(user=user, password="1"), base_dir=None) as hearing:
         say(broker, user, [("north", "gate-01")])
         hearing.wait_complete()

@@ -21,7 +21,9 @@ def field(broker):
     return FieldFleet(broker.port, FROM)
 
 
-def test_what_the_broker_has_kept_is_known_and_what_comes_is_heard(field, hearing, broker):
+def test_what_the_broker_has_kept_is_known_what_comes_is_heard_and_what_it_forgets_is_no_longer_there(
+    field, hearing, broker
+):
     field.there("gate-01", "gate-02", ring="canary")
     FieldFleet(broker.port, FROM, site="south").there("gate-01", ring="all")
     field.switched("gate-01", release="0123456789ab")
@@ -42,6 +44,8 @@ def test_what_the_broker_has_kept_is_known_and_what_comes_is_heard(field, hearin
     wait_until(lambda: hearing.heard()["north/gate-01"].pull.result == "refused", what="the look is heard")
     pulled = hearing.heard()["north/gate-01"].pull
     assert (pulled.release, pulled.code, pulled.reason, pulled.at) == (None, "preflight.disk", "no room", AT)
+    field.forgotten("gate-01")
+    wait_until(lambda: [*hearing.devices(FROM, "stable")] == ["north/gate-02", "south/gate-01"], what="it is forgotten")
 
 
 def test_devices_of_another_repository_or_channel_or_of_none_are_not_ours(field, hearing, broker):
@@ -60,8 +64,7 @@ def test_devices_of_another_repository_or_channel_or_of_none_are_not_ours(field,
 def test_who_speaks_for_another_device_is_not_believed(field, hearing, broker):
     field.there("gate-01", "gate-02", ring="canary")
     said = DeployMessage(device="gate-02", release="0123456789ab", from_=None, result="failed", reason=None, at=AT)
-    field._send([{"topic": "edge/v1/north/gate-01/deploy", "payload": said.encode(), "retain": True, "qos": 1}])
-    field._send([{"topic": "edge/v1/north/gate-02/pull", "payload": b"{nonsense", "retain": True, "qos": 1}])
+    field._send([("edge/v1/north/gate-01/deploy", said.encode()), ("edge/v1/north/gate-02/pull", b"{nonsense")])
     hearing.wait_complete()
 
     assert {one.deploy for one in hearing.devices(FROM, "stable").values()} == {None}
@@ -76,13 +79,6 @@ def test_the_late_will_of_a_connection_that_was_replaced_does_not_count(field, h
     wait_until(lambda: len(hearing.devices(FROM, "stable")) == 2, what="what came later is heard")
 
     assert hearing.heard()["north/gate-01"].is_there
-
-
-def test_a_device_that_the_broker_forgets_is_no_longer_there(field, hearing):
-    field.there("gate-01", ring="canary")
-    hearing.wait_complete()
-    field.forgotten("gate-01")
-    wait_until(lambda: not hearing.devices(FROM, "stable"), what="it is forgotten")
 
 
 def test_nothing_is_taken_for_complete_while_the_broker_is_away(field, hearing, broker):

@@ -7,19 +7,18 @@ from datetime import datetime, timezone
 
 import pytest
 
-from edge.deploy.publish.publish import publish
 from edge.errors import DeployError
 from edge.registry.artifact import with_statement
 from tests.support.manifests import ssh_key
+from tests.support.pulling import put
 from tests.support.raised import code_of
-from tests.support.registry import LOGIN
-from tests.support.stating import StatingDesk
+from tests.support.stating import StatingDesk, beside
 
 pytestmark = pytest.mark.integration
 
 
 def test_a_ring_runs_what_was_stated_and_takes_nothing_that_a_tag_alone_names(registry, root, desk, old, new, device):
-    publish(root.bundle("new", sequence=2), registry.reference("stable-all"), login=LOGIN, ca=registry.certificates.ca)
+    put(registry, root.bundle("new", sequence=2))
     assert (device.pull().outcome.code, device.current) == ("verify.ring.absent", None)
 
     desk.promoter.promote(new, "all")
@@ -41,7 +40,7 @@ def test_who_holds_the_push_login_cannot_put_the_release_of_another_ring_there(r
 
     statement = desk.desk.named_by("stable-all")  # that of canary
     assert statement.statement.ring == "canary"
-    desk.registry.tag(with_statement(new.oci, *_beside(everyone)), "stable-all")
+    desk.registry.tag(with_statement(new.oci, *beside(everyone)), "stable-all")
     assert device.pull().outcome.code == "verify.ring.release"
     assert device.current == old.manifest.release
 
@@ -183,11 +182,3 @@ def test_a_release_older_than_what_the_ring_has_is_not_promoted(desk, old, new):
     desk.promoter.promote(new, "all")
 
     assert code_of(desk.promoter.promote, old, "all") == "request.release"
-
-
-def _beside(content):
-    import base64
-
-    from edge.registry.artifact import statement_in
-
-    return [base64.b64decode(one) for one in statement_in(content)]

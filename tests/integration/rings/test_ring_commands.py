@@ -82,29 +82,18 @@ def test_a_withdrawal_is_lifted_by_its_own_command_alone(typist, new, desk):
 
 
 @pytest.mark.slow(reason="real registry, broker and keys")
-def test_nobody_counts_who_was_not_named(typist, fleet, new):
-    fleet.there("gate-01", ring="canary")
-    release = f"{typist.where}:{new}"
-    typist.type("promote", release, "canary", *typist.common)
-
-    done = typist.type("promote", release, "all", "--when", "90% of canary", *typist.pipeline, *typist.common)
-
-    assert done.returncode == 2
-    assert "--devices" in done.stderr
-
-
-@pytest.mark.slow(reason="real registry, broker and keys")
-def test_the_inventory_says_who_counts_by_its_labels(typist, fleet, new, tmp_path):
-    (tmp_path / "targets.toml").write_text('[[target]]\nname = "gate-01"\nhost = "a"\nlabels = { ring = "canary" }\n')
+def test_nobody_counts_who_was_not_named_and_the_inventory_names_by_its_labels(typist, fleet, new, tmp_path):
     fleet.there("gate-01", "phantom", ring="canary")
     fleet.switched("phantom", release=new, result="rolled-back")
     fleet.switched("gate-01", release=new)
     release = f"{typist.where}:{new}"
+    to_all = ("promote", release, "all", "--when", "100% of canary, at most 0% failed", *typist.pipeline)
     typist.type("promote", release, "canary", *typist.common)
 
-    done = typist.type(
-        "promote", release, "all", "--when", "100% of canary, at most 0% failed", *typist.pipeline, *typist.common
-    )
+    refused = typist.type(*to_all, *typist.common)
+    assert (refused.returncode, "--devices" in refused.stderr) == (2, True)
+    (tmp_path / "targets.toml").write_text('[[target]]\nname = "gate-01"\nhost = "a"\nlabels = { ring = "canary" }\n')
+    done = typist.type(*to_all, *typist.common)
 
     assert done.returncode == 0, done.stderr
     assert "1 speak for the ring, and do not count" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import shutil
 import socketserver
 import struct
@@ -23,9 +22,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from edge.bundle.trust import encode_chain
 from edge.deploy.provision.keys import read_public_key
 from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
-from tests.support.manifests import ssh_key
-from tests.support.pulling import PullingDevice
-from tests.support.registry import LOGIN
+from tests.support.manifests import ssh_agent, ssh_key
+from tests.support.pulling import pulling_from
 from tests.support.stating import StatingClock, StatingDesk, into_ring, published
 
 MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
@@ -61,15 +59,11 @@ def in_a_token(folder, monkeypatch):
     for number, (name, kind) in enumerate(KEYS.items(), start=1):
         made = ("--keypairgen", "--key-type", kind, "--id", f"{number:02}", "--label", name)
         _run("pkcs11-tool", "--module", MODULE, "--login", "--pin", PIN, *made)
-    agent = _run("ssh-agent", "-s", "-a", folder / "agent")
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(folder / "agent"))
-    try:
+    with ssh_agent(folder, monkeypatch):
         _run("ssh-add", "-q", "-s", MODULE)
         for line in _run("ssh-keygen", "-D", MODULE).splitlines():
             (folder / f"{line.split()[2]}.pub").write_text(f"{line}\n")
         yield {name: folder / f"{name}.pub" for name in KEYS}
-    finally:
-        os.kill(int(agent.partition("SSH_AGENT_PID=")[2].partition(";")[0]), 15)
 
 
 def _run(*words: object) -> str:
@@ -173,7 +167,7 @@ def test_release_statement_and_who_counts_are_signed_by_keys_in_hardware(registr
     into_ring(root, registry, keys["promoter"], "all")
     root.layout.allowed_signers.write_text("")  # what counts is the word of the root
     root.key = keys["release"]
-    device = PullingDevice(root, registry.reference("stable-all"), registry.certificates.ca, LOGIN)
+    device = pulling_from(registry, root)
     with closing(StatingDesk(registry, keys["promoter"], StatingClock())) as desk:
         release = published(registry, desk, root.bundle("one"))
         desk.promoter.promote(release, "all")

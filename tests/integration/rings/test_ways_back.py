@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 from datetime import datetime, timezone
 
 import pytest
 
 from edge.deploy.packing.bundle import AgainOptions, make_again
-from edge.registry.artifact import statement_in, with_statement
+from edge.registry.artifact import with_statement
 from tests.support.manifests import allow, ssh_key
 from tests.support.raised import code_of
-from tests.support.stating import published
+from tests.support.stating import beside, published
 
 pytestmark = [
     pytest.mark.integration,
@@ -93,7 +92,7 @@ def test_what_is_signed_again_counts_by_its_new_signature(registry, root, desk, 
 def test_a_tag_of_nothing_that_nobody_has_stated_keeps_no_device_in_silence(desk, old, new, device):
     desk.promoter.promote(old, "all")
     assert device.pull().outcome.result == "committed"
-    stated = [base64.b64decode(one) for one in statement_in(desk.registry.manifest("stable-all")[0])]
+    stated = beside(desk.registry.manifest("stable-all")[0])
 
     desk.registry.tag(desk.desk.nothing(), "stable-all")
     assert device.pull().outcome.code == "verify.ring.absent"

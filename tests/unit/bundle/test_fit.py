@@ -38,11 +38,6 @@ def codes(release, device=None, *, sequences=None, at=NOW, **more):
     return [error.code for error in found]
 
 
-def test_a_release_that_fits_is_taken():
-    assert codes(proven()) == []
-    assert codes(proven(), sequences={"stable": 7}) == []
-
-
 def test_f13_an_older_sequence_is_refused():
     assert codes(proven(sequence=7), sequences={"stable": 8}) == ["verify.downgrade"]
     assert codes(proven(sequence=7), sequences={"beta": 8}) == []

@@ -144,16 +144,12 @@ def test_pycuda_which_is_compiled_by_who_deploys_has_the_hash_of_its_source():
     assert len(pycuda["externalReferences"][0]["hashes"][0]["content"]) == 64
 
 
-def test_it_says_when_and_by_what_it_was_made():
+def test_it_says_when_and_by_what_it_was_made_how_the_model_was_quantized_and_what_that_cost():
     bom = json.loads(made())
+    model = model_in(bom)
 
     assert bom["metadata"]["timestamp"] == "2026-11-22T21:50:42Z"
     assert {one["name"] for one in bom["metadata"]["tools"]["components"]} == {"edge-deploy", "numpy"}
-
-
-def test_the_model_card_says_how_it_was_quantized_and_what_that_cost():
-    model = model_in(json.loads(made()))
-
     assert model["hashes"] == [{"alg": "SHA-256", "content": "a" * 64}]
     assert {one["name"]: one["value"] for one in model["properties"]} == {
         "edge:precision": "int8",

@@ -15,6 +15,13 @@ def files_of(content, name):
     return {one.path: b"".join(one.pieces) for one in unpacked(io.BytesIO(content), name)}
 
 
+def zeros(count, how):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", how) as archive:
+        archive.writestr("pkg/zeros", bytes(count))
+    return packed.getvalue()
+
+
 def with_size(content, name, size):
     """Return an archive whose directory states another size for one of its files."""
     at = content.rindex(name.encode()) - 46  # APPNOTE.TXT 4.3.12: the size is at 24 of a central header
@@ -94,41 +101,28 @@ def test_one_path_twice_by_two_ways_is_refused():
         files_of(content, "evil.whl")
 
 
-def test_what_unpacks_to_too_much_is_refused_before_it_is(monkeypatch):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (zeros(1001, zipfile.ZIP_DEFLATED), "unpacks to too much"),
+        (wheel({f"pkg/{n}": b"" for n in range(3)}), "too much"),
+        (zeros(1000, zipfile.ZIP_LZMA), "neither stored nor deflated"),  # these unpack more at once than is asked for
+        (zeros(1000, zipfile.ZIP_BZIP2), "neither stored nor deflated"),
+    ],
+    ids=["bytes", "files", "lzma", "bzip2"],
+)
+def test_what_would_unpack_to_too_much_is_refused_before_it_is(monkeypatch, content, words):
     monkeypatch.setattr(wheels, "MOST_BYTES", 1000)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("pkg/zeros", bytes(1001))
-
-    with pytest.raises(DeployError, match="unpacks to too much"):
-        files_of(packed.getvalue(), "bomb.whl")
-
-
-def test_more_files_than_any_wheel_has_are_refused(monkeypatch):
     monkeypatch.setattr(wheels, "MOST_FILES", 2)
 
-    with pytest.raises(DeployError, match="too much"):
-        files_of(wheel({f"pkg/{n}": b"" for n in range(3)}), "many.whl")
-
-
-@pytest.mark.parametrize("how", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2], ids=["lzma", "bzip2"])
-def test_what_unpacks_more_at_once_than_is_asked_for_is_refused(how):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", how) as archive:
-        archive.writestr("pkg/zeros", bytes(1000))
-
-    with pytest.raises(DeployError, match="neither stored nor deflated"):
-        files_of(packed.getvalue(), "bomb.whl")
+    with pytest.raises(DeployError, match=words):
+        files_of(content, "bomb.whl")
 
 
 @pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED], ids=["stored", "deflated"])
 @pytest.mark.parametrize("stated", [1, 999, 1001, 100_000])
 def test_a_file_that_is_not_of_the_size_that_it_states_is_refused(how, stated):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", how) as archive:
-        archive.writestr("pkg/zeros", bytes(1000))
-
-    assert code_of(files_of, with_size(packed.getvalue(), "pkg/zeros", stated), "bomb.whl") == "build.software"
+    assert code_of(files_of, with_size(zeros(1000, how), "pkg/zeros", stated), "bomb.whl") == "build.software"
 
 
 @pytest.mark.parametrize(

@@ -137,44 +137,29 @@ def row_of(*events):
     return row
 
 
-def test_a_resumed_upload_counts_its_speed_from_where_it_began():
-    row = row_of(
-        event(BEGIN),
-        event(PROGRESS, at_s=1, bytes=60 * MIB, total=100 * MIB),
-        event(PROGRESS, at_s=3, bytes=70 * MIB, total=100 * MIB),
-    )
+@pytest.mark.parametrize(
+    ("phase", "counts", "total", "expected"),
+    [
+        (UPLOAD, {1: 60 * MIB, 3: 70 * MIB}, 100 * MIB, (70, 5 * MIB, 6)),
+        (UPLOAD, {1: 5}, None, (None, None, None)),
+        ("build", {1: 1, 30: 30}, 60, (50, None, None)),
+        (UPLOAD, {1: 0, 9: 0}, 10, (0, 0, None)),
+    ],
+    ids=["resumed-elsewhere", "nothing-known", "seconds-of-a-build", "link-stands-still"],
+)
+def test_share_speed_and_time_left_are_of_what_has_come_since_the_row_saw_it(phase, counts, total, expected):
+    progress = [event(PROGRESS, at_s=at_s, phase=phase, bytes=count, total=total) for at_s, count in counts.items()]
 
-    assert row.percent == 70
-    assert row.bytes_per_s == pytest.approx(5 * MIB)
-    assert row.eta_s == pytest.approx(6)
+    row = row_of(event(BEGIN, phase=phase), *progress)
 
-
-def test_what_is_not_known_is_not_told():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5))
-
-    assert (row.percent, row.bytes_per_s, row.eta_s) == (None, None, None)
-
-
-def test_seconds_of_a_build_have_no_speed_in_bytes():
-    row = row_of(
-        event(BEGIN, phase="build"),
-        event(PROGRESS, at_s=1, phase="build", bytes=1, total=60),
-        event(PROGRESS, at_s=30, phase="build", bytes=30, total=60),
-    )
-
-    assert row.percent == 50
-    assert row.bytes_per_s is None
+    assert (row.percent, row.bytes_per_s, row.eta_s) == pytest.approx(expected)
 
 
-def test_a_link_that_stands_still_has_no_end():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=0, total=10), event(PROGRESS, at_s=9, bytes=0, total=10))
+def test_the_end_of_a_phase_keeps_its_count_and_a_new_one_begins_at_nothing():
+    row = row_of(event(BEGIN), event(PROGRESS, bytes=5, total=10, hint="n"), event(END, at_s=2, bytes=10, total=10))
+    assert row.percent == 100
 
-    assert row.eta_s is None
-
-
-def test_a_new_phase_begins_at_nothing():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5, total=10, hint="n"), event(BEGIN, phase="verify"))
-
+    row.take(event(BEGIN, phase="verify"))
     assert (row.phase, row.percent, row.note) == ("verify", None, "")
 
 
@@ -194,22 +179,23 @@ def rows_of(*, total, at_work, failed, done):
 
 
 @pytest.mark.parametrize(
-    ("at_work", "failed", "done", "shown_at_work", "shown_failed", "others"),
+    ("lines", "at_work", "failed", "done", "shown_at_work", "shown_failed", "others"),
     [
-        (16, 0, 0, 16, 0, "184 waiting"),
-        (16, 3, 40, 16, 3, "40 done, 141 waiting"),
-        (16, 30, 40, 14, 7, "2 more at work, 23 more failed, 40 done, 114 waiting"),
-        (100, 0, 0, 21, 0, "79 more at work, 100 waiting"),
-        (2, 60, 138, 2, 19, "41 more failed, 138 done"),
-        (0, 0, 200, 0, 0, "200 done"),
+        (21, 16, 0, 0, 16, 0, "184 waiting"),
+        (21, 16, 3, 40, 16, 3, "40 done, 141 waiting"),
+        (21, 16, 30, 40, 14, 7, "2 more at work, 23 more failed, 40 done, 114 waiting"),
+        (21, 100, 0, 0, 21, 0, "79 more at work, 100 waiting"),
+        (21, 2, 60, 138, 2, 19, "41 more failed, 138 done"),
+        (21, 0, 0, 200, 0, 0, "200 done"),
+        (1, 2, 2, 0, 1, 0, "1 more at work, 2 more failed, 196 waiting"),
     ],
 )
-def test_two_hundred_targets_on_twenty_one_lines(at_work, failed, done, shown_at_work, shown_failed, others):
-    shown, counted = rows_of(total=200, at_work=at_work, failed=failed, done=done).fitting(21)
+def test_two_hundred_targets_on_few_lines(lines, at_work, failed, done, shown_at_work, shown_failed, others):
+    shown, counted = rows_of(total=200, at_work=at_work, failed=failed, done=done).fitting(lines)
 
     assert sum(row.result is None for row in shown) == shown_at_work
     assert sum(row.has_failed for row in shown) == shown_failed
-    assert len(shown) <= 21
+    assert len(shown) <= lines
     assert counted == others
 
 
@@ -217,13 +203,6 @@ def test_the_last_failures_are_shown():
     shown, _ = rows_of(total=9, at_work=0, failed=9, done=0).fitting(3)
 
     assert [row.target for row in shown] == ["d-006", "d-007", "d-008"]
-
-
-def test_one_line_has_room_for_one():
-    shown, others = rows_of(total=9, at_work=2, failed=2, done=0).fitting(1)
-
-    assert len(shown) == 1
-    assert others == "1 more at work, 2 more failed, 5 waiting"
 
 
 def test_text_of_a_device_cannot_touch_the_terminal():
@@ -239,9 +218,3 @@ def test_text_of_a_device_cannot_touch_the_terminal():
 )  # fmt: skip
 def test_sizes(count, text):
     assert size_text(count) == text
-
-
-def test_the_end_of_a_phase_keeps_its_count():
-    row = row_of(event(BEGIN), event(PROGRESS, at_s=1, bytes=5, total=10), event(END, at_s=2, bytes=10, total=10))
-
-    assert row.percent == 100

@@ -73,16 +73,13 @@ def test_a_status_that_is_none_is_an_error_and_no_traceback(opened, content):
 
 
 def test_a_picture_that_is_html_never_reaches_the_browser(opened):
-    port, path, _ = opened({"": json.dumps(STATUS).encode(), "east": b"<script>alert(1)</script>", "west": JPEG})
+    pictures = {"east": b"<script>alert(1)</script>", "west": JPEG, "no-base64": "<>"}
+    port, path, _ = opened({"": json.dumps(STATUS).encode(), **pictures})
     code, headers, found = ask(port, f"{path}pictures/east.jpg")
     assert (code, headers["content-type"]) == (502, "text/plain; charset=utf-8")
     assert b"script" not in found
     assert ask(port, f"{path}pictures/west.jpg")[2] == JPEG
-
-
-def test_what_is_no_base64_is_an_error(opened):
-    port, path, _ = opened({"": json.dumps(STATUS).encode(), "east": "<>"})
-    assert ask(port, f"{path}pictures/east.jpg")[0] == 502
+    assert ask(port, f"{path}pictures/no-base64.jpg")[0] == 502
 
 
 def test_a_port_that_is_taken_is_told(opened):

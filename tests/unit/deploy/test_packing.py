@@ -31,6 +31,7 @@ def place(tmp_path):
     (tmp_path / "models").mkdir()
     models.yolov8(tmp_path / "models" / "net.onnx")
     (tmp_path / "t.json").write_text("{}")
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     (tmp_path / "clips").mkdir()
     for name in ("a.mp4", "Straße 1.mp4"):
         (tmp_path / "clips" / name).write_bytes(name.encode())
@@ -108,7 +109,6 @@ STREAMS = "streams: [{id: a, uri: rtsp://x/y}]\n"
 
 
 def test_certificates_travel_and_keys_do_not(place):
-    (place / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     tls = "{ca: ca.pem, certificate: /etc/ssl/me.pem, key: /etc/ssl/me.key}"
     entries, written = collect(place, f"{STREAMS}mqtt: {{host: broker, tls: {tls}}}\n")
 
@@ -121,7 +121,6 @@ def test_certificates_travel_and_keys_do_not(place):
 
 
 def test_the_authority_of_cameras_travels_once_and_a_device_may_have_its_own(place):
-    (place / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     streams = [
         "{id: a, uri: rtsps://x/y, tls: {ca: ca.pem}}",
         "{id: b, uri: https://x/y, tls: {ca: ./ca.pem}}",
@@ -251,14 +250,11 @@ def test_a_folder_that_did_not_make_the_table_is_not_believed(ask, images):
         ask(table_from(find_images(mine)[0]), others, others)
 
 
-def test_a_table_that_does_not_know_its_images_leaves_it_open(ask, images):
-    table = msgspec.structs.replace(table_from([]), dataset=None)
+def test_a_table_that_does_not_know_its_images_leaves_it_open_and_without_one_every_image_is_outside(ask, images):
+    table, mine = msgspec.structs.replace(table_from([]), dataset=None), images("mine", 3, 1)
 
-    assert ask(table, images("mine", 3, 1)) == (GoldenFrames.UNKNOWN, 3)
-
-
-def test_without_a_table_every_image_is_outside(ask, images):
-    assert ask(None, images("mine", 3, 1)) == (GoldenFrames.OUTSIDE, 3)
+    assert ask(table, mine) == (GoldenFrames.UNKNOWN, 3)
+    assert ask(None, mine) == (GoldenFrames.OUTSIDE, 3)
 
 
 def test_without_any_images_the_way_out_is_named(ask):

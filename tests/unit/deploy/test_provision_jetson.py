@@ -24,20 +24,9 @@ L4T = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aar
 
 
 @pytest.fixture
-def index(tmp_path, monkeypatch):
-    """Stand in for the package index with a folder, and for our own wheel with one that has the extra."""
-    index, own = tmp_path / "index", tmp_path / "own"
-    index.mkdir()
-    own.mkdir()
-    ours = little_wheel(
-        own, "edge-deploy", "0.1.0", "pycuda>=2026.1; extra == 'jetson'", extras=("jetson",)
-    ).read_bytes()
-    for one in (("pip", "26.0"), ("pytools", "2026.1"), ("mako", "1.3")):
-        little_wheel(index, *one)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
+def index(standing_in, monkeypatch):
+    """An index with what pycuda needs, which is the extra of our own wheel."""
+    index = standing_in("pycuda>=2026.1; extra == 'jetson'", extras=("jetson",), pytools="2026.1", mako="1.3")
     lock = little_lock(index.glob("*.whl"), jetson=("pytools", "mako"))
     monkeypatch.setattr(gathering, "read_lock", lambda: lock)
     return index
@@ -70,14 +59,8 @@ def test_a_jetson_gets_the_pycuda_of_its_python_with_what_that_needs(make, pytho
     assert gathered.made_here == (f"pycuda-2026.1-{tag}-{tag}-linux_aarch64.whl",)
     assert "pycuda==2026.1 --hash=sha256:" in gathered.requirements
     assert gather_wheels(facts) == gathered
-
-
-def test_a_wheel_that_was_made_anew_is_taken(make):
-    make("cp310")
-    before = gather_wheels(JETSON)
-    make("cp310", "2026.1", "mako>=1")
-
-    assert gather_wheels(JETSON).digests != before.digests
+    make(tag, "2026.1", "mako>=1")  # anew
+    assert gather_wheels(facts).digests != gathered.digests
 
 
 @pytest.mark.parametrize(

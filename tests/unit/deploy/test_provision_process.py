@@ -48,6 +48,10 @@ def test_a_command_that_takes_too_long_is_ended():
         run_until(["sleep", "60"], b"", host="gate-01", timeout_s=0.1, stop=NEVER)
 
 
+def sent(program, *paths, on_bytes=lambda count: None, stop=NEVER):
+    return send_tar(program, paths, on_bytes=on_bytes, host="gate-01", timeout_s=60, stop=stop)
+
+
 def test_files_arrive_as_they_are_and_their_bytes_are_counted(tmp_path):
     paths = [tmp_path / "a" / "one", tmp_path / "b" / "two"]
     for path in paths:
@@ -56,12 +60,10 @@ def test_files_arrive_as_they_are_and_their_bytes_are_counted(tmp_path):
     told: list[int] = []
     program = f"import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, open({str(tmp_path / 'got')!r}, 'wb'))"
 
-    done, sent = send_tar(
-        [sys.executable, "-c", program], paths, on_bytes=told.append, host="gate-01", timeout_s=30, stop=NEVER
-    )
+    done, count = sent([sys.executable, "-c", program], *paths, on_bytes=told.append)
 
     got = (tmp_path / "got").read_bytes()
-    assert (done.returncode, sent) == (0, len(got))
+    assert (done.returncode, count) == (0, len(got))
     with tarfile.open(fileobj=io.BytesIO(got)) as unpacked:
         assert {one.name: unpacked.extractfile(one).read() for one in unpacked} == {
             path.name: path.read_bytes() for path in paths
@@ -73,9 +75,7 @@ def test_files_arrive_as_they_are_and_their_bytes_are_counted(tmp_path):
 def test_a_receiver_that_leaves_early_is_an_end_and_no_hang(tmp_path, program):
     (tmp_path / "big").write_bytes(b"x" * 5_000_000)
 
-    done, _ = send_tar(
-        ["sh", "-c", program], [tmp_path / "big"], on_bytes=lambda count: None, host="gate-01", timeout_s=30, stop=NEVER
-    )
+    done, _ = sent(["sh", "-c", program], tmp_path / "big")
 
     assert done.returncode == 1
 
@@ -86,8 +86,6 @@ def test_a_receiver_that_does_not_read_is_left_when_told_to(tmp_path):
     threading.Timer(0.3, stop.set).start()
 
     with pytest.raises(Interrupted):
-        send_tar(
-            ["sleep", "60"], [tmp_path / "big"], on_bytes=lambda count: None, host="gate-01", timeout_s=60, stop=stop
-        )
+        sent(["sleep", "60"], tmp_path / "big", stop=stop)
     for feeder in (thread for thread in threading.enumerate() if thread.name.endswith("(_feed)")):
         feeder.join(10)  # an exception that it did not expect fails the test

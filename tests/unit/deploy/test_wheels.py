@@ -1,5 +1,6 @@
 """Wheels for a device: what the lock names by its SHA-256, and edge-deploy's own of what runs; nothing else is sent."""
 
+import functools
 import hashlib
 import os
 import shutil
@@ -12,7 +13,7 @@ import pytest
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.lock import Environment
 from edge.deploy.provision.own_wheel import OURS, own_wheel
-from edge.deploy.provision.wheels import gather_libraries, gather_wheels, read_wheels
+from edge.deploy.provision.wheels import gather_libraries, gather_wheels, read_wheels, unmet_requirements
 from edge.errors import DeployError
 from tests.support.device_releases import flip
 from tests.support.little_wheels import device_facts, little_lock, little_wheel, pip_installed, whole_wheel
@@ -21,19 +22,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def index(tmp_path, monkeypatch):
-    """Stand in for the package index with a folder, and for our own wheel with one that needs numpy."""
-    index, own = tmp_path / "index", tmp_path / "own"
-    index.mkdir()
-    own.mkdir()
-    ours = little_wheel(own, "edge-deploy", "0.1.0", "numpy>=1.24").read_bytes()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
-    little_wheel(index, "numpy", "2.0")
-    little_wheel(index, "pip", "26.0")
-    return index
+def index(standing_in):
+    """An index with numpy, which our own wheel needs."""
+    return standing_in("numpy>=1.24", numpy="2.0")
 
 
 @pytest.fixture
@@ -52,15 +43,6 @@ def test_another_checkout_of_this_version_does_not_change_what_was_gathered(inde
     assert hashlib.sha256(gathered.paths[OURS].read_bytes()).hexdigest() == gathered.digests[OURS]
 
 
-def test_a_newer_version_on_the_index_is_not_taken(index, lock):
-    little_wheel(index, "numpy", "99.0")
-
-    gathered = gather_wheels(device_facts(), lock=lock)
-
-    assert sorted(gathered.digests) == [OURS, "numpy-2.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
-    assert gather_wheels(device_facts(), lock=lock) == gathered
-
-
 def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, lock, tmp_path):
     little_wheel(index, "numpy", "2.0", "malware")
 
@@ -68,13 +50,6 @@ def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, lock
         gather_wheels(device_facts(), lock=lock)
     assert caught.value.code == "request.wheels"
     assert list((tmp_path / "cache").rglob("*.whl")) == []
-
-
-def test_a_wheel_that_has_changed_in_the_cache_is_fetched_anew(index, lock, tmp_path):
-    before = gather_wheels(device_facts(), lock=lock)
-    flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
-
-    assert gather_wheels(device_facts(), lock=lock) == before
 
 
 def test_what_the_cache_holds_is_not_asked_for_again(index, lock):
@@ -146,14 +121,6 @@ def workstation(tmp_path_factory) -> Path:
     return pip_installed(wheel, tmp_path_factory.mktemp("workstation") / "site")
 
 
-@pytest.fixture(scope="module")
-def device(tmp_path_factory) -> Path:
-    """Install what a device gets by the real pip, and return the folder."""
-    wheel = tmp_path_factory.mktemp("own") / OURS
-    wheel.write_bytes(own_wheel())
-    return pip_installed(wheel, tmp_path_factory.mktemp("device") / "site")
-
-
 def gathered_by(site: Path, evil: Path, tmp_path: Path) -> bytes:
     """Return the own wheel that the package in `site` brings, with an index that offers others."""
     program = "import sys; from edge.deploy.provision.wheels import _kept_own as own; sys.stdout.write(str(own()))"
@@ -202,3 +169,53 @@ def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pi
     flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
     assert gather_libraries(environment, lock=lock) == paths
     assert paths["numpy-2.0-py3-none-any.whl"].read_bytes() == (index / "numpy-2.0-py3-none-any.whl").read_bytes()
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    return functools.partial(little_wheel, tmp_path)
+
+
+def unmet(wheels, python=(3, 10), architecture="aarch64", **more):
+    return unmet_requirements(wheels, python=python, architecture=architecture, **more)
+
+
+def test_markers_are_evaluated_for_the_device_and_not_for_this_machine(wheel):
+    """Whichever Python runs this, it is one of the two only."""
+    wheels = [
+        wheel(
+            "edge-deploy",
+            "0.1.0",
+            "tomli>=2; python_version < '3.11'",
+            "of-newer>=1; python_version >= '3.11'",
+            "of-jetson; platform_machine == 'aarch64'",
+            "of-windows; sys_platform == 'win32'",
+        )
+    ]
+
+    assert unmet(wheels) == ["tomli>=2", "of-jetson"]
+    assert unmet(wheels, python=(3, 12), architecture="x86_64") == ["of-newer>=1"]
+
+
+def test_a_wheel_that_is_there_has_to_be_of_a_version_that_will_do(wheel):
+    needs = wheel("edge-deploy", "0.1.0", "NumPy>=1.24", "type.extensions>=4")
+    old, right = wheel("numpy", "1.20"), wheel("type-extensions", "4.1")
+
+    assert unmet([needs, old, right]) == ["NumPy>=1.24"]
+
+
+def test_what_an_extra_needs_counts_where_the_extra_is_asked_for(wheel):
+    library = wheel("library", "2.0", "fast>=1; extra == 'speed'", "slow>=1; extra == 'other'")
+    needs = wheel("edge-deploy", "0.1.0", "library[speed]", "boards>=1; extra == 'jetson'")
+
+    assert unmet([needs, library]) == ["fast>=1"]
+    assert unmet([library]) == []
+    assert unmet([needs, library], extra="jetson") == ["boards>=1", "fast>=1"]
+
+
+def test_a_file_that_is_no_wheel_is_named(tmp_path):
+    (tmp_path / "a-1.0-py3-none-any.whl").write_bytes(b"nothing")
+
+    with pytest.raises(DeployError, match=r"a-1\.0-py3-none-any\.whl is no wheel") as caught:
+        unmet([tmp_path / "a-1.0-py3-none-any.whl"])
+    assert caught.value.code == "request.wheels"

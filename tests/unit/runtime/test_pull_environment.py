@@ -42,13 +42,21 @@ def test_no_file_says_nothing(tmp_path):
     assert read_environment(tmp_path / "proxy.env") == {}
 
 
-@pytest.mark.parametrize("content", [b"a='hunter2", b'a="hunter2\\"', b"a=hunter2\xff", b"x=1\ny='hunter2"])
-def test_what_cannot_be_read_is_named_without_what_stands_there(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"a='hunter2", ":1: a quote that is not closed"),
+        (b'a="hunter2\\"', ":1: a quote that is not closed"),
+        (b"a=hunter2\xff", ""),
+        (b"x=1\ny='hunter2", ":2: a quote that is not closed"),
+    ],
+)
+def test_what_cannot_be_read_is_named_without_what_stands_there(tmp_path, content, place):
     (tmp_path / "proxy.env").write_bytes(content)
 
     with pytest.raises(DeployError) as failed:
         read_environment(tmp_path / "proxy.env")
 
     assert failed.value.code == "device.settings"
-    assert str(tmp_path / "proxy.env") in failed.value.problem
+    assert f"{tmp_path}/proxy.env{place}" in failed.value.problem
     assert "hunter2" not in str(failed.value)

@@ -44,15 +44,6 @@ def test_the_canary_goes_first_alone_then_each_step_in_full():
     assert len(push.begun) == 20
 
 
-def test_who_is_not_named_as_canary_the_first_one_is():
-    push = ScriptedPush()
-
-    Running(targets(3), push, order=wave(canary=None)).join()
-
-    assert push.begun_when["d-00"] == ()
-    assert push.begun_when["d-01"][0] == push.begun_when["d-02"][0] == "d-00"
-
-
 def test_another_one_stands_in_for_a_canary_that_is_not_there():
     push = ScriptedPush({"d-00": "unreachable"})
 
@@ -60,16 +51,6 @@ def test_another_one_stands_in_for_a_canary_that_is_not_there():
 
     assert push.begun_when["d-01"] == ("d-00",)
     assert push.begun_when["d-02"][:2] == push.begun_when["d-03"][:2] == ("d-00", "d-01")
-    assert result.exit_code == 11
-
-
-def test_with_the_network_down_three_are_tried():
-    push = ScriptedPush(dict.fromkeys((target.name for target in targets(50)), "unreachable"))
-
-    result = Running(targets(50), push, order=wave(canary=None)).join()
-
-    assert push.begun == ["d-00", "d-01", "d-02"]
-    assert result.outcomes[3].code == "fleet.canary"
     assert result.exit_code == 11
 
 
@@ -84,42 +65,33 @@ def test_nothing_follows_a_named_canary_that_was_not_reached():
     assert "d-01 unreachable" in (result.outcomes[0].problem or "")
 
 
-def test_a_canary_that_fails_stops_all_even_within_the_limit():
-    push = ScriptedPush({"d-00": "unhealthy"})
-
-    result = Running(targets(4), push, order=wave(canary=("d-00",), max_failed=2)).join()
-
-    assert push.begun == ["d-00"]
-    assert {outcome.code for outcome in result.outcomes[1:]} == {"fleet.canary"}
-
-
-def test_the_first_failures_of_a_large_wave_are_a_small_share_of_it():
-    push = ScriptedPush({"d-00": "broken", "d-01": "broken"})
-
-    result = Running(targets(40), push, order=wave(max_failed="5%"), max_parallel=1).join()
-
-    assert len(push.begun) == 40  # two of forty are five percent, not more
-    assert result.exit_code == 11
-
-
-def test_one_more_than_the_limit_stops_within_the_wave():
-    push = ScriptedPush({"d-00": "broken", "d-01": "broken", "d-02": "broken"})
-    running = Running(targets(40), push, order=wave(max_failed="5%"), max_parallel=1)
+@pytest.mark.parametrize(
+    ("count", "failing", "how", "begun", "code", "said"),
+    [
+        (50, {"unreachable": range(50)}, {"canary": None}, 3, "fleet.canary", ""),
+        (4, {"unhealthy": [0]}, {"canary": ("d-00",), "max_failed": 2}, 1, "fleet.canary", ""),
+        (40, {"broken": range(2)}, {"max_failed": "5%"}, 40, None, ""),  # two of forty are five percent, not more
+        (40, {"broken": range(3)}, {"max_failed": "5%"}, 3, "fleet.stopped", "3 of 40 targets failed, at most 5% may"),
+        (10, {"unreachable": range(3)}, {"max_failed": 0}, 10, None, ""),
+        # One of the five that were reached is more than 10 %, one of ten would not be.
+        (10, {"unreachable": range(5), "broken": [5]}, {"max_failed": "10%"}, 6, "fleet.stopped", ""),
+    ],
+    ids=["network-down", "canary-within-the-limit", "small-share", "one-more", "unreachable-alone", "of-the-reached"],
+)
+def test_it_stops_where_a_canary_or_too_many_of_those_that_were_reached_have_failed(
+    count, failing, how, begun, code, said
+):
+    orders = {f"d-{number:02}": order for order, numbers in failing.items() for number in numbers}
+    push = ScriptedPush(orders)
+    running = Running(targets(count), push, order=wave(**how), max_parallel=1)
 
     result = running.join()
 
-    assert push.begun == ["d-00", "d-01", "d-02"]
-    assert [outcome.code for outcome in result.outcomes[3:]] == ["fleet.stopped"] * 37
-    assert any("3 of 40 targets failed, at most 5% may" in said for said in running.memory.said)
-
-
-def test_who_is_unreachable_does_not_count():
-    push = ScriptedPush(dict.fromkeys(("d-00", "d-01", "d-02"), "unreachable"))
-
-    result = Running(targets(10), push, order=wave(max_failed=0)).join()
-
-    assert len(push.begun) == 10
-    assert sum(outcome.is_done for outcome in result.outcomes) == 7
+    assert push.begun == [target.name for target in targets(begun)]
+    assert sum(outcome.is_done for outcome in result.outcomes) == len(set(push.begun) - set(orders))
+    assert [outcome.code for outcome in result.outcomes[begun:]] == [code] * (count - begun)
+    assert said in "".join(running.memory.said)
+    assert result.exit_code == 11
 
 
 def test_a_push_that_raises_has_failed_and_the_others_go_on(caplog):
@@ -244,15 +216,6 @@ def test_a_rollout_that_was_never_begun_cannot_be_resumed(tmp_path):
     with Journal(tmp_path / "j.jsonl") as journal:
         running = Running(targets(1), ScriptedPush(), journal=journal, is_resumed=True)
         assert code_of(running.join) == "request.resume"
-
-
-def test_the_share_of_failures_is_of_those_that_could_be_reached():
-    orders = {**dict.fromkeys(("d-00", "d-01", "d-02", "d-03", "d-04"), "unreachable"), "d-05": "broken"}
-    push = ScriptedPush(orders)
-
-    Running(targets(10), push, order=wave(max_failed="10%"), max_parallel=1).join()
-
-    assert push.begun[-1] == "d-05"  # one of five is more than 10 %, one of ten would not be
 
 
 def test_steps_that_add_nobody_are_passed_over():

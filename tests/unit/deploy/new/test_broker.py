@@ -26,11 +26,13 @@ def test_plain_text_is_asked_for(text, expected):
     assert (config.site, login) == ("north", None)
 
 
-def test_a_login_and_an_authority():
+def test_a_login_and_an_authority_which_is_a_mistake_without_tls():
     config, login = broker_from_text("me:p%40ss@b", site=None, ca="ca.pem")
 
     assert (config.tls, config.site) == (TlsConfig(ca="ca.pem"), "default")
     assert login == Credential(user="me", password="p@ss")
+    with pytest.raises(ConfigError, match="--ca: is of no use without TLS"):
+        broker_from_text("mqtt://b", site=None, ca="ca.pem")
 
 
 @pytest.mark.parametrize(
@@ -41,11 +43,6 @@ def test_all_else_is_refused_and_not_told(text):
         broker_from_text(text, site=None, ca=None)
 
     assert "s3cret" not in str(refused.value)
-
-
-def test_an_authority_without_tls_is_a_mistake():
-    with pytest.raises(ConfigError, match="--ca: is of no use without TLS"):
-        broker_from_text("mqtt://b", site=None, ca="ca.pem")
 
 
 @pytest.mark.parametrize("refusal", ["refuse", "close"])

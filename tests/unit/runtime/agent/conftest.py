@@ -2,6 +2,7 @@ import signal
 
 import pytest
 
+from tests.support.agent_session import AgentSession
 from tests.support.device_root import DeviceRoot
 
 ENDINGS = (signal.SIGTERM, signal.SIGHUP)
@@ -10,6 +11,11 @@ ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 @pytest.fixture
 def root(tmp_path):
     return DeviceRoot(tmp_path)
+
+
+@pytest.fixture
+def session(root):
+    return AgentSession(root.device)
 
 
 @pytest.fixture(autouse=True)

@@ -101,26 +101,22 @@ def test_an_error_of_the_work_is_raised_where_its_result_is_awaited(talk):
         doing(talk, fail)
 
 
-def test_a_client_that_ends_during_work_ends_the_connection_before_the_work(talk, client):
-    over = threading.Event()
-    client.close()
+@pytest.mark.parametrize(
+    ("has_ended", "silence_s", "code"), [(True, 10.0, "transfer.closed"), (False, 0.2, "transfer.timeout")]
+)
+def test_a_client_that_ends_or_says_nothing_during_work_ends_the_connection_before_the_work(
+    ends, client, has_ended, silence_s, code
+):
+    talk, over = Conversation(ends[0], silence_s=silence_s), threading.Event()
+    if has_ended:
+        client.close()
     try:
         with pytest.raises(ConnectionEnded) as caught:
             doing(talk, lambda: over.wait(LONG_S))
     finally:
         over.set()
-    assert caught.value.error.code == "transfer.closed"
+    assert caught.value.error.code == code
     assert talk.is_gone
-
-
-def test_a_client_that_stays_and_says_nothing_during_work_is_given_up(ends):
-    talk, over = Conversation(ends[0], silence_s=0.2), threading.Event()
-    try:
-        with pytest.raises(ConnectionEnded) as caught:
-            doing(talk, lambda: over.wait(LONG_S))
-    finally:
-        over.set()
-    assert caught.value.error.code == "transfer.timeout"
 
 
 def test_a_client_that_is_gone_when_it_is_answered_ends_the_connection(talk, client):

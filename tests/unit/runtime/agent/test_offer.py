@@ -1,6 +1,5 @@
 """A release is offered: with the lock, as what it is, and only where nothing that is known stands against it."""
 
-import base64
 import dataclasses
 
 import pytest
@@ -10,8 +9,7 @@ from edge.device.state import BadRelease, Phase, State, Verdict, mark_bad
 from edge.device.units import TRIAL_UNIT
 from edge.runtime.agent import offer
 from edge.runtime.agent.offer import bytes_of, check_not_bad, check_trusted_state, plan, put_manifest
-from edge.wire.release import OfferRequest
-from tests.support.agent_session import AgentSession
+from tests.support.agent_session import AgentSession, offer_of
 from tests.support.raised import code_of, error_of
 
 MIB = 1024 * 1024
@@ -22,22 +20,15 @@ def session(root):
     return AgentSession(root.device).hold()
 
 
-def offered(bundle):
-    return OfferRequest(
-        manifest=base64.b64encode(bundle.manifest_bytes).decode(),
-        signature=base64.b64encode(bundle.signature).decode(),
-    )
-
-
 def refusal(session, bundle):
-    return code_of(put_manifest, session, offered(bundle))
+    return code_of(put_manifest, session, offer_of(bundle))
 
 
 def test_what_stands_against_a_release_is_told_by_a_plan_and_refuses_its_offer(root, session):
     bundle = root.bundle()
     (root.root / "etc/systemd/system" / TRIAL_UNIT).unlink()
 
-    assert [one.code for one in plan(session, offered(bundle)).refusals] == ["preflight.units"]
+    assert [one.code for one in plan(session, offer_of(bundle)).refusals] == ["preflight.units"]
     assert refusal(session, bundle) == "preflight.units"
     assert session.offer is None
 
@@ -45,7 +36,7 @@ def test_what_stands_against_a_release_is_told_by_a_plan_and_refuses_its_offer(r
 def test_a_release_against_which_nothing_stands_is_on_offer_from_then_on(root, session):
     bundle = root.bundle()
 
-    assert put_manifest(session, offered(bundle)).signer == "ops"
+    assert put_manifest(session, offer_of(bundle)).signer == "ops"
     assert session.offer.manifest.release == bundle.manifest.release
 
 
@@ -67,10 +58,10 @@ def test_a_disk_that_is_full_of_what_nobody_needs_is_cleared_up_for_a_release(ro
 
     monkeypatch.setattr(offer, "gather_facts", on_a_disk_of_100_mib)
     bundle = root.bundle()
-    assert plan(session, offered(bundle)).refusals == ()
+    assert plan(session, offer_of(bundle)).refusals == ()
     assert unneeded.exists()
 
-    assert put_manifest(session, offered(bundle)).release == bundle.manifest.release
+    assert put_manifest(session, offer_of(bundle)).release == bundle.manifest.release
     assert not unneeded.exists()
 
 
@@ -81,7 +72,7 @@ def test_a_disk_that_is_full_of_what_is_needed_is_told_by_a_plan(root, session, 
     monkeypatch.setattr(offer, "gather_facts", on_a_disk_of_100_mib)
     bundle = root.bundle()
 
-    assert [one.code for one in plan(session, offered(bundle)).refusals] == ["preflight.space"]
+    assert [one.code for one in plan(session, offer_of(bundle)).refusals] == ["preflight.space"]
     assert refusal(session, bundle) == "preflight.space"
 
 

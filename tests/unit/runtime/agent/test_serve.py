@@ -1,10 +1,8 @@
 """The agent in a thread, its client in the test: whatever is asked has one answer, and it is never a traceback."""
 
-import base64
 import json
 import os
 import threading
-import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,12 +12,12 @@ from edge.delivery.link import Link
 from edge.device.lock import PushLock
 from edge.errors import EXIT_CODE_OF
 from edge.runtime.agent import serve as serving
-from edge.runtime.agent import watch
 from edge.transport.channel import Blob, Message
 from edge.transport.pipe import PipeChannel
 from edge.wire.peer import PROTOCOL
-from edge.wire.release import BuildRequest, HaveRequest, LockRequest, OfferRequest, StageRequest
+from edge.wire.release import BuildRequest, HaveRequest, LockRequest, StageRequest
 from edge.wire.verbs import BUILD, HAVE, LOCK, PUT_MANIFEST, STAGE
+from tests.support.agent_session import offer_of
 from tests.support.device_root import DeviceRoot
 from tests.support.process_units import ProcessUnits
 from tests.support.raised import code_of
@@ -126,11 +124,7 @@ def test_a_ping_during_a_long_request_is_not_taken_for_its_end(device):
     with Connected(device) as channel:
         link = Link(channel, threading.Event())
         link.ask(LOCK, LockRequest(who="a", why="b"))
-        offer = OfferRequest(
-            manifest=base64.b64encode(bundle.manifest_bytes).decode(),
-            signature=base64.b64encode(bundle.signature).decode(),
-        )
-        link.ask(PUT_MANIFEST, offer)
+        link.ask(PUT_MANIFEST, offer_of(bundle))
         for file in bundle.manifest.files:
             with bundle.path_of(file).open("rb") as content:
                 link.send_blob(file.sha256, content, offset=0, length=file.length_bytes)
@@ -146,23 +140,3 @@ def test_a_ping_during_a_long_request_is_not_taken_for_its_end(device):
         assert seen
         assert built.key
         assert link.ask(HAVE, HaveRequest(sha256=())).missing == {}
-
-
-def test_a_journal_without_end_is_read_to_a_deadline_and_not_gathered(device, monkeypatch, tmp_path):
-    endless = tmp_path / "journalctl"
-    endless.write_text("#!/bin/sh\nexec yes a-line-of-a-runtime\n")
-    endless.chmod(0o755)
-    monkeypatch.setattr(watch, "_JOURNAL", str(endless))
-    monkeypatch.setattr(watch, "_JOURNAL_TIMEOUT_S", 0.5)
-    tracemalloc.start()
-    try:
-        with Connected(device) as channel:
-            channel.receive(timeout_s=5)
-            channel.send(Message("hello", {"protocol": PROTOCOL}), timeout_s=5)
-            channel.send(Message("logs", {"lines": 5, "id": 1}), timeout_s=5)
-            answer = channel.receive(timeout_s=5)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert answer.values["lines"] == ["a-line-of-a-runtime"] * 5
-    assert peak < 64 << 20

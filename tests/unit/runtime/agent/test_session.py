@@ -9,16 +9,10 @@ from edge.device.switch import arm
 from edge.runtime.agent.session import lock
 from edge.wire.release import LockRequest
 from edge.wire.verbs import STAGE
-from tests.support.agent_session import AgentSession
 from tests.support.device_releases import attach_engine, stage
 from tests.support.raised import code_of
 
 REQUEST = LockRequest(who="mina", why="a test")
-
-
-@pytest.fixture
-def session(root):
-    return AgentSession(root.device)
 
 
 def holder(session):

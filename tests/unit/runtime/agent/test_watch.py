@@ -2,13 +2,13 @@
 
 import threading
 import time
+import tracemalloc
 
 import pytest
 
 from edge.runtime.agent import watch
 from edge.runtime.agent.watch import logs
 from edge.wire.status import LogsRequest
-from tests.support.agent_session import AgentSession
 from tests.support.wait import wait_until
 
 FOR_EVER_S = 40  # of a command that nobody ends
@@ -28,11 +28,6 @@ def journal(tmp_path, monkeypatch):
     return of
 
 
-@pytest.fixture
-def session(root):
-    return AgentSession(root.device)
-
-
 def told(session):
     began = time.monotonic()
     answer = logs(session, LogsRequest(lines=5))
@@ -49,6 +44,20 @@ def test_a_journal_that_says_no_more_and_does_not_end_is_given_up(session, journ
     journal(f"echo a line\nexec sleep {FOR_EVER_S}")
 
     assert told(session).lines == ("a line",)
+
+
+def test_one_without_end_is_read_to_a_deadline_and_not_gathered(session, journal, monkeypatch):
+    monkeypatch.setattr(watch, "_JOURNAL_TIMEOUT_S", 0.5)
+    journal("exec yes a-line-of-a-runtime")
+    tracemalloc.start()
+    try:
+        answer = told(session)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert answer.lines == ("a-line-of-a-runtime",) * 5
+    assert peak_bytes < 64 << 20
 
 
 def test_one_that_has_closed_its_output_is_not_waited_for(session, journal):

@@ -82,11 +82,16 @@ def withdraw(device):
     allowed(device.layout.allowed_signers, signer_of(device, "other"))
 
 
-def test_what_a_release_brings_is_unpacked_and_nothing_else_is_touched(device):
+def test_what_a_release_brings_is_unpacked_and_has_a_name_once_it_was_started_and_nothing_else_is_touched(
+    device, monkeypatch
+):
     name, one = bring(device)
+    seen = []
+    monkeypatch.setattr(install, "why_no_start", lambda folder: seen.append((folder.name, device.software.names())))
 
     keep_software(device)
 
+    assert seen == [(f".{one.name}.new.tmp", [])]
     home = device.layout.software / one.name
     assert (home / "lib/edge/__init__.py").read_bytes() == b"MARK = 1\n"
     assert device.software.origin(one.name) == one
@@ -94,13 +99,6 @@ def test_what_a_release_brings_is_unpacked_and_nothing_else_is_touched(device):
     assert sorted(path.name for path in device.layout.software.iterdir()) == sorted([one.name, "vouched"])
     assert (home / "lib/edge/__init__.py").stat().st_mode & 0o777 == 0o644
     assert problem_of_software(device, name) is None
-
-
-def test_all_that_kept_releases_bring_is_here(device):
-    _, first = bring(device)
-    _, second = bring(device, tiny(b"2"), sequence=2)
-
-    assert sorted(kept(device)) == sorted([first.name, second.name])
 
 
 def test_a_release_that_comes_meanwhile_is_done_as_well(device, monkeypatch):
@@ -241,14 +239,15 @@ def test_software_of_a_signer_who_counted_once_is_not_taken_and_what_was_taken_t
     assert "verify.signature" in said(device)[late]
 
 
-def test_that_software_was_trusted_is_forgotten_with_its_last_release(device):
-    name, one = brought(device)
-    assert device.software.vouched() == [one.key]
+@pytest.mark.parametrize("is_sound", [True, False], ids=["installed", "not to be"])
+def test_that_software_was_trusted_and_what_is_said_of_it_is_forgotten_with_its_last_release(device, is_sound):
+    name, one = brought(device, None if is_sound else b"no archive")
+    assert (device.software.vouched(), [*said(device)]) == (([one.key], []) if is_sound else ([], [name]))
     device.durable.remove_tree(device.layout.release(name))
 
     keep_software(device)
 
-    assert (device.software.vouched(), device.software.names()) == ([], [])
+    assert (device.software.vouched(), device.software.names(), said(device)) == ([], [], {})
 
 
 def test_software_that_is_signed_with_a_key_that_has_run_out_is_not_taken(device):
@@ -259,28 +258,20 @@ def test_software_that_is_signed_with_a_key_that_has_run_out_is_not_taken(device
     assert "(verify.signature.expired)" in said(device)[name]
 
 
-def test_a_manifest_that_cannot_be_read_once_takes_nothing_away(device):
+@pytest.mark.parametrize("what", ["manifest", "releases"])
+def test_a_manifest_or_a_folder_of_releases_that_cannot_be_read_once_takes_nothing_away(device, what):
     name, one = brought(device)
-    manifest = device.layout.release(name) / "manifest.json"
-    content = manifest.read_bytes()
-    manifest.chmod(0o600)
-    manifest.write_bytes(b"")
+    path = device.layout.releases if what == "releases" else device.layout.release(name) / "manifest.json"
+    path.rename(device.layout.var / "elsewhere")
+    if what == "manifest":
+        path.touch()
 
     keep_software(device)
 
     assert (device.software.names(), device.software.vouched()) == ([one.name], [one.key])
-    manifest.write_bytes(content)
+    (device.layout.var / "elsewhere").rename(path)
     keep_software(device)
     assert said(device) == {}
-
-
-def test_where_there_is_no_folder_of_releases_nothing_is_taken_away(device):
-    _, one = brought(device)
-    device.layout.releases.rename(device.layout.var / "elsewhere")
-
-    keep_software(device)
-
-    assert (device.software.names(), device.software.vouched()) == ([one.name], [one.key])
 
 
 def test_what_is_no_installation_is_left_alone(device):
@@ -334,18 +325,6 @@ def test_a_defect_of_ours_at_one_release_stops_nothing_else(device, monkeypatch)
     assert name
 
 
-def test_software_has_no_name_before_it_was_started(device, monkeypatch):
-    _, one = bring(device)
-    seen = []
-    monkeypatch.setattr(install, "why_no_start", lambda folder: seen.append((folder, device.software.names())))
-
-    keep_software(device)
-
-    ((folder, names),) = seen
-    assert (folder.name, names) == (f".{one.name}.new.tmp", [])
-    assert device.software.names() == [one.name]
-
-
 @pytest.mark.parametrize(
     ("own", "others", "problem"),
     [
@@ -354,10 +333,12 @@ def test_software_has_no_name_before_it_was_started(device, monkeypatch):
         (wheel({"../evil.py": b"x", METADATA: b""}), {}, "no plain file within it"),
         (wheel({"edge/__init__.py": b""}), {}, "states nothing of itself"),
         (tiny(), {"numpy-2.2.6-cp27-cp27-win_amd64.whl": b"n"}, "is not for Python"),
+        (tiny(b"1 / 0"), {}, "does not start here: it cannot be imported (ZeroDivisionError"),
     ],
-    ids=["requires", "no-zip", "leaves", "no-metadata", "other-python"],
+    ids=["requires", "no-zip", "leaves", "no-metadata", "other-python", "no-start"],
 )
-def test_software_that_cannot_run_here_is_named_and_leaves_nothing(device, own, others, problem):
+def test_software_that_cannot_run_here_is_named_and_leaves_nothing(device, starts, own, others, problem):
+    starts["why"] = "it cannot be imported (ZeroDivisionError: by zero)"  # which is asked last
     name, _ = bring(device, own, **others)
 
     keep_software(device)
@@ -388,25 +369,6 @@ def test_a_signature_that_does_not_count_is_said_as_such_to_who_builds(device):
     assert error_of(require_to_build, device, name).code.startswith("verify.manifest")
 
 
-def test_what_is_said_of_software_ends_with_it(device):
-    name, _ = brought(device, b"no archive")
-    device.durable.remove_tree(device.layout.release(name))
-
-    keep_software(device)
-
-    assert said(device) == {}
-
-
-def test_software_that_does_not_start_leaves_nothing(device, starts):
-    name, _ = bring(device)
-    starts["why"] = "it cannot be imported (ImportError: no such thing)"
-
-    keep_software(device)
-
-    assert "does not start here: it cannot be imported (ImportError" in said(device)[name]
-    assert device.software.names() == []
-
-
 def test_a_library_that_travels_along_is_there(device):
     library = wheel({"nowhere/__init__.py": b"", "nowhere_to_be_found-3.dist-info/METADATA": b""})
     _, one = bring(
@@ -431,6 +393,9 @@ def test_what_is_needed_elsewhere_only_is_not_asked_for(device, marker):
 def test_a_release_that_brings_none_runs_with_what_is_installed(device):
     name = stage(device)
 
+    keep_software(device)
+
+    assert list(device.layout.software.iterdir()) == []
     assert is_this(device, name)
     assert problem_of_software(device, name) is None
     require_software(device, name)
@@ -484,14 +449,6 @@ def test_the_whole_of_ours_is_unpacked_and_answers_from_there(device, whole):
         [sys.executable, "-IB", "-c", ask, program[-1]], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert Path(found.strip()).is_relative_to(whole)
-
-
-def test_where_no_release_brings_any_nothing_is_written(device):
-    stage(device)
-
-    keep_software(device)
-
-    assert list(device.layout.software.iterdir()) == []
 
 
 def test_what_is_not_in_it_is_not_found_in_what_is_installed(device, tmp_path):

@@ -53,13 +53,6 @@ def lose_wheels(device, release, *, is_gone=True):
                 device.layout.blob(sha256).write_bytes(b"flipped")
 
 
-def test_a_release_whose_software_is_whole_can_serve(device):
-    release, _ = proven(device, 1)
-
-    assert problem_of_release(device, release) is None
-    assert is_built(device, release)
-
-
 @pytest.mark.parametrize("status", [1, 78])
 def test_software_that_was_lost_is_asked_for_with_the_engine(device, status):
     release, name = proven(device, 1)

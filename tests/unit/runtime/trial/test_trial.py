@@ -7,7 +7,7 @@ import pytest
 
 from edge.device.facts import this_moment
 from edge.device.state import Phase, read_bad
-from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm
+from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm, roll_back
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
 from edge.reading import available_bytes
 from edge.reports import UnitState
@@ -16,17 +16,23 @@ from edge.runtime.trial.rollback import go_back, go_to, is_needed, recover_at_bo
 from edge.runtime.trial.trial import REFUSED, Trial, run_trial
 from edge.wire.peer import Problem
 from tests.support.device_releases import attach_engine, flip, put_on_trial, serving
+from tests.support.logged import logged
 from tests.support.raised import code_of, error_of
 from tests.support.trial_service import Service
 from tests.support.units import FakeUnits, failed_units
-
-FAILED = UnitState(active="failed", sub="failed", result="exit-code", exit_status=1)
 
 
 @pytest.fixture
 def two(device):
     """A release that served, and the one that does."""
     return serving(device, sequence=1), serving(device, sequence=2)
+
+
+def recorded(device):
+    """Return what stands in the audit log of a device that decides by itself."""
+    lines = device.audit.lines(100)
+    assert {(line["who"], line["from"]) for line in lines} <= {("device", "local")}
+    return [(line["what"], line["release"], line["result"]) for line in lines]
 
 
 def verdict_of(device, service, units=None):
@@ -42,6 +48,8 @@ def test_a_good_release_is_committed_and_the_old_one_is_its_fallback(device, swi
     assert (state.phase, state.fallback, device.releases.current()) == (Phase.IDLE, old, new)
     assert state.last.result == "committed"
     assert 30 <= service.second <= 32
+    ((what, release, result),) = recorded(device)
+    assert (what, release, result.partition(": ")[0]) == ("trial", new, "committed")
 
 
 def test_without_a_trial_it_ends_at_once(device):
@@ -126,16 +134,10 @@ def test_a_trial_that_was_refused_before_is_not_judged_again(device, switched):
 
 def test_a_trial_that_somebody_ended_by_hand_has_no_verdict(device, switched):
     old, _, service = switched
-    service.at[5] = lambda: go_back_by_hand(device)
+    service.at[5] = lambda: roll_back(device, "asked for", moment=this_moment(), by_person=True)
 
     assert verdict_of(device, service) == 0
     assert device.releases.current() == old
-
-
-def go_back_by_hand(device):
-    from edge.device.switch import roll_back
-
-    roll_back(device, "asked for", moment=this_moment(), by_person=True)
 
 
 def test_a_runtime_that_has_not_failed_is_left_alone(device):
@@ -145,6 +147,7 @@ def test_a_runtime_that_has_not_failed_is_left_alone(device):
 
     assert (way.release, way.note) == (release, "nothing has failed")
     assert device.state().attempts == 0
+    assert recorded(device) == []
 
 
 def test_a_release_on_trial_is_not_undone_because_the_one_before_had_to_be_killed(device, switched):
@@ -210,7 +213,11 @@ def test_f23_the_only_release_is_tried_a_few_times_and_not_for_ever(device):
     for _ in range(MAX_ATTEMPTS_PER_BOOT):
         assert go_back(device, failed_units(), "unit-failed").release == release
 
-    assert error_of(go_back, device, failed_units(), "unit-failed").exit_code == 9
+    error = error_of(go_back, device, failed_units(), "unit-failed")
+
+    assert error.exit_code == 9
+    assert [what for what, _, _ in recorded(device)] == ["rollback"] * (MAX_ATTEMPTS_PER_BOOT + 1)
+    assert recorded(device)[-1] == ("rollback", release, f"person.failed: {error.problem}")
 
 
 def other_system(device, release):
@@ -278,16 +285,18 @@ def test_a_service_that_failed_before_its_trial_began_is_the_reason_that_is_kept
     assert device.state().last.reason.startswith("unit-failed: failed, ")
 
 
-LACKING = replace(FAILED, exit_status=69, failure="credential 'cam' is not here")
+LACKING = replace(failed_units(69).states[RUNTIME_UNIT], failure="credential 'cam' is not here")
 
 
-def lack(service):
-    service.unit = LACKING
+def lacking_units():
+    units = failed_units()
+    units.states[RUNTIME_UNIT] = LACKING
+    return units
 
 
 def test_a_release_that_cannot_start_for_a_lack_of_the_device_goes_back_and_is_not_marked_bad(device, switched):
     old, new, service = switched
-    lack(service)
+    service.unit = LACKING
 
     assert verdict_of(device, service) == REFUSED
     assert go_back(device, failed_units(), "unit-failed").release == old
@@ -301,17 +310,15 @@ def test_a_release_that_cannot_start_for_a_lack_of_the_device_goes_back_and_is_n
 
 def test_what_the_device_lacks_is_seen_before_a_trial_begins_too(device, switched):
     old, _, _ = switched
-    units = failed_units()
-    units.states[RUNTIME_UNIT] = LACKING
 
-    assert go_back(device, units, "unit-failed").release == old
+    assert go_back(device, lacking_units(), "unit-failed").release == old
     assert device.state().last.reason.startswith("trial.lacking: ")
     assert read_bad(device.layout, device.durable.files) == {}
 
 
 def test_a_power_cut_before_the_way_back_does_not_blame_a_release_for_what_the_device_lacks(device, switched):
     old, _, service = switched
-    lack(service)
+    service.unit = LACKING
     verdict_of(device, service)
 
     assert recover_at_boot(device).release == old
@@ -320,10 +327,8 @@ def test_a_power_cut_before_the_way_back_does_not_blame_a_release_for_what_the_d
 
 def test_a_proven_release_that_the_device_no_longer_gives_its_secret_is_no_way_back(device, two):
     old, _ = two
-    units = failed_units()
-    units.states[RUNTIME_UNIT] = LACKING
 
-    assert go_back(device, units, "unit-failed").release == old
+    assert go_back(device, lacking_units(), "unit-failed").release == old
     assert device.state().fallback is None
     assert read_bad(device.layout, device.durable.files) == {}
 
@@ -333,6 +338,7 @@ def test_a_release_that_is_kept_can_be_asked_for(device, two):
 
     assert go_to(device, old).release == device.releases.current() == old
     assert device.state().phase is Phase.TRIAL
+    assert recorded(device) == [("rollback", old, "on trial, asked for on the device")]
 
 
 @pytest.mark.parametrize("name", ["f" * 12, "../../etc", ""])
@@ -374,3 +380,33 @@ def test_memory_that_is_free(tmp_path):
     assert available_bytes(tmp_path / "meminfo") == 1234 * 1024
     assert available_bytes(tmp_path / "absent") is None
     assert available_bytes() > 0
+
+
+def test_a_refusal_and_the_way_back(device, switched):
+    old, new, service = switched
+    service.fps = 0.0
+    assert run_trial(device, FakeUnits(RUNTIME_UNIT), service.trial()) == REFUSED
+    go_back(device, FakeUnits(RUNTIME_UNIT), "unit-failed")
+
+    refused, back = recorded(device)
+    assert refused[:2] == ("trial", new)
+    assert refused[2].startswith("refused: ")
+    assert "stream east" in refused[2]
+    assert back[:2] == ("rollback", new)
+    assert back[2].startswith("went back: ")
+    assert back[2].endswith(f"; {old} is current")
+
+
+def test_a_boot_that_finds_all_in_order_leaves_no_line_and_one_that_mends_something_does(device, switched, later):
+    _, new, _ = switched
+    recover_at_boot(device, moment=later)
+    assert recorded(device) == [("recover", new, "the trial begins again after a power cut")]
+    recover_at_boot(device, moment=later)
+    assert len(recorded(device)) == 1
+
+
+def test_a_log_that_cannot_be_written_does_not_stop_the_way_back(device, switched, caplog):
+    old, _, _ = switched
+    device.layout.audit.mkdir()
+    assert go_back(device, failed_units(), "unit-failed").release == old
+    assert "audit-not-written" in logged(caplog)

@@ -7,7 +7,7 @@ from edge.device.state import Phase
 from edge.runtime.agent.release import check_choice
 from edge.runtime.trial.rollback import go_back, go_to, recover_at_boot
 from edge.runtime.trial.trust import require_known, require_trusted, signers_text
-from tests.support.device_releases import attach_engine, put_on_trial, serving, signer_of, stage
+from tests.support.device_releases import serving, signer_of, stage
 from tests.support.manifests import allow, revocation
 from tests.support.raised import code_of
 from tests.support.units import failed_units
@@ -38,18 +38,14 @@ def of_both(device):
     return old, new
 
 
-def test_a_kept_release_whose_signer_counts_may_be_chosen(device):
-    release = serving(device)
-
-    assert require_trusted(device, release).signer == "ana@example"
-
-
 def test_a_kept_release_of_a_revoked_key_goes_on_and_is_not_chosen(device):
-    old, _ = of_both(device)
+    old, new = of_both(device)
 
     found = require_known(device, old)
     assert (found.signer, found.withdrawn.code) == ("bea@example", REVOKED)
     assert code_of(require_trusted, device, old) == REVOKED
+    assert code_of(go_to, device, old) == REVOKED  # asked for by a person on the device
+    assert device.releases.current() == new
 
 
 def test_a_kept_release_outlives_the_validity_of_its_key(device):
@@ -99,13 +95,6 @@ def test_a_device_without_its_list_of_signers_says_so(device):
     assert code_of(signers_text, device) == "device.signers"
 
 
-def test_a_person_on_the_device_cannot_choose_a_release_of_a_revoked_key(device):
-    old, new = of_both(device)
-
-    assert code_of(go_to, device, old) == REVOKED
-    assert device.releases.current() == new
-
-
 def test_a_permission_that_was_only_sent_is_not_gone_back_to_by_its_name(device):
     serving(device)
     key = signer_of(device, "careful")
@@ -128,21 +117,15 @@ def test_a_service_that_fails_does_not_bring_a_release_of_a_revoked_key_back(dev
     assert device.state().fallback == old  # which may count again, if the list was wrong
 
 
-def test_a_refused_trial_ends_on_what_served_before_it_even_if_its_key_was_revoked_meanwhile(device):
-    old = serving(device, sequence=1, key=signer_of(device, "stolen"))
-    new = stage(device, sequence=2)
-    attach_engine(device, new)
-    put_on_trial(device, new)
+def test_a_refused_trial_ends_on_what_served_before_it_even_if_its_key_was_revoked_meanwhile(device, put_new_on_trial):
+    old, _, _ = put_new_on_trial(key=signer_of(device, "stolen"))
     revoke(device)
 
     assert go_back(device, failed_units(), "unit-failed").release == device.releases.current() == old
 
 
-def test_a_refused_trial_does_not_end_on_a_release_that_a_stranger_has_signed(device):
-    old = serving(device, sequence=1)
-    new = stage(device, sequence=2)
-    attach_engine(device, new)
-    put_on_trial(device, new)
+def test_a_refused_trial_does_not_end_on_a_release_that_a_stranger_has_signed(device, switched):
+    old, new, _ = switched
     forge(device, old)
 
     assert code_of(go_back, device, failed_units(), "unit-failed") == "person.failed"

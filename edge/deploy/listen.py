@@ -34,6 +34,7 @@ from edge.untrusted import cleaned
 __all__ = ["ListenOptions", "line_from_message", "listen"]
 
 _DONE = 0
+_UNHEARD = 3
 _MISSING = 4
 _JPEG = b"\xff\xd8"  # as a file of that kind begins
 _MAX_SHOWN = 8
@@ -68,7 +69,7 @@ class ListenOptions:
 def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = None) -> int:
     """Write what arrives to `out` until the limit or an interrupt; return the exit code.
 
-    With `is_gaps` only losses are written, a report at the end, and 4 is returned when undeclared numbers are missing.
+    With `is_gaps` only losses are written, and a report at the end; 4: undeclared numbers are missing, 3: nothing came.
     Raises ConfigError; PublishError when the broker cannot be reached at first (later losses go to `progress` and
     retried); BrokenPipeError when `out` was closed by its reader.
     """
@@ -84,12 +85,14 @@ def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = Non
     _write(stderr, f"listening to {subscriber}")
     ledger = Ledger()
     try:
-        _show_all(subscriber, options, ledger, out, lambda text: _write(stderr, text))
+        count = _show_all(subscriber, options, ledger, out, lambda text: _write(stderr, text))
     finally:
         subscriber.close()
         if options.is_gaps:
             _report(ledger, out, is_json=options.is_json)
-    return _MISSING if options.is_gaps and ledger.missing else _DONE
+    if not options.is_gaps:
+        return _DONE
+    return _MISSING if ledger.missing else _DONE if count else _UNHEARD
 
 
 def line_from_message(message: WireMessage) -> str:
@@ -130,13 +133,13 @@ def line_from_message(message: WireMessage) -> str:
 
 def _show_all(
     subscriber: Subscriber, options: ListenOptions, ledger: Ledger, out: TextIO, say: Callable[[str], None]
-) -> None:
+) -> int:
     until = NEVER if options.duration_s is None else Deadline.after(options.duration_s)
     quiet = Deadline.after(_QUIET_S)
     count = 0
     for arrival in subscriber.receive(on_status=say):
         if until.is_over:
-            return
+            break
         if arrival is None:
             if quiet.is_over and count == 0 and subscriber.is_connected:
                 quiet = NEVER
@@ -145,7 +148,8 @@ def _show_all(
         _show(arrival, options, ledger, out)
         count += 1
         if count == options.max_messages:
-            return
+            break
+    return count
 
 
 def _nothing_yet(options: ListenOptions) -> str:
@@ -154,7 +158,7 @@ def _nothing_yet(options: ListenOptions) -> str:
     there = devices_by_site(mqtt, credential=options.credential, base_dir=options.base_dir, within_s=_QUIET_S)
     said = f"nothing yet from {mqtt.prefix}/{mqtt.site}/{options.device}"
     if not there:
-        return f"{said}; this broker knows no device of ours under {mqtt.prefix}"
+        return f"{said}; no device of ours is under {mqtt.prefix}, or this login may not read there (--credential)"
     sites = "; ".join(f"{site}: {_few(devices)}" for site, devices in list(there.items())[:_MAX_SHOWN])
     return f"{said}; this broker knows {sites}"
 

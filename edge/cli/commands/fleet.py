@@ -11,6 +11,7 @@ import click
 from edge.cli.output import aligned, echo_json, echo_lines, shown_width
 from edge.cli.paths import command
 from edge.cli.ring_options import credential_option, heard, pipeline_option
+from edge.cli.run_command import tell
 from edge.deadline import age_s
 from edge.deploy.rings.verdict import Heard
 
@@ -38,6 +39,8 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
         raise click.UsageError("add --pipeline FILE, which names the broker that devices speak to")
     with heard(path, credential) as (hearing, _):
         rows = [dict(zip(_COLUMNS, _cells(name, one), strict=True)) for name, one in hearing.heard().items()]
+    if not rows:
+        tell("no device has spoken at this broker, or this login may not read there (--credential)")
     if as_json:
         echo_json(rows)
     elif as_csv:

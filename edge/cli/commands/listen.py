@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from edge.cli.options import SECONDS
 from edge.cli.paths import READ, command, pipeline_argument
+from edge.cli.ring_options import credential_option
 from edge.cli.run_command import let_go
 from edge.config.credentials import read_credential
 from edge.config.load import load_pipeline, mqtt_from_options
@@ -20,7 +21,7 @@ from edge.publish.mqtt.subscriber import checked_device
 
 __all__ = ["listen"]
 
-_OF_HOST = ("port", "site", "prefix", "tls", "protocol", "ca", "certificate", "key", "credential")
+_OF_HOST = ("port", "site", "prefix", "tls", "protocol", "ca", "certificate", "key")
 
 
 @command(
@@ -43,9 +44,7 @@ _OF_HOST = ("port", "site", "prefix", "tls", "protocol", "ca", "certificate", "k
 @click.option("--ca", type=READ, metavar="FILE", help="Authorities that the broker's certificate is checked by.")
 @click.option("--certificate", type=READ, metavar="FILE", help="Our own, where the broker wants one.")
 @click.option("--key", type=READ, metavar="FILE", help="Of our own certificate.")
-@click.option(
-    "--credential", metavar="NAME", help='Name of a secret "user:password"; a colon in the user is written "\\:".'
-)
+@credential_option
 @click.option(
     "--client-id", metavar="ID", help="Where the broker allows no other; not a device's, which it would throw out."
 )
@@ -66,6 +65,7 @@ def listen(
     as_json: bool,
     duration_s: float | None,
     max_messages: int | None,
+    credential: str | None,
     **broker: str | int | None,
 ) -> int:
     """Show what a subscriber sees: detections, events, states, gaps, and numbers that never came."""
@@ -82,17 +82,18 @@ def listen(
     else:
         files = {"ca": ca, "certificate": certificate, "key": key}
         security = {name: str(file) for name, file in files.items() if file is not None} or tls
-        mqtt = mqtt_from_options({"host": host, "tls": security, **broker})
+        mqtt = mqtt_from_options({"host": host, "tls": security, "credential": credential, **broker})
         base_dir = Path()
     try:
         checked_device(device)
     except ConfigError as error:
         raise click.BadParameter(str(error).removeprefix("device: "), param_hint="--device") from None
+    login = credential or mqtt.credential
     options = ListenOptions(
         mqtt=mqtt,
         device=device,
         client_id=client_id,
-        credential=None if mqtt.credential is None else read_credential(mqtt.credential),
+        credential=None if login is None else read_credential(login),
         base_dir=base_dir,
         is_json=as_json,
         is_gaps=gaps,

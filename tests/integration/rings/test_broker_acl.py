@@ -10,6 +10,8 @@ from paho.mqtt import client as paho
 from edge.config.credentials import Credential
 from edge.deploy.rings.hearing import Hearing
 from edge.publish.device_messages import PullMessage, StateMessage
+from tests.support import models
+from tests.support.command_line import command
 from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until
 
@@ -75,3 +77,18 @@ def test_a_device_hears_no_other_device(broker, mqtt, user):
         hearing.wait_complete()
 
         assert "north/gate-02" not in hearing.heard()
+
+
+def test_a_login_that_may_not_read_is_not_told_that_all_is_well(broker, user, tmp_path, monkeypatch):
+    say(broker, user.replace("01", "02"), [("north", "gate-02")])
+    (tmp_path / "own").write_text(f"{user}:1")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    there = f"mqtt: {{host: {broker.host}, port: {broker.port}, tls: false, site: north}}"
+    what = f"version: 1\nmodel: {{onnx: {models.yolov8(tmp_path / 'm.onnx')}, precision: fp16}}"
+    (tmp_path / "p.yaml").write_text(f"{what}\nstreams: [{{id: a, uri: rtsp://a/1}}]\n{there}\n")
+    words = (tmp_path / "p.yaml", "--credential", "own")
+
+    listened = command("edge-deploy", "listen", *words, "--gaps", "--duration", "5", expected=3)
+    fleet = command("edge-deploy", "fleet", "--pipeline", *words)
+
+    assert all("this login may not read" in told.stderr for told in (listened, fleet))

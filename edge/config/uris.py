@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 __all__ = [
+    "ESCAPES",
     "PLACEHOLDERS",
     "has_placeholder",
     "has_secret",
@@ -22,6 +23,7 @@ __all__ = [
 _HERE = ("", "localhost")
 _NETWORK = ("rtsp", "rtsps", "http", "https")
 PLACEHOLDERS = ("{user}", "{password}")
+ESCAPES = "write @ as %40, / as %2F, ? as %3F, # as %23"
 _SECRET = re.compile(r"(?i)((?:pass(?:word|wd)?|pwd|token|secret|api_?key)=)(?!\{password\})([^&#]+)")
 _USER = re.compile(r"(?i)((?:user(?:name)?|usr|login|account)=)([^&#]+)")
 
@@ -81,8 +83,13 @@ def host_problem(uri: str) -> str | None:
         is_usable = bool(parts.hostname) and parts.port != 0 and len(parts.netloc.split()) == 1
     except ValueError:  # asking for the port checks it
         is_usable = False
-    scheme = uri.partition("://")[0].lower()
-    return None if is_usable else f"expected a host and, if any, a port up to 65535 after '{scheme}://'"
+    if is_usable:
+        return None
+    scheme, _, rest = uri.partition("://")
+    expected = f"expected a host and, if any, a port up to 65535 after '{scheme.lower()}://'"
+    if "@" in rest.removeprefix(_authority(rest)):
+        return f"{expected}; in a password {ESCAPES}, or give it a credential"
+    return f"{expected}; an IPv6 address stands in [ ]" if _authority(rest).count(":") > 1 else expected
 
 
 def has_placeholder(uri: str) -> bool:

@@ -21,6 +21,9 @@ _MAX_DEPTH = 12
 _MERGE = "tag:yaml.org,2002:merge"
 # YAML 1.1 takes 010 for eight, and 1:30 for ninety.
 _MISREAD = re.compile(r"[-+]?(0[0-7_]*[0-7]|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+_ODD_BLANK = re.compile(
+    r"(?m)^[ \t-]*\w*:?[\u00a0\u202f]"
+)  # as text from a web page has them: before a key or behind it
 
 
 def read_yaml(path: Path, *, kind: str = "a pipeline file") -> Document[ConfigError]:
@@ -31,7 +34,11 @@ def read_yaml(path: Path, *, kind: str = "a pipeline file") -> Document[ConfigEr
         content = read_file(path, follows_links=True)
         if (found := mistaken(content)) is not None:
             raise ConfigError(f"{path}: expected {kind} (YAML), this is {found.what}", hint=found.todo)
-        root = yaml.compose(content.decode("utf-8"), Loader=yaml.SafeLoader)
+        text = content.decode("utf-8")
+        if (blank := _ODD_BLANK.search(text)) is not None:
+            line = text.count("\n", 0, blank.end()) + 1
+            raise ConfigError(f"{path}:{line}: a non-breaking space where YAML takes plain ones only; type it anew")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=f"give the path of {kind}") from None
     except UnicodeDecodeError as error:

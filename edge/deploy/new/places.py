@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from edge.config.credentials import Credential
-from edge.config.uris import has_secret, split_login
+from edge.config.uris import ESCAPES, has_secret, split_login
 from edge.errors import ConfigError
 from edge.media.address import CLIP_SUFFIXES, Address, Trust, parse_address, redact
 from edge.media.tunnel import require_trust
@@ -111,9 +111,7 @@ def _require_open(uri: str) -> None:
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     after = rest[len(authority) :]
     if "@" in after:
-        raise ConfigError(
-            f"{scheme}://...: expected no @ behind the host", hint="in a password write @ as %40, / as %2F, ? as %3F"
-        )
+        raise ConfigError(f"{scheme}://...: expected no @ behind the host", hint=f"in a password {ESCAPES}")
     if has_secret(uri):
         raise ConfigError(
             f"{scheme}://{authority.rpartition('@')[2]}/...: expected one secret, in the query of the address",

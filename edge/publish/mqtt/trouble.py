@@ -123,6 +123,8 @@ def _tls_trouble(error: ssl.SSLError) -> BrokerError:
     if isinstance(error, ssl.SSLCertVerificationError):
         what = f"the broker's certificate is not accepted: {error.verify_message}"
         hint = "mqtt.tls.ca names the authority, and mqtt.host has to be a name in the certificate"
+        if error.verify_code in _OF_TIME:
+            hint = "renew the broker's certificate, or set this machine's clock"
     elif "ALERT" in reason:
         what = f"the broker ended the TLS handshake: {reason}"
         hint = "it may want a client certificate: mqtt.tls.certificate and mqtt.tls.key"
@@ -136,6 +138,7 @@ def _no_tls_trouble(reason: str) -> BrokerError:
     return BrokerError(Trouble.TLS, f"TLS handshake failed: {reason}", hint=hint)
 
 
+_OF_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID and ..._HAS_EXPIRED of OpenSSL's <x509_vfy.h>
 _NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
 ADAPTABLE = frozenset({Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1})
 """Refusals after which there may be another way to ask; where there is none, a person has to act."""

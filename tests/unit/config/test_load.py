@@ -157,6 +157,8 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         ),
         ("publish:", 'mqtt: {host: b, prefix: "edge/#"}\npublish:', "p.yaml:8: mqtt.prefix: got 'edge/#', expected t"),
         ("rtsp://camera", "rtsp://camera:99999", "p.yaml:7: streams[1].uri: expected a host and, if any, a port up to"),
+        ("rtsp://camera", "rtsp://a:pa#ss@camera", "a port up to 65535 after 'rtsp://'; in a password write @ as %40"),
+        ("rtsp://camera", "rtsp://fe80::1/a", "an IPv6 address stands in"),
         ("rtsp://camera", "rtsp://the camera", "p.yaml:7: streams[1].uri: expected a host and, if any, a port up to"),
         (
             "  - id: gate\n",
@@ -234,7 +236,15 @@ def test_a_file_that_is_not_there(tmp_path):
         load_pipeline(tmp_path / "absent.yaml")
 
 
-@pytest.mark.parametrize(("content", "told"), [(b"\xff\xfev\0", "text in UTF-16; save it"), (b"a: \xe4", "not UTF-8")])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\xff\xfev\0", "text in UTF-16; save it"),
+        (b"a: \xe4", "not UTF-8"),
+        ("# a\u00a0b\na:\n \u00a0b: 1".encode(), "p.yaml:3: a non-breaking space"),
+        ("- a:\u00a01".encode(), "p.yaml:1: a non-breaking space"),
+    ],
+)
 def test_a_file_that_is_not_utf_8(tmp_path, content, told):
     (tmp_path / "p.yaml").write_bytes(content)
 

@@ -22,6 +22,12 @@ def highest(low, high):
     return high
 
 
+def unverified(code, message):
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message, error.reason = code, message, "CERTIFICATE_VERIFY_FAILED"
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "endpoint", "kind", "words"),
     [
@@ -31,6 +37,8 @@ def highest(low, high):
         (ConnectionResetError(104, "reset"), TLS, Trouble.TLS, "tls: false"),
         (ValueError("Invalid host."), PLAIN, Trouble.REFUSED, "correct mqtt.host"),
         (OSError(113, "No route to host"), PLAIN, Trouble.UNREACHABLE, "No route to host"),
+        (unverified(10, "certificate has expired"), TLS, Trouble.TLS, "set this machine's clock"),
+        (unverified(20, "unable to get local issuer certificate"), TLS, Trouble.TLS, "mqtt.tls.ca names the authority"),
     ],
 )
 def test_an_error_says_what_to_do(error, endpoint, kind, words):

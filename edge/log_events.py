@@ -39,7 +39,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "stream teardown hangs",
         "nothing: reconnected, or left out until a restart (the watchdog's, if no camera is left); report the model",
     ),
-    ("annotate-fails", "annotated frames cannot be written, the run goes on without", "make room for --annotate"),
+    ("annotate-fails", "pictures cannot be written, the run goes on without", "make room for --annotate, --frames"),
     ("stream-ended", "stream ended", "nothing: end of the file"),
     ("clip-sideways", "rotation of the clip is ignored", "rotate its pixels: `ffmpeg -i CLIP UPRIGHT.mp4`"),
     ("stream-failed", "stream failed", "see `reason`; other streams go on"),

@@ -44,10 +44,10 @@ def open_page(target: str, targets_path: Path | None, port: int | None, has_brow
     if len(chosen) != 1:
         raise click.UsageError(f"{target} means {len(chosen)} devices; name one")
     page = DevicePage(lambda: connect_to(chosen[0]), port=port or 0)
-    with stop_on_signals() as stop, contextlib.closing(page):
+    with contextlib.closing(page):
         address = page.open()
-        click.echo(json.dumps({"target": chosen[0].name, "url": address}) if as_json else address)
-        with _in_browser(address) if has_browser else contextlib.nullcontext():
+        with stop_on_signals() as stop, _in_browser(address) if has_browser else contextlib.nullcontext():
+            click.echo(json.dumps({"target": chosen[0].name, "url": address}) if as_json else address)
             tell("Ctrl-C ends it")
             while not stop.wait(1.0):
                 pass

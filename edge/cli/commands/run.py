@@ -101,7 +101,7 @@ def run(
     write_stats = stats_writer(stats_path)
     with stop_on_signals(reload := threading.Event()) as stop:
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
-        before = {folder: _pictures_in(folder) for folder in (annotate_dir, frames_dir)}
+        before = {folder: _pictures_in(folder) for folder in (annotate_dir, frames_dir) if folder is not None}
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every, frames_dir=frames_dir)
         say(_running(parts))
         if is_on_terminal(opened.pipeline.config.publish.jsonl):
@@ -127,7 +127,8 @@ def run(
         return INTERRUPTED
     if not report.is_balanced:
         return 1
-    return _UNREACHABLE if report.has_failed_streams or report.silent_outputs else 0
+    is_pictureless = report.inferred > 0 and any(_pictures_in(folder) == count for folder, count in before.items())
+    return _UNREACHABLE if report.has_failed_streams or report.silent_outputs or is_pictureless else 0
 
 
 def limit_arenas() -> None:
@@ -148,14 +149,14 @@ def _running(parts: PipelineParts) -> str:
     return f"running {parts.name} with {parts.inference.engine.name} in {parts.precision.value}, {streams}"
 
 
-def _places(annotate_dir: Path | None, frames_dir: Path | None, before: Mapping[Path | None, int]) -> Iterator[str]:
+def _places(annotate_dir: Path | None, frames_dir: Path | None, before: Mapping[Path, int]) -> Iterator[str]:
     for folder, content in ((annotate_dir, "frames with boxes"), (frames_dir, "frames as they are")):
         if folder is not None:
             yield f"{content}: {folder} ({_pictures_in(folder) - before[folder]} pictures)"
 
 
-def _pictures_in(folder: Path | None) -> int:
-    return 0 if folder is None else len(list(folder.glob("*.jpg")))
+def _pictures_in(folder: Path) -> int:
+    return len(list(folder.glob("*.jpg")))
 
 
 def _to_nobody(text: str) -> None:

@@ -183,7 +183,7 @@ class Annotator:
             write_image(path, picture)
         except DatasetError as error:
             if not self._is_broken:
-                _log.warning("annotated frames cannot be written, the run goes on without reason=%s", error)
+                _log.warning("pictures cannot be written, the run goes on without reason=%s", error)
             self._is_broken = True
             with contextlib.suppress(OSError):
                 path.unlink()  # what there was room for is no picture

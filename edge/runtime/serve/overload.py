@@ -264,7 +264,7 @@ def judge_admission(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | No
     how = f"({speed.batch_s * 1e3:.1f} ms for a batch of {speed.rows}, measured)"
     measured = f"{rate_text(speed.fps)} are served {how}"
     left_out = "; decoding is not included"
-    if wanted_fps and not known:
+    if not known:
         return AdmissionVerdict(
             is_served=True, text=f"no stream states its rate; {rate_text(speed.fps)} fps are served {how}{left_out}"
         )

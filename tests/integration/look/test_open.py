@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.parse
@@ -67,6 +68,19 @@ def test_without_the_secret_of_the_address_nothing_is_shown(service, opened):
     status, headers, _ = ask(port, path.rstrip("/"))
     assert (status, headers["location"]) == (303, path)
     assert ask(port, f"{path}status.json", Host="evil.example")[0] == 421
+
+
+def test_ctrl_c_ends_it_while_the_device_does_not_answer(opened, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f'host = "127.0.0.1"\nport = {silent.getsockname()[1]}\nuser = "edge"\n'
+        (tmp_path / "targets.toml").write_text(f'[[target]]\nname = "gate-01"\n{place}')
+        process = opened()
+        held, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=10)
+        held.close()
+
+    assert process.returncode == 130, told
 
 
 def test_ctrl_c_ends_it_whoever_holds_on(service, opened):

@@ -66,8 +66,9 @@ def test_what_does_not_fit_is_said_with_what_would():
     assert "max_fps 17.5 for each would fit, or 1 of 3 streams as they are" in verdict.text
 
 
-def test_where_no_rate_is_stated_only_what_is_served_is_said():
-    verdict = judge_admission(FORTY, {A: None, B: None})
+@pytest.mark.parametrize("stated", [{A: None, B: None}, {}], ids=["cameras", "files"])
+def test_where_no_rate_is_stated_only_what_is_served_is_said(stated):
+    verdict = judge_admission(FORTY, stated)
 
     assert verdict.is_served
     assert verdict.text == (

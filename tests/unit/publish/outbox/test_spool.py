@@ -1,9 +1,12 @@
 """The spool on a real disk: what is written, what comes back, what is let go, and what a power cut takes."""
 
 import contextlib
+import errno
+import os
 import shutil
 import sqlite3
 import time
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -321,6 +324,37 @@ def test_f38_a_head_of_a_later_format_is_damage_and_no_disk_that_takes_nothing(l
     life.deliver().prove()
     assert "spool-damaged" in logged(caplog)
     assert life.keeper.counts()["spool_works"] == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "PRAGMA user_version=4",
+        "UPDATE start SET crc = crc + 1",
+        "INSERT INTO gap VALUES(1, 'text', 0)",
+        f"INSERT INTO gap VALUES(1, x'ff', {zlib.crc32(b'1' + bytes([255]))})",
+        "UPDATE message SET at_s = 'late'",
+    ],
+)
+def test_f38_a_table_with_other_content_than_was_written_is_damage(life, caplog, change):
+    life.begin().frames(900)
+    life.stop()
+    with contextlib.closing(sqlite3.connect(life.path, isolation_level=None)) as other:
+        other.execute(change)
+    life.begin().frames(9)
+    life.deliver().prove()
+    assert "spool-damaged" in logged(caplog)
+    life.balances()
+
+
+def test_a_disk_that_does_not_say_what_is_free_is_told_and_asked_again(life, monkeypatch):
+    life.begin().frames(9)
+    monkeypatch.setattr(os, "statvfs", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+    life.look()
+    assert "Input/output error" in life.keeper.trouble.now
+    monkeypatch.undo()
+    life.look()
+    assert life.keeper.trouble.now is None
 
 
 def test_f38_events_that_an_index_does_not_show_come_from_a_new_file(life, caplog):

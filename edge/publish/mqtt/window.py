@@ -51,7 +51,6 @@ class Window:
         now_s = self._now_s()
         if now_s - self._turned_at_s > _MEMORY_S:
             self._shortest_before_s, self._shortest_s, self._turned_at_s = self._shortest_s, math.inf, now_s
-            self._look()
         if round_trip_s < self._shortest_s:
             self._shortest_s = round_trip_s
             self._look()

@@ -285,6 +285,34 @@ def test_a_network_that_breaks_without_a_message_takes_more_losses_to_prove_it()
     assert losses_alone(suspects, one, most=9) == 5
 
 
+def test_losses_before_a_broker_was_away_prove_nothing():
+    now_s = 100.0
+    suspects = Suspects(now_s=lambda: now_s)
+    one = [(entry_from_message(detections(1)), 500)]
+    for _ in range(2):
+        suspects.lost(one, has_taken=True, is_trial=True)
+    now_s += 6.0
+    suspects.forgive()
+
+    assert suspects.lost(one, has_taken=True, is_trial=True) is None
+
+
+@pytest.mark.parametrize("ends", ["proven", "silent"])
+def test_a_message_that_was_given_up_leaves_its_topic_unsuspected_in_the_end(ends):
+    now_s = 100.0
+    suspects = Suspects(now_s=lambda: now_s)
+    entry = entry_from_message(detections(1))
+    suspects.lost([(entry, 500)], has_taken=True, is_trial=True)
+    assert suspects.is_apart(entry_from_message(detections(2)))
+    if ends == "proven":
+        suspects.proven(entry, 500)
+    else:
+        assert [suspects.is_silent_again(entry) for _ in range(3)] == [False, True, False]
+    now_s += 700.0  # longer than a topic is watched or blocked
+
+    assert not suspects.is_apart(entry_from_message(detections(2)))
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_radio_link_that_breaks_every_third_of_a_second_loses_no_message(seed):
     outcome, _ = run(

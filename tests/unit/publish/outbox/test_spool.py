@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.places import boot_s
-from edge.publish.outbox.store import Place
+from edge.publish.outbox.store import Place, Row
 from tests.support.logged import logged
 from tests.support.spool_life import Life
 from tests.support.wait import wait_until
@@ -265,6 +265,7 @@ def test_f38_what_is_no_spool_is_set_aside_and_declared(life, content, caplog):
         assert {(gap["epoch"], gap["reason"], gap["to"]) for gap in life.gaps()} == {(40, "spool-corrupt", None)}
         assert life.path.with_name("spool.db.damaged").read_bytes() == content
         assert "spool-damaged" in logged(caplog)
+        assert "was damaged" in life.keeper.trouble.alarm
 
 
 def test_f38_a_spool_that_is_damaged_while_it_runs_is_replaced(life, caplog):
@@ -326,6 +327,9 @@ def test_f38_a_head_of_a_later_format_is_damage_and_no_disk_that_takes_nothing(l
     assert life.keeper.counts()["spool_works"] == 1
 
 
+NUL = bytes(1)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -333,7 +337,9 @@ def test_f38_a_head_of_a_later_format_is_damage_and_no_disk_that_takes_nothing(l
         "UPDATE start SET crc = crc + 1",
         "INSERT INTO gap VALUES(1, 'text', 0)",
         f"INSERT INTO gap VALUES(1, x'ff', {zlib.crc32(b'1' + bytes([255]))})",
+        f"INSERT INTO start VALUES(1, x'ff', {zlib.crc32(b'1' + bytes([255]))})",
         "UPDATE message SET at_s = 'late'",
+        f"INSERT INTO message VALUES(9999, 41, 0, 1.0, x'00', x'00', {Row(9999, 41, False, 1.0, NUL, NUL).crc})",
     ],
 )
 def test_f38_a_table_with_other_content_than_was_written_is_damage(life, caplog, change):

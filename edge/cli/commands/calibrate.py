@@ -229,7 +229,8 @@ def _lines(done: Calibration, path: Path, options: CalibrationOptions) -> Iterat
             f"INT8 {evidence.int8:.4f}, float {evidence.float_:.4f}{margin(evidence)}, "
             f"on {evidence.images} other images",
         )
-    yield "time", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in done.seconds.items())
+    if done.seconds:
+        yield "time", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in done.seconds.items())
     yield "verdict", _verdict(evidence, path, options)
 
 

@@ -125,10 +125,14 @@ def run(
     if stop.is_interrupted:
         say("interrupted")
         return INTERRUPTED
+    return _code_of(report, before)
+
+
+def _code_of(report: RunReport, pictures_before: Mapping[Path, int]) -> int:
     if not report.is_balanced:
         return 1
-    is_pictureless = report.inferred > 0 and any(_pictures_in(folder) == count for folder, count in before.items())
-    return _UNREACHABLE if report.has_failed_streams or report.silent_outputs or is_pictureless else 0
+    is_empty = report.inferred > 0 and any(_pictures_in(one) == count for one, count in pictures_before.items())
+    return _UNREACHABLE if report.has_failed_streams or report.silent_outputs or is_empty else 0
 
 
 def limit_arenas() -> None:

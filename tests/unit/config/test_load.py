@@ -226,7 +226,7 @@ def test_what_streams_have_in_common_is_written_once(load):
     assert found == [("clip.mp4", 5, 2), ("clip.mp4", 9, 2), ("clip.mp4", 5, 3)]
 
 
-@pytest.mark.parametrize("host", ["broker.local", "10.0.0.7", "::1", "fe80::1", "a_b-c"])
+@pytest.mark.parametrize("host", ["broker.local", "10.0.0.7", "::1", "fe80::1", "fe80::1%eth0", "a_b-c"])
 def test_hosts_that_are_good(load, host):
     assert load(GOOD.replace("publish:", f'mqtt: {{host: "{host}"}}\npublish:')).config.mqtt.host == host
 

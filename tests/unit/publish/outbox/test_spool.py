@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import sqlite3
+import stat
 import time
 import zlib
 
@@ -351,6 +352,18 @@ def test_f38_a_table_with_other_content_than_was_written_is_damage(life, caplog,
     life.deliver().prove()
     assert "spool-damaged" in logged(caplog)
     life.balances()
+
+
+def test_starts_whose_messages_were_delivered_are_forgotten_and_the_file_is_of_its_owner_alone(life):
+    for _ in range(5):
+        life.begin().frames(9)
+        life.deliver()
+        life.stop()
+        life.path.chmod(0o644)
+    life.begin()
+
+    assert [epoch for epoch, _ in life.keeper.places.disk.starts()] == [life.epoch]
+    assert stat.S_IMODE(life.path.stat().st_mode) == 0o600
 
 
 def test_a_disk_that_does_not_say_what_is_free_is_told_and_asked_again(life, monkeypatch):

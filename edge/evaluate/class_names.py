@@ -55,13 +55,12 @@ class ClassMap:
         self._is_whole = len(set(self._known.values())) == len(labels)
         place = {number: rank for rank, number in enumerate(sorted(names))}
         fits = len(names) == len(labels) and all(place[n] == class_id for n, class_id in self._known.items())
-        unknown = sorted({str(name) for number, name in names.items() if number not in self._known})
+        unknown = names.keys() - self._known.keys()
         self.found_by, self.notes = "name", tuple[str, ...]()
         if fits and unknown:
             self._known, self.found_by = place, "order"
             self.notes = (
-                f"{where}: {len(unknown)} of {len(names)} class names are unknown to the model ({listed(unknown)}): "
-                "classes go by order",
+                f"{where}: {len(unknown)} of {len(names)} class names are {self._why(unknown)} (classes go by order)",
             )
         self._require(used)
         if not self._known:
@@ -83,27 +82,44 @@ class ClassMap:
             raise self._misfit(unknown)
 
     def _misfit(self, unknown: Collection[int]) -> DatasetError:
-        missing = sorted({str(self._names[number]) for number in unknown})
         taken = set(self._known.values())
         free = [label for class_id, label in enumerate(self._labels) if class_id not in taken]
         return DatasetError(
             f"{self._where}: labels that do not fit the model: it has {len(self._labels)} classes, the file "
-            f"{len(self._names)}; unknown to the model: {listed(missing)}",
+            f"{len(self._names)}; {self._why(unknown)}",
             hint=f"name them as the model does, which also has: {listed(free)}; or use labels made for this model",
         )
 
+    def _why(self, unknown: Collection[int]) -> str:
+        names = sorted({str(self._names[number]) for number in unknown})
+        common = [_common(label) for label in self._labels]
+        several = [name for name in names if common.count(_common(name)) > 1]
+        reasons = {
+            "unknown to the model": [name for name in names if name not in several],
+            "of several of its classes": several,
+        }
+        return "; ".join(f"{reason}: {listed(those)}" for reason, those in reasons.items() if those)
+
 
 def _by_name(names: Mapping[int, str], labels: Sequence[str]) -> dict[int, int]:
-    """Return the class of each name that the model knows; the closer spelling goes first."""
+    """Return the class of each name that the model knows; the closer spelling goes first.
+
+    A name that both have equally often goes by order among its own.
+    """
     known: dict[int, int] = {}
     for key in (_spoken, _plain, _common):
         of_key: dict[str, list[int]] = {}
         for class_id, label in enumerate(labels):
             of_key.setdefault(key(label), []).append(class_id)
-        for number, name in names.items():
-            same = of_key.get(key(name), []) if _plain(name) else []
-            if number not in known and len(same) == 1:
-                known[number] = same[0]
+        alike: dict[str, list[int]] = {}
+        for number in sorted(names):
+            if _plain(names[number]):
+                alike.setdefault(key(names[number]), []).append(number)
+        for name, numbers in alike.items():
+            same = of_key.get(name, [])
+            classes = same * len(numbers) if len(same) == 1 else same
+            if len(classes) == len(numbers):
+                known = dict(zip(numbers, classes, strict=True)) | known
     return known
 
 

@@ -77,6 +77,7 @@ def test_labels_give_the_accuracy_of_the_truth_or_are_refused(street, crew, tmp_
     found = measured(street, labels, crew, model=model)
 
     assert found.accuracy.map50_95 == pytest.approx(expected(street, crew, variant.boxes(street.boxes)), abs=ABOUT)
+    assert sum(row["boxes"] for row in found.as_json()["per_class"]) == found.accuracy.boxes
     assert found.classes_by == variant.classes_by
     assert (len(found.unlabelled), found.left_out) == (variant.unlabelled, variant.left_out)
     assert [variant.noted in note for note in found.notes] == ([True] if variant.noted else [])

@@ -186,6 +186,11 @@ yolo(
 yolo("numbers that are one too high", lambda given: given.yolo(number=lambda n: n + 1), code=REFUSED)
 yolo("numbers shifted around", lambda given: given.yolo(number=lambda n: (n + 1) % 4), code=REFUSED)
 yolo("two classes swapped", lambda given: given.yolo(number=lambda n: (3, 1, 2, 0)[n]), code=REFUSED)
+yolo(
+    "two names alike, as the model has them",
+    renamed(("car", "truck", "bus", "car")),
+    labels=("car", "truck", "bus", "car"),
+)
 yolo("two names swapped", renamed(("person", "truck", "bus", "car")), code=REFUSED)
 
 
@@ -352,6 +357,9 @@ coco(
         ],
     ),
 )
+TWO_CARS = ("car", "truck", "bus", "car")
+coco("two classes of one name, as the model has them", spelled(*TWO_CARS), labels=TWO_CARS)
+coco("one name for two classes of the model", spelled("bus", "truck", "lorry", "car"), labels=TWO_CARS, code=REFUSED)
 coco("two names of one id", changed(categories=lambda own: [*own, {"id": 1, "name": "lorry"}]), code=REFUSED)
 coco("a category that is not listed", changed(annotations=first(category_id=77)), code=REFUSED)
 coco("no categories", changed(categories=lambda own: None), code=REFUSED)

@@ -78,6 +78,11 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
         _open(tmp_path, ("helmet", "vest"))
 
 
+def test_a_name_of_several_classes_of_the_model_is_not_called_unknown(tmp_path):
+    with pytest.raises(DatasetError, match="the file 3; of several of its classes: car, person"):
+        _open(tmp_path, ("car", "car", "person", "Person", "dog"))
+
+
 def test_image_of_another_size_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="street is labelled at 200x100, the image is 100x200"):
         _open(tmp_path, ("person", "car", "bus")).truth("street", ImageSize(width=100, height=200))

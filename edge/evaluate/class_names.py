@@ -237,7 +237,9 @@ def _of_list(path: Path) -> dict[int, str]:
     try:
         lines = _content(path).decode("utf-8-sig").rstrip().splitlines()
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: expected one class name for each line, in UTF-8: {error}") from error
+        raise DatasetError(
+            f"{path}: expected one class name for each line, in UTF-8, byte {error.start} is none"
+        ) from error
     if all(re.fullmatch(r"\s*\d+(\s+[-+.\deE]+){4,}\s*|\s*", line) for line in lines):
         return {}
     return {number: line.strip() for number, line in enumerate(lines)}

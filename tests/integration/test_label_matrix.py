@@ -95,5 +95,5 @@ def test_calibrate_promises_nothing_where_classes_are_permuted(street, tmp_path)
 def test_a_data_yaml_as_powershell_writes_it_is_refused_and_not_passed_over(tmp_path):
     (tmp_path / "data.yaml").write_text("names: [person, bus]\n", encoding="utf-16")
 
-    with pytest.raises(DatasetError, match="is not UTF-8 text"):
+    with pytest.raises(DatasetError, match="this is text in UTF-16"):
         find_label_names(tmp_path)

@@ -386,6 +386,11 @@ coco(
     changed(images=lambda own: [*own, {**own[0], "id": 99, "file_name": "b/street-1-0.jpg"}]),
     code=REFUSED,
 )
+coco(
+    "two pictures of one id",
+    changed(images=lambda own: [*own, {**own[1], "file_name": "other.jpg", "id": own[0]["id"]}]),
+    code=REFUSED,
+)
 coco("a picture that is not listed", changed(annotations=first(image_id=999)), code=REFUSED)
 coco(
     "annotations that were exported twice",
@@ -403,13 +408,12 @@ coco(
     changed(annotations=lambda own: [{**one, "bbox": [str(side) for side in one["bbox"]]} for one in own]),
 )
 coco("a box of negative width", changed(annotations=first(bbox=[5, 5, -1, 5])), code=REFUSED)
+coco("a box without area", changed(annotations=first(bbox=[5, 5, 0, 5])), code=REFUSED)
+coco("a box far beyond its picture", changed(annotations=first(bbox=[5, 5, 3000, 5])), code=REFUSED)
 coco(
     "corners in place of widths",
     changed(annotations=lambda own: [{**one, "bbox": _corners(one["bbox"])} for one in own]),
-    boxes=lambda boxes: [
-        dataclasses.replace(box, right=box.left + box.right, bottom=box.top + box.bottom) for box in boxes
-    ],
-    noted="labelled boxes lie where the model detects",
+    code=REFUSED,
 )
 coco(
     "a file of predictions",

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.yaml_file import read_yaml
-from edge.errors import DatasetError, EdgeError
+from edge.document import Document
+from edge.errors import ConfigError, DatasetError, EdgeError
 from edge.reading import json_object, read_file
 
 __all__ = ["ClassMap", "LabelNames", "find_label_names", "label_folder", "listed", "names_of_yaml"]
@@ -189,10 +190,11 @@ def label_folder(images: Path) -> Path:
 def names_of_yaml(path: Path) -> LabelNames:
     """Raise `DatasetError` if it is no data.yaml."""
     try:
-        content = read_yaml(path, kind="a data.yaml with the names of the classes").content
+        document = read_yaml(path, kind="a data.yaml with the names of the classes")
+        content = document.content
         if not isinstance(content, dict) or not isinstance(content.get("names"), (dict, list)):
             raise DatasetError(f"{path}: expected a data.yaml with the names of the classes (names: ...)")
-        names = _numbered(content["names"])
+        names = _numbered(document)
         if len(names) != int(content.get("nc", len(names))):
             raise DatasetError(f"{path}: states {content['nc']} classes (nc) and names {len(names)}")
         shape = content.get("kpt_shape") or (0, 0)
@@ -252,8 +254,12 @@ def _of_notes(path: Path) -> dict[int, str]:
         raise DatasetError(f"{path}: expected categories with id and name: {error}") from error
 
 
-def _numbered(names: Any) -> dict[int, str]:
-    pairs = names.items() if isinstance(names, dict) else enumerate(names)
+def _numbered(document: Document[ConfigError]) -> dict[int, str]:
+    names = document.content["names"]
+    pairs = list(names.items() if isinstance(names, dict) else enumerate(names))
+    for number, name in pairs:
+        if isinstance(name, bool) or not isinstance(name, (str, int, float)):  # YAML takes no, yes, on, ~ for those
+            raise document.error(("names", number), f"got {name}, expected a name; put it in quotes")
     return {int(number): str(name) for number, name in pairs}
 
 

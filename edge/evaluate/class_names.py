@@ -108,19 +108,19 @@ def _by_name(names: Mapping[int, str], labels: Sequence[str]) -> dict[int, int]:
     A name that both have equally often goes by order among its own.
     """
     known: dict[int, int] = {}
+    for name in filter(_plain, set(names.values()).intersection(labels)):
+        numbers = sorted(number for number, one in names.items() if one == name)
+        classes = [class_id for class_id, label in enumerate(labels) if label == name]
+        if len(numbers) == len(classes):
+            known.update(zip(numbers, classes, strict=True))
     for key in (_spoken, _plain, _common):
         of_key: dict[str, list[int]] = {}
         for class_id, label in enumerate(labels):
             of_key.setdefault(key(label), []).append(class_id)
-        alike: dict[str, list[int]] = {}
-        for number in sorted(names):
-            if _plain(names[number]):
-                alike.setdefault(key(names[number]), []).append(number)
-        for name, numbers in alike.items():
-            same = of_key.get(name, [])
-            classes = same * len(numbers) if len(same) == 1 else same
-            if len(classes) == len(numbers):
-                known = dict(zip(numbers, classes, strict=True)) | known
+        for number, name in names.items():
+            same = of_key.get(key(name), []) if _plain(name) else []
+            if number not in known and len(same) == 1:
+                known[number] = same[0]
     return known
 
 

@@ -316,7 +316,8 @@ class CocoLabels(Labels):
     def _each(self, document: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
         self._at = "a file"
         for number, entry in enumerate(document[key]):
-            self._at = f"{key}[{number}] (id {entry.get('id')})"
+            self._at = f"{key}[{number}]"
+            self._at += f" (id {entry.get('id')})"
             yield entry
 
     def _add(self, annotation: Mapping[str, Any], images: Mapping[int, _Image]) -> None:

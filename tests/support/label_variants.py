@@ -322,6 +322,12 @@ coco(
     spelled("tvmonitor", "tv", "bus", "person"),
     labels=("tvmonitor", "tv", "bus", "person"),
 )
+coco(
+    "two spellings of one of two such classes",
+    spelled("tv", "television", "bus", "person"),
+    labels=("tvmonitor", "tv", "bus", "person"),
+    code=REFUSED,
+)
 coco("names of another language", spelled("Auto", "Laster", "Bus!", "Mensch"), classes_by="order", noted="4 of 4")
 coco("one unknown name, others in place", spelled("car", "lorry", "bus", "person"), classes_by="order", noted="lorry")
 coco("one unknown name, others elsewhere", spelled("car", "lorry", "bus", "person", ids=(4, 3, 2, 1)), code=REFUSED)

@@ -80,7 +80,7 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
 
 def test_a_name_of_several_classes_of_the_model_is_not_called_unknown(tmp_path):
     with pytest.raises(DatasetError, match="the file 3; of several of its classes: car, person"):
-        _open(tmp_path, ("car", "car", "person", "Person", "dog"))
+        _open(tmp_path, ("car", "car", "PERSON", "Person", "dog"))
 
 
 def test_image_of_another_size_is_refused(tmp_path):
@@ -105,7 +105,7 @@ def test_image_of_another_size_is_refused(tmp_path):
         ({"images": None}, "expected COCO instances, got a file with a value of another kind"),
         ({"images": [{"id": 1, "file_name": 3}]}, r"images\[0\] \(id 1\) with a value of another kind"),
         ({"categories": {}}, "category 1, which the file does not list"),
-        ({"categories": ["person"]}, "with a value of another kind"),
+        ({"categories": [CATEGORIES[0], "person"]}, r"got categories\[1\] with a value of another kind"),
     ],
 )
 def test_malformed_file_is_refused(tmp_path, changes, reason):

@@ -24,7 +24,8 @@ A message says where, what was expected, what came; `hint` says what to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 __all__ = [
@@ -47,7 +48,14 @@ __all__ = [
     "SourceError",
     "TensorMismatchError",
     "VerificationError",
+    "nearest",
 ]
+
+
+def nearest(key: str, names: Sequence[str]) -> str:
+    """Return the names that `key` may mean, as they stand behind an unknown one."""
+    near = difflib.get_close_matches(key, names, n=3, cutoff=0.4) or [name for name in names if key and key in name][:3]
+    return f" (nearest: {', '.join(near)})" if near else ""
 
 
 class EdgeError(Exception):

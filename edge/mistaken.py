@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Mistaken", "mistaken"]
+__all__ = ["Mistaken", "is_text", "mistaken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +18,13 @@ class Mistaken:
         what: such as "a web page".
         todo: a sentence for the hint.
         is_picture: an image file of a common kind.
+        is_model: an ONNX model, whole or not.
     """
 
     what: str
     todo: str
     is_picture: bool = False
+    is_model: bool = False
 
 
 _EXPORT = "export it with the tool that trained it: yolo export model=best.pt format=onnx"
@@ -33,6 +35,8 @@ _JSON_AT = slice(4, 5)  # behind its length, before the engine, where Ultralytic
 
 _CHECKPOINT = Mistaken(what="a PyTorch checkpoint (.pt)", todo=_EXPORT)
 _ENGINE = Mistaken(what="a TensorRT engine", todo=_FROM_ONNX)
+_ONNX = Mistaken(what="an ONNX model", todo=_NAME_IT, is_model=True)
+_BEHIND_IR_VERSION = (b"\x12", b"\x3a", b"\x42")  # protobuf's tags of the producer, the graph and the opsets
 _UTF16 = Mistaken(what="text in UTF-16", todo="save it as UTF-8")
 _PAGE = Mistaken(what="a web page", todo="download the file itself, not the page that shows it")
 _LFS = Mistaken(what="a Git LFS pointer, which stands for the file", todo="fetch the file: git lfs pull")
@@ -70,11 +74,21 @@ _SIGNS: tuple[tuple[int, bytes, Mistaken], ...] = (
 def mistaken(data: bytes) -> Mistaken | None:
     """Return what `data`, the beginning of a file or all of it, is surely; None where nothing tells.
 
-    Text and ONNX models carry no sign of their own: None is what the right file gives, and much else.
+    Text carries no sign of its own: None is what the right file gives, and much else.
     """
+    if data[:1] == b"\x08" and data[2:3] in _BEHIND_IR_VERSION:
+        return _ONNX
     start = data[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith(b"pk\x03\x04") and b"/data.pkl" in data[:4096]:  # how PyTorch has written them since 1.6
         return _CHECKPOINT
     if start[_JSON_AT] == b"{" and b"ultralytics" in start:
         return _ENGINE
     return next((found for at, sign, found in _SIGNS if start[at : at + len(sign)] == sign), None)
+
+
+def is_text(data: bytes) -> bool:
+    """Return whether `data`, all of a file, is text."""
+    try:
+        return all(one.isprintable() or one.isspace() for one in data.decode()[:512])
+    except UnicodeDecodeError:
+        return False

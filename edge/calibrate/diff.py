@@ -91,12 +91,20 @@ def _told_means(table: CalibrationTable, other: CalibrationTable) -> str:
 def _told(value: object) -> str:
     if value is None:
         return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, tuple):
-        return ", ".join(sorted(value)) or "none"
-    fields = {name: getattr(value, name) for name in getattr(value, "__struct_fields__", ())}
-    if isinstance(value, dict):
-        fields = value
-    return ", ".join(f"{name.rstrip('_')} {item}" for name, item in fields.items()) if fields else str(value)
+        return ", ".join(map(str, sorted(value))) or "none"
+    names = getattr(value, "__struct_fields__", ())
+    fields = value if isinstance(value, dict) else {name: getattr(value, name) for name in names}
+    if not fields:
+        return "none" if fields is value else str(value)
+    return ", ".join(f"{name.rstrip('_')} {_inside(item)}" for name, item in fields.items())
+
+
+def _inside(value: object) -> str:
+    told = _told(value)
+    return f"({told})" if ", " in told else told
 
 
 def _size(change: RangeChange) -> float:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.types import ImageSize
+from edge.writing import write_whole
 
 __all__ = ["CLIPS", "FPS", "SIZE", "SyntheticCamera", "Truth", "lay_out_cameras", "read_truths"]
 
@@ -66,7 +66,7 @@ def _copy(street: str, folder: Path) -> None:
     for path in (CLIPS / f"{street}.mp4", *CLIPS.glob(f"images/{street}-*.jpg"), *CLIPS.glob(f"labels/{street}-*.txt")):
         target = folder / path.relative_to(CLIPS)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+        write_whole(target, path.read_bytes())
 
 
 def read_truths(path: Path) -> tuple[Truth, ...]:

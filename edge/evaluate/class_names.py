@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.yaml_file import read_yaml
-from edge.errors import DatasetError, EdgeError
+from edge.document import Document
+from edge.errors import ConfigError, DatasetError, EdgeError
 from edge.reading import json_object, read_file
 
 __all__ = ["ClassMap", "LabelNames", "find_label_names", "label_folder", "listed", "names_of_yaml"]
@@ -55,13 +56,12 @@ class ClassMap:
         self._is_whole = len(set(self._known.values())) == len(labels)
         place = {number: rank for rank, number in enumerate(sorted(names))}
         fits = len(names) == len(labels) and all(place[n] == class_id for n, class_id in self._known.items())
-        unknown = sorted({str(name) for number, name in names.items() if number not in self._known})
+        unknown = names.keys() - self._known.keys()
         self.found_by, self.notes = "name", tuple[str, ...]()
         if fits and unknown:
             self._known, self.found_by = place, "order"
             self.notes = (
-                f"{where}: {len(unknown)} of {len(names)} class names are unknown to the model ({listed(unknown)}): "
-                "classes go by order",
+                f"{where}: {len(unknown)} of {len(names)} class names are {self._why(unknown)} (classes go by order)",
             )
         self._require(used)
         if not self._known:
@@ -83,19 +83,36 @@ class ClassMap:
             raise self._misfit(unknown)
 
     def _misfit(self, unknown: Collection[int]) -> DatasetError:
-        missing = sorted({str(self._names[number]) for number in unknown})
         taken = set(self._known.values())
         free = [label for class_id, label in enumerate(self._labels) if class_id not in taken]
         return DatasetError(
             f"{self._where}: labels that do not fit the model: it has {len(self._labels)} classes, the file "
-            f"{len(self._names)}; unknown to the model: {listed(missing)}",
+            f"{len(self._names)}; {self._why(unknown)}",
             hint=f"name them as the model does, which also has: {listed(free)}; or use labels made for this model",
         )
 
+    def _why(self, unknown: Collection[int]) -> str:
+        names = sorted({str(self._names[number]) for number in unknown})
+        common = [_common(label) for label in self._labels]
+        several = [name for name in names if common.count(_common(name)) > 1]
+        reasons = {
+            "unknown to the model": [name for name in names if name not in several],
+            "of several of its classes": several,
+        }
+        return "; ".join(f"{reason}: {listed(those)}" for reason, those in reasons.items() if those)
+
 
 def _by_name(names: Mapping[int, str], labels: Sequence[str]) -> dict[int, int]:
-    """Return the class of each name that the model knows; the closer spelling goes first."""
+    """Return the class of each name that the model knows; the closer spelling goes first.
+
+    A name that both have equally often goes by order among its own.
+    """
     known: dict[int, int] = {}
+    for name in filter(_plain, set(names.values()).intersection(labels)):
+        numbers = sorted(number for number, one in names.items() if one == name)
+        classes = [class_id for class_id, label in enumerate(labels) if label == name]
+        if len(numbers) == len(classes):
+            known.update(zip(numbers, classes, strict=True))
     for key in (_spoken, _plain, _common):
         of_key: dict[str, list[int]] = {}
         for class_id, label in enumerate(labels):
@@ -173,10 +190,11 @@ def label_folder(images: Path) -> Path:
 def names_of_yaml(path: Path) -> LabelNames:
     """Raise `DatasetError` if it is no data.yaml."""
     try:
-        content = read_yaml(path, kind="a data.yaml with the names of the classes").content
+        document = read_yaml(path, kind="a data.yaml with the names of the classes")
+        content = document.content
         if not isinstance(content, dict) or not isinstance(content.get("names"), (dict, list)):
             raise DatasetError(f"{path}: expected a data.yaml with the names of the classes (names: ...)")
-        names = _numbered(content["names"])
+        names = _numbered(document)
         if len(names) != int(content.get("nc", len(names))):
             raise DatasetError(f"{path}: states {content['nc']} classes (nc) and names {len(names)}")
         shape = content.get("kpt_shape") or (0, 0)
@@ -221,7 +239,9 @@ def _of_list(path: Path) -> dict[int, str]:
     try:
         lines = _content(path).decode("utf-8-sig").rstrip().splitlines()
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: expected one class name for each line, in UTF-8: {error}") from error
+        raise DatasetError(
+            f"{path}: expected one class name for each line, in UTF-8, byte {error.start} is none"
+        ) from error
     if all(re.fullmatch(r"\s*\d+(\s+[-+.\deE]+){4,}\s*|\s*", line) for line in lines):
         return {}
     return {number: line.strip() for number, line in enumerate(lines)}
@@ -234,8 +254,12 @@ def _of_notes(path: Path) -> dict[int, str]:
         raise DatasetError(f"{path}: expected categories with id and name: {error}") from error
 
 
-def _numbered(names: Any) -> dict[int, str]:
-    pairs = names.items() if isinstance(names, dict) else enumerate(names)
+def _numbered(document: Document[ConfigError]) -> dict[int, str]:
+    names = document.content["names"]
+    pairs = list(names.items() if isinstance(names, dict) else enumerate(names))
+    for number, name in pairs:
+        if isinstance(name, bool) or not isinstance(name, (str, int, float)):  # YAML takes no, yes, on, ~ for those
+            raise document.error(("names", number), f"got {name}, expected a name; put it in quotes")
     return {int(number): str(name) for number, name in pairs}
 
 

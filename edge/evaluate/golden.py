@@ -96,7 +96,11 @@ class GoldenScore:
         return self.extra / self.expected if self.expected else float(self.extra)
 
     def as_json(self, labels: Sequence[str] = ()) -> dict[str, Any]:
-        """Name classes by `labels`, as far as these go."""
+        """Name classes by `labels`, as far as these go; those of one name are one."""
+        per_class: dict[str, list[int]] = {}
+        for number, one in sorted(self.per_class.items()):
+            sums = per_class.setdefault(labels[number] if number < len(labels) else str(number), [0, 0, 0])
+            sums[:] = map(sum, zip(sums, (one.expected, one.found, one.extra), strict=True))
         return {
             "passed": self.is_passed,
             "images": self.images,
@@ -106,10 +110,7 @@ class GoldenScore:
             "recall": round(self.recall, 4),
             "mean_iou": round(self.mean_iou, 4),
             "score_error": round(self.score_error, 4),
-            "per_class": {
-                labels[number] if number < len(labels) else str(number): [one.expected, one.found, one.extra]
-                for number, one in sorted(self.per_class.items())
-            },
+            "per_class": per_class,
             "failures": list(self.failures),
         }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -226,8 +226,10 @@ def _lines(path: Path) -> list[str]:
         return content.decode("utf-8-sig").splitlines()
     except FileNotFoundError:
         raise
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: expected a readable text file: {error}") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}", hint="give the path of labels") from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}: expected lines of labels in UTF-8, byte {error.start} is none") from error
 
 
 def _corners(numbers: list[float], where: str) -> NDArray[np.float64]:
@@ -251,6 +253,7 @@ class _Image:
     xyxy: list[list[float]] = field(default_factory=list)
     class_id: list[int] = field(default_factory=list)
     is_crowd: list[bool] = field(default_factory=list)
+    ids: list[object] = field(default_factory=list)  # of the annotations, for errors
 
 
 class CocoLabels(Labels):
@@ -258,13 +261,15 @@ class CocoLabels(Labels):
 
     def __init__(self, path: Path, labels: Sequence[str]) -> None:
         super().__init__(path)
+        self._at = ""  # the entry that is read, for errors
         document = _document(path)
         try:
             self._images = self._read(document, labels)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}"
+        except KeyError as error:
+            raise DatasetError(f"{path}: expected COCO instances, got {self._at} without {error}") from error
+        except (TypeError, ValueError, AttributeError) as error:
             raise DatasetError(
-                f"{path}: expected COCO instances (images, annotations, categories): {reason}"
+                f"{path}: expected COCO instances, got {self._at} with a value of another kind"
             ) from error
 
     def _read_truth(self, stem: str, size: ImageSize) -> GroundTruth:
@@ -274,26 +279,46 @@ class CocoLabels(Labels):
             return GroundTruth.of([], [])
         if image.size not in (None, size):
             raise DatasetError(f"{self.path}: {stem} is labelled at {image.size}, the image is {size}")
+        for annotation_id, xyxy in zip(image.ids, image.xyxy, strict=True):
+            if not _fits(xyxy, size):
+                raise DatasetError(
+                    f"{self.path}: annotation {annotation_id}: expected a box within {stem} ({size}), got corners "
+                    f"{[round(number, 1) for number in xyxy]}",
+                    hint="bbox is [x, y, width, height] in pixels of the image",
+                )
         return GroundTruth.of(image.xyxy, image.class_id, image.is_crowd)
 
     def _read(self, document: Mapping[str, Any], labels: Sequence[str]) -> dict[str, _Image]:
-        by_id: dict[int, _Image] = {}
+        stem_of: dict[int, str] = {}
         by_stem: dict[str, _Image] = {}
-        for entry in document["images"]:
+        for entry in self._each(document, "images"):
             stem = PurePosixPath(entry["file_name"].replace("\\", "/")).stem
             if stem in by_stem:
                 raise DatasetError(f'{self.path}: two images are called "{stem}", which tells them apart no more')
-            by_id[entry["id"]] = by_stem[stem] = _Image(_size(entry))
-        annotations = document["annotations"]
-        used = {annotation["category_id"] for annotation in annotations}
-        names = {category["id"]: str(category["name"]) for category in document["categories"]}
+            if (other := stem_of.setdefault(entry["id"], stem)) != stem:
+                raise DatasetError(
+                    f'{self.path}: the images "{other}" and "{stem}" have the same id ({entry["id"]}), '
+                    "which tells them apart no more",
+                    hint="give each image an id of its own, where the file was merged from several, too",
+                )
+            by_stem[stem] = _Image(_size(entry))
+        used = {annotation["category_id"] for annotation in self._each(document, "annotations")}
+        names = {category["id"]: str(category["name"]) for category in self._each(document, "categories")}
         if len(names) < len(document["categories"]):
             raise DatasetError(f"{self.path}: two categories have the same id, which tells them apart no more")
         self._classes = ClassMap(names, labels, used=used, where=str(self.path))
         self.classes_by, self._of_classes = self._classes.found_by, self._classes.notes
-        for annotation in annotations:
-            self._add(annotation, by_id)
+        images = {image_id: by_stem[stem] for image_id, stem in stem_of.items()}
+        for annotation in self._each(document, "annotations"):
+            self._add(annotation, images)
         return by_stem
+
+    def _each(self, document: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+        self._at = "a file"
+        for number, entry in enumerate(document[key]):
+            self._at = f"{key}[{number}]"
+            self._at += f" (id {entry.get('id')})"
+            yield entry
 
     def _add(self, annotation: Mapping[str, Any], images: Mapping[int, _Image]) -> None:
         class_id = self._classes[annotation["category_id"]]
@@ -306,15 +331,31 @@ class CocoLabels(Labels):
         image.xyxy.append(self._corners(annotation))
         image.class_id.append(class_id)
         image.is_crowd.append(bool(annotation.get("iscrowd", 0)))
+        image.ids.append(annotation.get("id"))
 
     def _corners(self, annotation: Mapping[str, Any]) -> list[float]:
-        x, y, width, height = (float(number) for number in annotation["bbox"])
-        if not all(map(math.isfinite, (x, y, width, height))) or width < 0 or height < 0:
+        bbox = annotation["bbox"]
+        try:
+            x, y, width, height = map(float, bbox)
+        except (TypeError, ValueError):
+            width = height = math.nan
+        if not (width > 0 and height > 0 and all(map(math.isfinite, (x, y, width, height)))):
             raise DatasetError(
                 f"{self.path}: annotation {annotation.get('id')}: expected bbox [x, y, width, height] in pixels, "
-                f"got {annotation['bbox']}"
+                f"with an area, got {bbox}"
             )
         return [x, y, x + width, y + height]
+
+
+def _fits(xyxy: Sequence[float], size: ImageSize) -> bool:
+    """Return whether the centre lies in the image, and the box is no larger, as in YOLO labels; rounding aside."""
+    left, top, right, bottom = xyxy
+    return all(
+        -spare <= number <= side + spare
+        for side, low, high in ((size.width, left, right), (size.height, top, bottom))
+        for spare in (max(2.0, ROUNDING * side),)
+        for number in ((low + high) / 2, high - low)
+    )
 
 
 def _size(entry: Mapping[str, Any]) -> ImageSize | None:
@@ -328,7 +369,9 @@ def _document(path: Path) -> Mapping[str, Any]:
         if (found := mistaken(content)) is not None:
             raise DatasetError(f"{path}: expected a COCO JSON file, this is {found.what}", hint=found.todo)
         document = json.loads(content)
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}", hint="give the path of labels") from error
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: expected a COCO JSON file: {error}") from error
     if not isinstance(document, dict):
         raise DatasetError(f"{path}: expected COCO instances (an object), got {type(document).__name__}")

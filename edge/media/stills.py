@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from edge.vision import letterbox
 
 __all__ = ["IMAGE_SUFFIXES", "StillSource", "list_images", "passed_over"]
 
+_MOST_LOOKED_AT = 100_000
+_FOLDERS_TOLD = 4
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
@@ -25,12 +28,25 @@ def list_images(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise DatasetError(f"{folder}: expected a folder of images")
-    paths = sorted(
-        path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
-    )
+    paths = sorted(filter(_is_image, folder.iterdir()))
     if not paths:
-        raise DatasetError(f"{folder}: expected images ({', '.join(IMAGE_SUFFIXES)}), found none")
+        raise DatasetError(
+            f"{folder}: expected images ({', '.join(IMAGE_SUFFIXES)}), found none", hint=_other_images(folder)
+        )
     return paths
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+
+
+def _other_images(folder: Path) -> str | None:
+    """Return the folders in it that have images (as those of an export), else what kinds of files it has."""
+    below = itertools.islice(itertools.chain(folder.glob("*/*"), folder.glob("*/*/*")), _MOST_LOOKED_AT)
+    if folders := sorted({str(path.parent) for path in below if _is_image(path)}):
+        return f"name the folder of the images: {', '.join(folders[:_FOLDERS_TOLD])}"
+    others = sorted({path.suffix for path in folder.glob("*.*") if not path.name.startswith(".")})
+    return f"it has {', '.join(others)}: convert or rename what are images" if others else None
 
 
 def passed_over(folder: Path) -> list[Path]:

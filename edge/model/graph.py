@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import ModelError
-from edge.mistaken import mistaken
+from edge.mistaken import is_text, mistaken
 from edge.model.binding import decode_error, onnx_module, reference_evaluator
 from edge.model.external import MOST_EXTERNAL_BYTES, external_locations, load_external
 from edge.model.node import Dim, Node, TensorInfo
@@ -270,12 +270,17 @@ def parsed(data: bytes, where: str) -> ModelProto:
         raise ModelError(
             f"{where}: expected an ONNX model, the file is empty (0 bytes)", hint="copy or export it again"
         )
-    if (found := mistaken(data)) is not None:
+    if (found := mistaken(data)) is not None and not found.is_model:
         raise ModelError(f"{where}: expected an ONNX model, these {len(data)} bytes are {found.what}", hint=found.todo)
     try:
         proto: ModelProto = onnx_module().load_model_from_string(data)
     except decode_error() as error:
         size = f"{len(data)} bytes"
+        if is_text(data):
+            raise ModelError(
+                f"{where}: expected an ONNX model, these {size} are text, such as a pipeline file or a table",
+                hint="name the .onnx file; have two files changed places?",
+            ) from error
         raise ModelError(
             f"{where}: expected an ONNX model, these {size} cannot be parsed: cut short, or of another format",
             hint="compare the size with the original and copy or export it again",

@@ -98,9 +98,7 @@ class EventPublisher:
         )
 
     def _by_label(self, counts: Mapping[int, int]) -> dict[str, int]:
-        labels = self._info.labels
-        return {
-            labels[class_id] if class_id < len(labels) else f"class {class_id}": count
-            for class_id, count in sorted(counts.items())
-            if count
-        }
+        labels, by_label = self._info.labels, Counter[str]()
+        for class_id, count in sorted(counts.items()):
+            by_label[labels[class_id] if class_id < len(labels) else f"class {class_id}"] += count
+        return dict(+by_label)

@@ -88,14 +88,16 @@ class Evaluation:
             "map50": round(accuracy.map50, 5),
             "pycocotools": None if self.pycocotools is None else [round(value, 5) for value in self.pycocotools],
             "seconds": round(self.elapsed_s, 2),
-            "per_class": {
-                self.spec.labels[one.class_id]: {
+            "per_class": [  # a list, for a model may have several of one label
+                {
+                    "class_id": one.class_id,
+                    "label": self.spec.labels[one.class_id],
                     "map50_95": round(one.map50_95, 5),
                     "map50": round(one.map50, 5),
                     "boxes": one.boxes,
                 }
                 for one in accuracy.per_class
-            },
+            ],
         }
 
 

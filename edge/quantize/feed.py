@@ -222,4 +222,5 @@ def coco_detector(spec: ModelSpec) -> Detector:
         score_threshold=SCORE_THRESHOLD,
         iou_threshold=IOU_THRESHOLD,
         max_detections=MAX_DETECTIONS,
+        refuses_nan_of=spec.name,
     )

@@ -5,7 +5,6 @@ The table of machines is `machines.yaml`: facts with their sources, as they stan
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import msgspec
 
 from edge.config.convert import convert
 from edge.config.yaml_file import read_yaml
-from edge.errors import ConfigError
+from edge.errors import ConfigError, nearest
 from edge.types import Precision
 
 __all__ = [
@@ -296,7 +295,7 @@ def find_machine(name: str) -> Machine:
     table = machine_table()
     if key not in table.machines:
         raise ConfigError(
-            f"machine {name!r}: there is none of that name{_nearest(key, [*table.machines])}",
+            f"machine {name!r}: there is none of that name{nearest(key, [*table.machines])}",
             hint="edge-deploy roofline --list shows all",
         )
     facts = table.machines[key]
@@ -329,8 +328,3 @@ def jetson_of_board(board: str, memory_bytes: int) -> Machine | None:
 
 def _plain(mode: str) -> str:
     return mode.lower().removeprefix("mode_")
-
-
-def _nearest(key: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(key, names, n=3, cutoff=0.4) or [name for name in names if key and key in name][:3]
-    return f" (nearest: {', '.join(near)})" if near else ""

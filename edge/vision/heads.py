@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import TensorMismatchError
+from edge.errors import ModelError, TensorMismatchError
 from edge.types import OBB, CandidateRows, Detections, EngineOutput, HeadFamily, ImageSize, Letterbox, ModelSpec
 from edge.vision.letterbox import source_from_canvas_xyxy
 from edge.vision.nms import kept_by_nms
@@ -84,12 +84,16 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """Reads detections out of a head's output; pure, so that evaluation and service share it."""
+    """Reads detections out of a head's output; pure, so that evaluation and service share it.
+
+    `refuses_nan_of`: name of a model that is measured; None: a service does not look at every number of each frame.
+    """
 
     head: Head
     score_threshold: float
     iou_threshold: float
     max_detections: int
+    refuses_nan_of: str | None = None
 
     def detect(
         self,
@@ -102,8 +106,14 @@ class Detector:
 
         `output`: of the engine, of B frames. `letterboxes`: of the B frames. `class_ids`: of the B frames, the classes
         that are wanted, None for all; None: all classes of all frames. What is not wanted does not count towards
-        `max_detections`.
+        `max_detections`. Raises `ModelError` if the output holds NaN, and that is refused.
         """
+        if self.refuses_nan_of is not None and np.isnan(_numbers(output)).any():
+            raise ModelError(
+                f"{self.refuses_nan_of}: the model's output is not a number (NaN) in places, so that "
+                "what it finds means nothing",
+                hint="look for NaN among its weights, or for what overflows in this precision, and export it again",
+            )
         candidates = decode_output(output, self.head, score_threshold=self.score_threshold)
         found = candidates if class_ids is None else _of_classes(candidates, class_ids)
         kept = self._kept(found)
@@ -161,16 +171,22 @@ def decode_output(output: EngineOutput, head: Head, *, score_threshold: float) -
 
 def has_scores(output: EngineOutput, head: Head) -> bool:
     """Return whether any score of a batch is other than 0, however low it is."""
-    if isinstance(output, CandidateRows):
-        if len(output) or output.whole is None:
-            return True  # what was found has a score, and of the rest nothing is known
-        output = output.whole()
+    if isinstance(output, CandidateRows) and (len(output) or output.whole is None):
+        return True  # what was found has a score, and of the rest nothing is known
+    output = _numbers(output)
     match head.family:
         case HeadFamily.YOLOV8:
             return bool(output[:, head.scores].any())
         case HeadFamily.YOLOV10:
             return bool(output[:, :, 4].any())
     return bool((output[:, :, 4:5] * output[:, :, head.scores]).any())
+
+
+def _numbers(output: EngineOutput) -> FloatArray:
+    """Return all of an output, or what an engine has left of it."""
+    if not isinstance(output, CandidateRows):
+        return output
+    return output.values if output.whole is None else output.whole()
 
 
 def xyxy_from_cxcywh(cxcywh: FloatArray) -> FloatArray:

@@ -77,6 +77,7 @@ def test_labels_give_the_accuracy_of_the_truth_or_are_refused(street, crew, tmp_
     found = measured(street, labels, crew, model=model)
 
     assert found.accuracy.map50_95 == pytest.approx(expected(street, crew, variant.boxes(street.boxes)), abs=ABOUT)
+    assert sum(row["boxes"] for row in found.as_json()["per_class"]) == found.accuracy.boxes
     assert found.classes_by == variant.classes_by
     assert (len(found.unlabelled), found.left_out) == (variant.unlabelled, variant.left_out)
     assert [variant.noted in note for note in found.notes] == ([True] if variant.noted else [])
@@ -91,8 +92,24 @@ def test_calibrate_promises_nothing_where_classes_are_permuted(street, tmp_path)
         calibrate(options, load_kind("openvino"))
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("[no, bus]", r"data\.yaml:1: names\[0\]: got False"),
+        ("{0: bus, 1: on}", "got True"),
+        ("[bus, ~]", "got None"),
+        ("[[bus]]", r"got \['bus'\]"),
+    ],
+)
+def test_a_name_that_yaml_takes_for_something_else_is_refused(tmp_path, names, told):
+    (tmp_path / "data.yaml").write_text(f"names: {names}\n")
+
+    with pytest.raises(DatasetError, match=f"{told}, expected a name; put it in quotes"):
+        find_label_names(tmp_path)
+
+
 def test_a_data_yaml_as_powershell_writes_it_is_refused_and_not_passed_over(tmp_path):
     (tmp_path / "data.yaml").write_text("names: [person, bus]\n", encoding="utf-16")
 
-    with pytest.raises(DatasetError, match="is not UTF-8 text"):
+    with pytest.raises(DatasetError, match="this is text in UTF-16"):
         find_label_names(tmp_path)

@@ -186,6 +186,11 @@ yolo(
 yolo("numbers that are one too high", lambda given: given.yolo(number=lambda n: n + 1), code=REFUSED)
 yolo("numbers shifted around", lambda given: given.yolo(number=lambda n: (n + 1) % 4), code=REFUSED)
 yolo("two classes swapped", lambda given: given.yolo(number=lambda n: (3, 1, 2, 0)[n]), code=REFUSED)
+yolo(
+    "two names alike, as the model has them",
+    renamed(("car", "truck", "bus", "car")),
+    labels=("car", "truck", "bus", "car"),
+)
 yolo("two names swapped", renamed(("person", "truck", "bus", "car")), code=REFUSED)
 
 
@@ -317,6 +322,12 @@ coco(
     spelled("tvmonitor", "tv", "bus", "person"),
     labels=("tvmonitor", "tv", "bus", "person"),
 )
+coco(
+    "two spellings of one of two such classes",
+    spelled("tv", "television", "bus", "person"),
+    labels=("tvmonitor", "tv", "bus", "person"),
+    code=REFUSED,
+)
 coco("names of another language", spelled("Auto", "Laster", "Bus!", "Mensch"), classes_by="order", noted="4 of 4")
 coco("one unknown name, others in place", spelled("car", "lorry", "bus", "person"), classes_by="order", noted="lorry")
 coco("one unknown name, others elsewhere", spelled("car", "lorry", "bus", "person", ids=(4, 3, 2, 1)), code=REFUSED)
@@ -352,6 +363,9 @@ coco(
         ],
     ),
 )
+TWO_CARS = ("car", "truck", "bus", "car")
+coco("two classes of one name, as the model has them", spelled(*TWO_CARS), labels=TWO_CARS)
+coco("one name for two classes of the model", spelled("bus", "truck", "lorry", "car"), labels=TWO_CARS, code=REFUSED)
 coco("two names of one id", changed(categories=lambda own: [*own, {"id": 1, "name": "lorry"}]), code=REFUSED)
 coco("a category that is not listed", changed(annotations=first(category_id=77)), code=REFUSED)
 coco("no categories", changed(categories=lambda own: None), code=REFUSED)
@@ -378,6 +392,11 @@ coco(
     changed(images=lambda own: [*own, {**own[0], "id": 99, "file_name": "b/street-1-0.jpg"}]),
     code=REFUSED,
 )
+coco(
+    "two pictures of one id",
+    changed(images=lambda own: [*own, {**own[1], "file_name": "other.jpg", "id": own[0]["id"]}]),
+    code=REFUSED,
+)
 coco("a picture that is not listed", changed(annotations=first(image_id=999)), code=REFUSED)
 coco(
     "annotations that were exported twice",
@@ -395,13 +414,12 @@ coco(
     changed(annotations=lambda own: [{**one, "bbox": [str(side) for side in one["bbox"]]} for one in own]),
 )
 coco("a box of negative width", changed(annotations=first(bbox=[5, 5, -1, 5])), code=REFUSED)
+coco("a box without area", changed(annotations=first(bbox=[5, 5, 0, 5])), code=REFUSED)
+coco("a box far beyond its picture", changed(annotations=first(bbox=[5, 5, 3000, 5])), code=REFUSED)
 coco(
     "corners in place of widths",
     changed(annotations=lambda own: [{**one, "bbox": _corners(one["bbox"])} for one in own]),
-    boxes=lambda boxes: [
-        dataclasses.replace(box, right=box.left + box.right, bottom=box.top + box.bottom) for box in boxes
-    ],
-    noted="labelled boxes lie where the model detects",
+    code=REFUSED,
 )
 coco(
     "a file of predictions",

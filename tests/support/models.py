@@ -363,3 +363,12 @@ def yolov8_reversed(path: Path) -> Path:
     scores = net.op("Slice", scores, net.ints(-1), net.ints(-100), net.ints(1), net.ints(-1))
     net.op("Concat", boxes, scores, name="output0", axis=1)
     return net.save(path, {"output0": (7, net.cells())})
+
+
+def with_nan(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Break one weight of the first convolution."""
+    weight = next(one for one in model.graph.initializer if len(one.dims) == 4)
+    values = numpy_helper.to_array(weight).copy()
+    values.flat[0] = np.nan
+    weight.CopyFrom(numpy_helper.from_array(values, weight.name))
+    return model

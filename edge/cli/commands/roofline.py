@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from edge.cli.output import echo_json, echo_lines
+from edge.cli.output import echo_json, echo_result
 from edge.cli.page import write_page
 from edge.cli.paths import MODEL, READ, WRITTEN, command
 from edge.cli.roofline_lines import echo_rooflines, machines_lines, roofline_of, rooflines_as_json
@@ -18,11 +18,9 @@ from edge.roofline.proof import machine_named
 __all__ = ["roofline"]
 
 
-def _list_machines(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
-    if not is_asked or ctx.resilient_parsing:
-        return
-    echo_lines(machines_lines([found for one in all_machines() for found in (one, *one.in_each_mode())]))
-    ctx.exit()
+def _list_machines(*, as_json: bool) -> None:
+    found = [found for one in all_machines() for found in (one, *one.in_each_mode())]
+    echo_result({"machines": [one.as_json() for one in found]}, machines_lines(found), as_json=as_json)
 
 
 @command("""
@@ -34,7 +32,7 @@ def _list_machines(ctx: click.Context, param: click.Parameter, is_asked: bool) -
 
 \b
 What the figures mean: docs/sizing.md""")
-@click.argument("model", type=MODEL)
+@click.argument("model", type=MODEL, required=False)
 @click.option("--table", type=READ, metavar="TABLE", help="Calibration table: which layers INT8 keeps in float.")
 @click.option(
     "--machine", "names", multiple=True, metavar="NAME[/MODE]", help="A machine of --list, or a proof's file; repeat."
@@ -45,17 +43,26 @@ What the figures mean: docs/sizing.md""")
 @click.option(
     "--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with the picture of each machine."
 )
-@click.option(
-    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_machines, help="All machines, and exit."
-)
+@click.option("--list", "is_list", is_flag=True, help="All machines, and exit.")
 def roofline(
-    model: Path, table: Path | None, names: tuple[str, ...], batch: int | None, page: Path | None, as_json: bool
+    model: Path | None,
+    table: Path | None,
+    names: tuple[str, ...],
+    batch: int | None,
+    page: Path | None,
+    is_list: bool,
+    as_json: bool,
 ) -> None:
     """Show what bounds a model on a machine before anybody buys it: compute or memory, layer by layer.
 
     The least time is a bound that follows from the machine's published figures, never a prediction: an engine takes
     longer. Without --machine all machines are compared; with one, each of its layers is shown, and what INT8 is worth.
     """
+    if is_list:
+        _list_machines(as_json=as_json)
+        return
+    if model is None:
+        raise click.UsageError("name a MODEL, or --list for the machines")
     if page is not None and not names:
         raise click.UsageError("--html draws the machines that are named: add --machine NAME; --list shows all")
     machines = [machine_named(name) for name in dict.fromkeys(names)] or list(all_machines())

@@ -183,7 +183,9 @@ def make_golden(
     """
     spec, sure = forms.spec, max(_SURE_SCORE, pipeline.config.model.score_threshold)
     detector = detector_of(pipeline, spec, score_threshold=floor_of(sure))
-    engine_name, chosen = _choose(_reference(forms), detector, candidates, sure=sure)
+    engine_name, chosen = _choose(
+        _reference(forms), dataclasses.replace(detector, refuses_nan_of=spec.name), candidates, sure=sure
+    )
     found = _run_release(pipeline, forms, precision, detector, [one.canvas for one in chosen])
     score = compare_golden([one.found for one in chosen], found, sure_score=sure, limits=limits)
     if not score.is_passed:

@@ -46,10 +46,21 @@ _NOISIEST = 4.0  # times what may be lost
 
 
 class Promise:
-    """No more than `max_drop` is lost; None: nothing is promised. `left_out` and `notes` become evidence."""
+    """No more than `max_drop` is lost; None: nothing is promised. `left_out` and `notes` become evidence.
 
-    def __init__(self, max_drop: MaxDrop | None, *, left_out: Sequence[Path] = (), notes: tuple[str, ...] = ()) -> None:
+    `fixed_by`: the option that leaves no layer to be searched; None: there is none.
+    """
+
+    def __init__(
+        self,
+        max_drop: MaxDrop | None,
+        *,
+        left_out: Sequence[Path] = (),
+        notes: tuple[str, ...] = (),
+        fixed_by: str | None = None,
+    ) -> None:
         self._max_drop = max_drop
+        self._fixed_by = fixed_by
         self._left_out = tuple(path.name for path in left_out)
         self._notes = notes
 
@@ -65,7 +76,7 @@ class Promise:
             missing = f"; {len(set(labels.unlabelled))} images have no labels" if labels.unlabelled else ""
             raise VerificationError(
                 f"{labels.path}: the float model reaches mAP50-95 {float_:.4f} on these labels, so that nothing can be "
-                f"promised of INT8{missing}; nothing was written",
+                f"promised of INT8{missing}; nothing was written{_told(self._notes)}",
                 hint="check that labels, classes and images belong together: edge-deploy evaluate without a table",
             )
 
@@ -74,11 +85,14 @@ class Promise:
         Raises `VerificationError` if that breaks the promise, or says too little to keep one.
         """
         if not self.is_kept(proof):
+            first = "" if self._fixed_by is None else f"leave out {self._fixed_by} (auto keeps layers in float), or "
             raise VerificationError(
                 f"{model}: INT8 loses {proof.drop:.2f} mAP50-95 points (float {100 * proof.float_:.2f}, INT8 "
                 f"{100 * proof.int8:.2f}, standard error {100 * (proof.uncertainty or 0.0):.2f}) on {proof.images} "
-                f"images that no range comes from; promised were at most {self._max_drop}, so nothing was written",
-                hint="run this model in fp16, or give more images like those of the cameras, or allow a larger drop",
+                f"images that no range comes from; promised were at most {self._max_drop}, so nothing was written"
+                f"{_told((*self._notes, *proof.notes))}",
+                hint=f"{first}run this model in fp16, or give more images like those of the cameras, "
+                "or allow a larger drop",
             )
         evidence = msgspec.structs.replace(
             proof,
@@ -101,12 +115,17 @@ class Promise:
             known = "cannot be known" if error is None else f"is {error:.2f} points"
             raise VerificationError(
                 f"{model}: {proof.images} images that no range comes from tell too little: the standard error of what "
-                f"INT8 loses {known}, promised were at most {self._max_drop}, so nothing was written",
+                f"INT8 loses {known}, promised were at most {self._max_drop}, so nothing was written"
+                f"{_told((*self._notes, *proof.notes))}",
                 hint="give more labelled images, or allow a larger drop",
             )
         if error > promised:
             return (f"the standard error of the difference, {error:.2f} points, is larger than what was promised",)
         return ()
+
+
+def _told(notes: Sequence[str]) -> str:
+    return "".join(f"; {note}" for note in notes)
 
 
 def merged(parts: Sequence[Observations], spec: ModelSpec) -> Observations:
@@ -201,7 +220,8 @@ class _Run:
         self._forms, self._split = self._subject.forms, self._subject.split
         subject, max_drop = self._subject, None if self._subject.labels is None else options.max_drop
         self._objects = subject.objects
-        self._promise = Promise(max_drop, left_out=subject.left_out, notes=subject.notes)
+        fixed_by = "--calibrator" if options.calibrator is not None else None if options.is_searched else "--method"
+        self._promise = Promise(max_drop, left_out=subject.left_out, notes=subject.notes, fixed_by=fixed_by)
         self._kept = dict.fromkeys(options.keep_float, "asked for")
 
     def result(self) -> Calibration:

@@ -17,7 +17,7 @@ from edge.calibrate.observations import Scene, scene_of
 from edge.calibrate.search import Layer
 from edge.calibrate.table import Objects
 from edge.calibrate.thresholds import Method
-from edge.errors import DatasetError, ModelError
+from edge.errors import DatasetError, ModelError, nearest
 from edge.evaluate.class_names import listed
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth, Labels
@@ -305,10 +305,11 @@ def _images(options: CalibrationOptions) -> tuple[FoundImages | None, ImageSplit
 
 
 def _require_layers(forms: Forms, keep_float: tuple[str, ...]) -> None:
-    known = {layer.name for layer in layers_of(forms.graph, forms.spec)}
-    unknown = sorted(set(keep_float) - known)
+    known = [layer.name for layer in layers_of(forms.graph, forms.spec)]
+    unknown = sorted(set(keep_float).difference(known))
     if unknown:
         raise ModelError(
-            f'{forms.spec.path}: --keep-float names "{unknown[0]}", which is no layer that could run in INT8',
-            hint="edge-deploy compare lists the layers by name",
+            f'{forms.spec.path}: --keep-float names "{unknown[0]}", which is no layer that could run in INT8'
+            f"{nearest(unknown[0], known)}",
+            hint="edge-deploy inspect MODEL --layers lists them",
         )

@@ -169,7 +169,7 @@ class _CountedStream:
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = dict.fromkeys(labels)  # that are counted, also where there is none of them
         self.state: _State = "counting"
-        self.told: tuple[_State, Mapping[int, int]] | None = None
+        self.told: tuple[_State, Mapping[str, int]] | None = None
         self.told_at_ns = 0
 
 
@@ -230,12 +230,11 @@ class Counting:
         stream = self._stream(result.header.stream)
         if stream.state != "counting":  # a frame that was on its way when the camera went
             return
-        found = Counter(result.detections.class_id.tolist())
-        stream.labels.update(dict.fromkeys(self._label(class_id) for class_id in found))
+        found = Counter(map(self._label, result.detections.class_id.tolist()))
+        stream.labels.update(dict.fromkeys(found))
         is_due = stream.told is None or self._monotonic_ns() - stream.told_at_ns >= _COUNTS_EVERY_NS
         if is_due and stream.told != (stream.state, found):
-            by_label = Counter({self._label(class_id): count for class_id, count in found.items()})
-            self._tell(result.header.stream, {label: by_label[label] for label in stream.labels}, found)
+            self._tell(result.header.stream, {label: found[label] for label in stream.labels}, found)
 
     def _end(self, name: StreamId, state: _State) -> None:
         stream = self._stream(name)
@@ -244,7 +243,7 @@ class Counting:
             self._tell(name, dict.fromkeys(stream.labels), {})
             stream.told_at_ns = 0  # the next count is published at once
 
-    def _tell(self, name: StreamId, objects: Mapping[str, int | None], found: Mapping[int, int]) -> None:
+    def _tell(self, name: StreamId, objects: Mapping[str, int | None], found: Mapping[str, int]) -> None:
         stream = self._streams[name]
         stream.told, stream.told_at_ns = (stream.state, found), self._monotonic_ns()
         self._publisher.publish(

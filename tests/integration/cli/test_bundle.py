@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import cv2
 import msgspec
+import onnx
 import pytest
 
 from edge.bundle.folder import open_bundle
@@ -24,6 +25,7 @@ from edge.version import __version__
 from tests.support.command_line import command
 from tests.support.demo_model import MODEL, TABLE
 from tests.support.manifests import allowed, ssh_key
+from tests.support.models import with_nan
 from tools.street.scene import Scene
 
 pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
@@ -72,6 +74,16 @@ def refused_with(place, changed, *options):
     write_table(place / "wrong.calib.json", msgspec.structs.replace(table, tensors={**table.tensors, **wrong}))
     write_pipeline(place / "wrong.yaml", "wrong.calib.json")
     return refused(place, *options, pipeline="wrong.yaml")
+
+
+def test_a_model_whose_output_is_nan_is_refused(place):
+    onnx.save(with_nan(onnx.load(place / "traffic.onnx")), place / "nan.onnx")
+    text = (place / "gates.yaml").read_text().replace("traffic.onnx, calibration: traffic.calib.json", "nan.onnx")
+    (place / "nan.yaml").write_text(text.replace("int8", "fp32"))
+
+    told = refused(place, "--golden", place / "golden", pipeline="nan.yaml")
+
+    assert "nan: the model's output is not a number" in told
 
 
 def content_of(folder):

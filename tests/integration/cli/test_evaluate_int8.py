@@ -141,6 +141,13 @@ def test_what_is_missing_or_doubtful_is_told_beside_the_result(place):
     assert "3 of 3 class names are unknown to the model" in shown["notes"][0]
 
 
+def test_a_model_whose_output_is_nan_is_refused(place):
+    model = onnx.load(place / "m.onnx")
+    onnx.save(models.with_nan(model), place / "nan.onnx")
+
+    assert "nan: the model's output is not a number" in evaluate(place, "nan.onnx", expected=2).stderr
+
+
 def test_a_damaged_picture_is_named(place):
     content = cv2.imencode(".jpg", cv2.imread(str(place / "images" / "0.png")))[1].tobytes()
     (place / "images" / "9.jpg").write_bytes(content[: len(content) // 2] + content[len(content) * 2 // 3 :])

@@ -65,6 +65,8 @@ def test_all_machines_are_compared_when_none_is_named():
     listed = roofline("--list").stdout
     assert "agx-orin-64gb/MODE_30W" in listed
     assert "Jetson Orin NX 8 GB, Super, 40W" in listed
+    machines = json.loads(roofline("--list", "--json").stdout)["machines"]
+    assert {"agx-orin-64gb", "agx-orin-64gb/MODE_30W"} <= {one["machine"] for one in machines}
 
 
 def test_a_page(tmp_path):
@@ -83,6 +85,7 @@ def test_bad_input_says_what_to_do(tmp_path):
     def told(*arguments):
         return roofline(*arguments, expected=2).stderr
 
+    assert "name a MODEL" in told()
     assert "machine 'orin-nan-8gb': " in told(MODEL, "--machine", "orin-nan-8gb")
     assert "'30w'" in told(MODEL, "--machine", "orin-nano-8gb/30W")
     assert "0 is not in the range" in told(MODEL, "--batch", "0")

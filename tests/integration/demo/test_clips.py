@@ -1,6 +1,7 @@
 """The demo's files: the frames that the renderer paints, the truth about each, and stills for calibration."""
 
 import hashlib
+import resource
 import zipfile
 import zlib
 
@@ -25,6 +26,19 @@ CODING_ERROR = 6.0  # levels of 255, on average: of H.264 and JPEG, where a stre
 @pytest.fixture(scope="module")
 def cameras(tmp_path_factory):
     return lay_out_cameras(6, tmp_path_factory.mktemp("cameras"))
+
+
+def test_a_clip_that_cannot_be_written_whole_is_named_and_does_not_stay(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as error:
+            lay_out_cameras(1, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert error.value.filename == str(tmp_path / "camera-1.mp4")
+    assert list(tmp_path.iterdir()) == []
 
 
 def decoded(path):

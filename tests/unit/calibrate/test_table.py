@@ -19,7 +19,9 @@ from edge.calibrate.table import (
     Imported,
     MadeBy,
     ModelId,
+    Objects,
     TensorRange,
+    Variety,
     read_table,
     table_text,
     write_table,
@@ -265,6 +267,26 @@ def test_each_fact_that_differs_has_its_name():
     told = [name for name, _, _ in diff_tables(table(), other).facts]
 
     assert " ".join(told) == "model preprocess dataset method made_by centred padded keep_float evidence imported"
+
+
+def test_facts_are_told_in_words():
+    objects = Objects(by="labels", images=6, counts={"car": 3, "bus": 0})
+    variety = Variety(images=6, alike=2, dark=0, brightness=(90, 100, 110), objects=objects)
+    other = msgspec.structs.replace(
+        table(),
+        centred=True,
+        dataset=DatasetId(images=6, sha256="2", variety=variety),
+        evidence=Evidence(metric="mAP50-95", images=3, float_=0.5, int8=0.25, int8_mac_share=1.0),
+    )
+
+    told = {name: second for name, _, second in diff_tables(table(), other).facts}
+
+    assert told["centred"] == "yes"
+    assert told["dataset"] == (
+        "images 6, sha256 2, variety (images 6, alike 2, dark 0, brightness (90, 100, 110), cameras none, "
+        "objects (by labels, images 6, counts (car 3, bus 0)))"
+    )
+    assert "uncertainty unknown, unlabelled none" in told["evidence"]
 
 
 def test_means_that_differ_are_a_fact():

@@ -136,10 +136,12 @@ def test_images_are_not_mixed_up():
 
 
 def test_the_numbers_name_the_classes():
-    content = compare(detections(*TEN), detections(*TEN[:8])).as_json(["car", "bus"])
+    score = compare(detections(*TEN), detections(*TEN[:8]))
 
+    content = score.as_json(["car", "bus"])
     assert content["per_class"] == {"car": [5, 4, 0], "bus": [5, 4, 0]}
     assert content["passed"] is False
+    assert score.as_json(["car", "car"])["per_class"] == {"car": [10, 8, 0]}
 
 
 def golden(**changes):

@@ -78,6 +78,11 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
         _open(tmp_path, ("helmet", "vest"))
 
 
+def test_a_name_of_several_classes_of_the_model_is_not_called_unknown(tmp_path):
+    with pytest.raises(DatasetError, match="the file 3; of several of its classes: car, person"):
+        _open(tmp_path, ("car", "car", "PERSON", "Person", "dog"))
+
+
 def test_image_of_another_size_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="street is labelled at 200x100, the image is 100x200"):
         _open(tmp_path, ("person", "car", "bus")).truth("street", ImageSize(width=100, height=200))
@@ -86,14 +91,21 @@ def test_image_of_another_size_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"annotations": [{"image_id": 10}]}, "expected COCO instances .*category_id"),
-        ({"annotations": [{"image_id": 10, "category_id": 1, "bbox": [1, 2, 3]}]}, "expected COCO instances"),
+        ({"annotations": [{"id": 7, "image_id": 10}]}, r"annotations\[0\] \(id 7\) without 'category_id'"),
+        ({"annotations": [{"id": 7, "image_id": 10, "category_id": 1}]}, r"\(id 7\) without 'bbox'"),
+        (
+            {"images": [{"id": 1, "file_name": "x.jpg"}, {"id": 1, "file_name": "y.jpg"}]},
+            r'the images "x" and "y" have the same id \(1\)',
+        ),
         ({"annotations": [{"id": 7, "image_id": 99, "category_id": 1, "bbox": [1, 2, 3, 4]}]}, "annotation 7 is of an"),
         (
             {"images": [{"id": 1, "file_name": "a/x.jpg"}, {"id": 2, "file_name": "b/x.jpg"}]},
             'two images are called "x"',
         ),
-        ({"images": None}, "expected COCO instances"),
+        ({"images": None}, "expected COCO instances, got a file with a value of another kind"),
+        ({"images": [{"id": 1, "file_name": 3}]}, r"images\[0\] \(id 1\) with a value of another kind"),
+        ({"categories": {}}, "category 1, which the file does not list"),
+        ({"categories": [CATEGORIES[0], "person"]}, r"got categories\[1\] with a value of another kind"),
     ],
 )
 def test_malformed_file_is_refused(tmp_path, changes, reason):
@@ -110,12 +122,35 @@ def test_file_that_is_no_coco_json_is_refused(tmp_path, text):
         open_labels(path, ("person",), images=Path())
 
 
-@pytest.mark.parametrize("bbox", [[10, 20, -30, 40], [10, 20, 30, float("nan")], [float("inf"), 0, 1, 1]])
+@pytest.mark.parametrize(
+    "bbox",
+    [[10, 20, -30, 40], [10, 20, 30, float("nan")], [float("inf"), 0, 1, 1], [1, 2, 0, 4], [1, 2, 3], [], None, "abcd"],
+)
 def test_a_box_that_is_none_is_refused_with_its_annotation(tmp_path, bbox):
     annotation = {"id": 7, "image_id": 10, "category_id": 3, "bbox": bbox}
 
     with pytest.raises(DatasetError, match=r"annotation 7: expected bbox \[x, y, width, height\]"):
         _open(tmp_path, ("bus", "car", "person"), annotations=[annotation])
+
+
+@pytest.mark.parametrize("stem", ["street", "night"])
+@pytest.mark.parametrize(
+    ("bbox", "is_refused"),
+    [
+        ([-1, -1, 202, 102], False),  # rounding at the border
+        ([-40, 0, 100, 50], False),  # it leaves the picture, as YOLO labels may say
+        ([0, 0, 203, 50], True),
+        ([110, 50, 190, 40], True),  # corners
+    ],
+)
+def test_a_box_far_beyond_its_image_is_refused_as_in_yolo_labels(tmp_path, bbox, is_refused, stem):
+    image_id = 10 if stem == "street" else 11  # the second has no size in the file
+    labels = _open(tmp_path, LABELS, annotations=[{"id": 7, "image_id": image_id, "category_id": 3, "bbox": bbox}])
+    if not is_refused:
+        assert len(labels.truth(stem, SIZE)) == 1
+        return
+    with pytest.raises(DatasetError, match=rf"annotation 7: expected a box within {stem} \(200x100\)"):
+        labels.truth(stem, SIZE)
 
 
 def test_a_category_that_is_not_listed_is_named(tmp_path):
@@ -208,7 +243,14 @@ def test_malformed_line_is_named(folder, line, reason):
 def test_binary_file_is_refused(folder):
     (folder / "bad.txt").write_bytes(b"\xff\xfe\x00")
 
-    with pytest.raises(DatasetError, match=r"bad\.txt: expected a readable text file"):
+    with pytest.raises(DatasetError, match=r"bad\.txt: expected lines of labels, this is text in UTF-16"):
+        open_labels(folder, LABELS, images=Path()).truth("bad", SIZE)
+
+
+def test_a_folder_in_place_of_a_label_is_refused(folder):
+    (folder / "bad.txt").mkdir()
+
+    with pytest.raises(DatasetError, match=r"bad\.txt: cannot be read: expected a regular file, got a folder"):
         open_labels(folder, LABELS, images=Path()).truth("bad", SIZE)
 
 

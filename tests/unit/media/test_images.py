@@ -161,6 +161,24 @@ def test_hidden_files_are_no_images(tmp_path):
     assert list_images(tmp_path) == [tmp_path / "a.png"]
 
 
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (["images/a.png", "labels/a.txt"], r"none; name the folder of the images: \S*/images$"),
+        (["train/images/a.JPG", "valid/images/a.png"], r"none; name the folder of .*/train/images, \S*/valid/images$"),
+        (["a.jfif", "b.gif", ".c.txt"], r"none; it has \.gif, \.jfif: "),
+        (["labels/a.txt"], "none$"),
+    ],
+)
+def test_folder_without_images_says_where_images_are(tmp_path, files, told):
+    for path in (tmp_path / name for name in files):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    with pytest.raises(DatasetError, match=told):
+        list_images(tmp_path)
+
+
 def test_folder_without_images_is_an_error(tmp_path):
     with pytest.raises(DatasetError, match="found none"):
         list_images(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from edge.calibrate.table import Evidence
 from edge.engine.kind import load_kind
+from edge.errors import VerificationError
 from edge.evaluate.truth import GroundTruth
 from edge.model.graph import read_model_file
 from edge.model.inspect import inspect_file
@@ -20,6 +21,7 @@ from edge.quantize.make_table.subject import find_images
 from tests.support.few_layers import few_layers
 from tests.support.pictures import draw
 from tests.support.tables import calibrated
+from tests.support.values import calibration_table
 
 
 def proof(drop, uncertainty):
@@ -36,6 +38,23 @@ def test_a_promise_is_about_what_was_measured_whatever_chance_may_have_done(drop
 @pytest.mark.parametrize(("drop", "is_kept"), [(1.4, True), (1.6, False)])  # points; the float model reaches 50
 def test_a_relative_promise_is_about_what_the_float_model_reaches(drop, is_kept):
     assert Promise(MaxDrop(amount=3.0, is_relative=True)).is_kept(proof(drop, None)) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("fixed_by", "advice"),
+    [(None, "; run this model in fp16"), ("--method", r"; leave out --method \(auto .*\), or run this model in fp16")],
+)
+def test_a_promise_that_fails_tells_what_was_doubtful_and_first_what_was_not_tried(fixed_by, advice):
+    promise = Promise(MaxDrop(amount=0.5), notes=("6 of 18 images are copies",), fixed_by=fixed_by)
+    doubtful = msgspec.structs.replace(proof(2.0, 0.01), notes=("of the labels",))
+    with pytest.raises(VerificationError, match=f"written; 6 of 18 images are copies; of the labels{advice}"):
+        promise.with_evidence(calibration_table({}), "m", doubtful)
+    for uncertainty in (None, 0.5):
+        noisy = msgspec.structs.replace(proof(0.0, uncertainty), notes=("of the labels",))
+        with pytest.raises(VerificationError, match="written; 6 of 18 images are copies; of the labels; give more"):
+            promise.with_evidence(calibration_table({}), "m", noisy)
+    with pytest.raises(VerificationError, match="written; 6 of 18 images are copies; check that"):
+        promise.require_sense(0.01, Claimed())
 
 
 def test_the_drop_is_in_points():

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.types import HeadFamily, ImageSize, Preprocess
+from edge.errors import ModelError
+from edge.types import CandidateRows, HeadFamily, ImageSize, Preprocess
 from edge.vision import nms
 from edge.vision.heads import Detector, Head
 from edge.vision.letterbox import fit
@@ -52,6 +53,20 @@ def test_the_same_box_in_two_frames_stays_in_both():
     output = yolov8_output([[(32, 32, 16, 16, 0.9, 0.0)]] * 2)
 
     assert [len(found) for found in detector().detect(output, letterboxes((64, 64), (64, 64)))] == [1, 1]
+
+
+@pytest.mark.parametrize("is_picked", [False, True])
+def test_nan_is_refused_where_a_model_is_measured(is_picked):
+    output = yolov8_output([[(32, 32, 16, 16, 0.9, 0.0), (32, 32, 16, 16, np.nan, 0.1)]])
+    picked = CandidateRows(
+        row=np.array([0]), cell=np.array([0]), values=output[0, :, :1].T, score_threshold=0.3, whole=lambda: output
+    )
+    given_ = picked if is_picked else output
+
+    assert len(detector().detect(given_, letterboxes((64, 64)))[0]) == 1
+    with pytest.raises(ModelError, match=r"m: the model's output is not a number \(NaN\)"):
+        detector(refuses_nan_of="m").detect(given_, letterboxes((64, 64)))
+    assert detector(refuses_nan_of="m").detect(output[:, :, :1], letterboxes((64, 64)))
 
 
 def test_only_the_best_are_kept_when_there_are_too_many():

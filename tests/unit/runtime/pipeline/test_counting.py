@@ -10,7 +10,7 @@ from tests.support.watching import header
 
 EAST = StreamId("east")
 SECOND_NS = 1_000_000_000
-CAR, PERSON, BIRD = 0, 1, 2
+CAR, PERSON, BIRD, OTHER_CAR = 0, 1, 2, 3
 
 
 class Stage:
@@ -20,7 +20,7 @@ class Stage:
             self,
             device="gate-01",
             epoch=41,
-            labels=["car", "person", "bird"],
+            labels=["car", "person", "bird", "car"],
             wanted=wanted,
             now_ns=lambda: self.now_ns,
             monotonic_ns=lambda: self.now_ns,
@@ -44,6 +44,11 @@ class Stage:
 @pytest.fixture
 def stage():
     return Stage()
+
+
+def test_classes_of_one_label_are_added_up(stage):
+    stage.see(CAR, CAR, OTHER_CAR, PERSON)
+    assert stage.told() == [("counting", 4, {"car": 3, "person": 1})]
 
 
 def test_a_label_stays_once_it_was_there_and_the_ones_asked_for_are_there_from_the_first(stage):

@@ -14,6 +14,7 @@ from edge.publish.message import ModelInfo, RunInfo
 from edge.publish.messages import EventMessage, OccupancyMessage
 from edge.runtime.serve.following import Following, make_followers
 from edge.track.bytetrack import ByteTracker
+from edge.track.events import LineTotals, Occupancy
 from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import StreamId, StreamState
@@ -91,6 +92,18 @@ def test_occupancy_follows_and_ends_with_the_service(stage):
     assert (last[-2].state, last[-2].objects, last[-2].zones) == ("following", {"car": 1}, {"yard": {"car": 1}})
     assert (last[-1].state, last[-1].objects, last[-1].zones) == ("stopped", {}, {"yard": {}})
     assert stage.told() == [("appear", "yard", None), ("vanish", "yard", "stopped")]
+
+
+def test_classes_of_one_label_are_added_up():
+    kept = Kept()
+    info = RunInfo(41, [], "gate-01", ["car", "bus", "car"], ModelInfo(name="tiny", precision="int8"))
+    totals = LineTotals(forward={2: 1, 0: 4}, backward={1: 0})
+    occupancy = Occupancy(objects={0: 2, 1: 1, 2: 3}, zones={"yard": {2: 3}}, lines={"gate": totals})
+    EventPublisher(kept, info).tell(EAST, occupancy, state="following", now_ns=0)
+
+    (told,) = kept.of(OccupancyMessage)
+    assert (told.objects, told.zones) == ({"car": 5, "bus": 1}, {"yard": {"car": 3}})
+    assert (told.lines["gate"].forward, told.lines["gate"].backward) == ({"car": 5}, {})
 
 
 def test_a_camera_that_goes_away_makes_nobody_leave(stage):

@@ -102,7 +102,7 @@ LINES_OF_ROOMS = {
     "calibrate": 2726,
     "capacity": 1040,
     "cli": 7157,
-    "client": 489,
+    "client": 522,
     "config": 1470,
     "delivery": 1024,
     "demo": 603,

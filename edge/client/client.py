@@ -37,11 +37,11 @@ _LONGEST_LOOK_S = 0.5
 class Client:
     """Receives in the caller's thread, and reconnects automatically; `with` closes it. Not thread-safe.
 
-    Detections and events come in order of (epoch, seq), each once, those of the topic `replay` among them; numbers
-    that are lost come as `Missing` in their place. A number that is not declared lost is waited for `wait_s` seconds of
-    being connected, from when it was missed, or from when another missing one came; 0 waits for nothing, and what is
-    late is `Late`. States, occupancy, births and deployments come at once; an `offline` that a later connection has
-    overtaken does not come.
+    Detections and events come in order of (epoch, seq), each once, those of the topic `replay` among them; the epoch
+    that came online last is the newest. Numbers that are lost come as `Missing` in their place. A number that is not
+    declared lost is waited for `wait_s` seconds of being connected, from when it was missed, or from when another
+    missing one came; 0 waits for nothing, and what is late is `Late`. States, occupancy, births and deployments come
+    at once; an `offline` that a later connection has overtaken does not come.
 
     Args:
         port: by default 8883, without TLS 1883.
@@ -94,7 +94,7 @@ class Client:
         self._say = on_status
         self._order = Resequencer(wait_s=wait_s, most_held=most_held)
         self._root = f"{prefix}/{site}"
-        self._sessions: dict[str, int] = {}
+        self._sessions: dict[str, int | None] = {}  # of the last that came online, since we are connected
         self._listened_s = 0.0
         self._subscriber = Subscriber(config, device=device, client_id=client_id, credential=credential)
         self._subscriber.open()
@@ -117,7 +117,7 @@ class Client:
 
         The time that the caller takes with an item does not count as waiting for a missing number.
         """
-        arrivals = self._subscriber.receive(on_status=self._say)
+        arrivals = self._subscriber.receive(on_status=self._told)
         while True:
             began_s = time.monotonic()
             arrival = next(arrivals)
@@ -156,9 +156,16 @@ class Client:
             case InfoMessage() | DeployMessage():
                 yield message
 
+    def _told(self, text: str) -> None:
+        self._sessions.clear()  # some may have changed while we were away
+        if self._say is not None:
+            self._say(text)
+
     def _is_overtaken(self, state: StateMessage) -> bool:
         """Whether it is the late Will of a connection that was replaced."""
-        session = state.session or 0
-        newest = self._sessions.get(state.device, 0)
-        self._sessions[state.device] = max(session, newest)
-        return state.state == "offline" and session < newest
+        if state.state == "offline":
+            return self._sessions.get(state.device, state.session) != state.session
+        self._sessions[state.device] = state.session
+        if state.epoch is not None:
+            self._order.online(state.device, state.epoch)
+        return False

@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "quantize": 3267,
     "registry": 1089,
     "roofline": 962,
-    "runtime": 12023,
+    "runtime": 12032,
     "track": 958,
     "transport": 454,
     "vision": 498,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = ["Client", "Item"]
 _State: TypeAlias = CountsMessage | OccupancyMessage | StreamStateMessage | StateMessage
 Item: TypeAlias = Ordered | _State | PullMessage | InfoMessage | DeployMessage
 
+_log = logging.getLogger(__name__)
 _MOST_WAIT_S = 86_400.0
 # The longest that one look at the connection takes; what is beyond it was no waiting for messages.
 _LONGEST_LOOK_S = 0.5
@@ -95,7 +97,7 @@ class Client:
         self._order = Resequencer(wait_s=wait_s, most_held=most_held)
         self._root = f"{prefix}/{site}"
         self._sessions: dict[str, int | None] = {}  # of the last that came online, since we are connected
-        self._listened_s = 0.0
+        self._listened_s, self._has_strays = 0.0, False
         self._subscriber = Subscriber(config, device=device, client_id=client_id, credential=credential)
         self._subscriber.open()
 
@@ -143,7 +145,12 @@ class Client:
     def _taken(self, arrival: Arrival) -> Iterator[Item]:
         message = arrival.message
         # The broker decides which login may write where; what a message says of its sender has to fit that.
-        if message is None or arrival.topic != f"{self._root}/{message.device}/{message.topic}":
+        if message is None:
+            return
+        if arrival.topic != f"{self._root}/{message.device}/{message.topic}":
+            if not self._has_strays:
+                _log.warning("message of another device topic=%s device=%s: passed over", arrival.topic, message.device)
+            self._has_strays = True
             return
         match message:
             case DetectionsMessage() | EventMessage() | GapMessage():

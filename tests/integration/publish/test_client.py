@@ -19,6 +19,7 @@ from edge.client import (
 from edge.errors import ConfigError, PublishError
 from tests.support.bad_links import AbortingProxy
 from tests.support.event_messages import counts, event, occupancy
+from tests.support.logged import logged
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections, publish_frames
@@ -132,14 +133,15 @@ def test_what_the_broker_has_lost_is_named_after_a_while_and_comes_late(broker, 
 
 
 def test_events_occupancy_and_states_come_typed_and_what_lies_is_passed_over(
-    broker, collector, make_publisher, listening
+    broker, collector, make_publisher, listening, caplog
 ):
     items = listening(broker.port)
     publisher = make_publisher(broker.port)
     for message in (event(1), occupancy(), counts(), event(2, kind="leave")):
         publisher.publish(message)
     stranger = msgspec.structs.replace(detections(1), device="gate-02").encode()
-    collector._client.publish(f"{ROOT}/streams/east/detections", stranger, qos=1)
+    for _ in range(2):
+        collector._client.publish(f"{ROOT}/streams/east/detections", stranger, qos=1)
     collector._client.publish(f"{ROOT}/streams/east/events", b"\xff", qos=1)
     online = of_type(wait_for(items, StateMessage), StateMessage)[0]
     for other in (-1, +1):  # a replaced board may have had higher ones
@@ -156,6 +158,7 @@ def test_events_occupancy_and_states_come_typed_and_what_lies_is_passed_over(
     assert of_type(items, InfoMessage)[0].streams == ["east"]
     assert {one.reason for one in of_type(items, StateMessage) if one.state == "offline"} == {"stopped"}
     assert seqs(items) == []
+    assert logged(caplog).count("message-of-another-device") == 1
 
 
 @pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "died"])

@@ -114,6 +114,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "message not acknowledged",
         "later ones are: see the broker's log for this topic; retried after a minute",
     ),
+    ("message-of-another-device", "message of another device", "check the broker's access list"),
     ("message-refused", "message refused", "see the broker's reason: ACL, quota, topic"),
     (
         "messages-not-delivered",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = ["Client", "Item"]
 _State: TypeAlias = CountsMessage | OccupancyMessage | StreamStateMessage | StateMessage
 Item: TypeAlias = Ordered | _State | PullMessage | InfoMessage | DeployMessage
 
+_log = logging.getLogger(__name__)
 _MOST_WAIT_S = 86_400.0
 # The longest that one look at the connection takes; what is beyond it was no waiting for messages.
 _LONGEST_LOOK_S = 0.5
@@ -37,11 +39,11 @@ _LONGEST_LOOK_S = 0.5
 class Client:
     """Receives in the caller's thread, and reconnects automatically; `with` closes it. Not thread-safe.
 
-    Detections and events come in order of (epoch, seq), each once, those of the topic `replay` among them; numbers
-    that are lost come as `Missing` in their place. A number that is not declared lost is waited for `wait_s` seconds of
-    being connected, from when it was missed, or from when another missing one came; 0 waits for nothing, and what is
-    late is `Late`. States, occupancy, births and deployments come at once; an `offline` that a later connection has
-    overtaken does not come.
+    Detections and events come in order of (epoch, seq), each once, those of the topic `replay` among them; the epoch
+    that came online last is the newest. Numbers that are lost come as `Missing` in their place. A number that is not
+    declared lost is waited for `wait_s` seconds of being connected, from when it was missed, or from when another
+    missing one came; 0 waits for nothing, and what is late is `Late`. States, occupancy, births and deployments come
+    at once; an `offline` that a later connection has overtaken does not come.
 
     Args:
         port: by default 8883, without TLS 1883.
@@ -94,8 +96,8 @@ class Client:
         self._say = on_status
         self._order = Resequencer(wait_s=wait_s, most_held=most_held)
         self._root = f"{prefix}/{site}"
-        self._sessions: dict[str, int] = {}
-        self._listened_s = 0.0
+        self._sessions: dict[str, int | None] = {}  # of the last that came online, since we are connected
+        self._listened_s, self._has_strays = 0.0, False
         self._subscriber = Subscriber(config, device=device, client_id=client_id, credential=credential)
         self._subscriber.open()
 
@@ -117,7 +119,7 @@ class Client:
 
         The time that the caller takes with an item does not count as waiting for a missing number.
         """
-        arrivals = self._subscriber.receive(on_status=self._say)
+        arrivals = self._subscriber.receive(on_status=self._told)
         while True:
             began_s = time.monotonic()
             arrival = next(arrivals)
@@ -143,7 +145,12 @@ class Client:
     def _taken(self, arrival: Arrival) -> Iterator[Item]:
         message = arrival.message
         # The broker decides which login may write where; what a message says of its sender has to fit that.
-        if message is None or arrival.topic != f"{self._root}/{message.device}/{message.topic}":
+        if message is None:
+            return
+        if arrival.topic != f"{self._root}/{message.device}/{message.topic}":
+            if not self._has_strays:
+                _log.warning("message of another device topic=%s device=%s: passed over", arrival.topic, message.device)
+            self._has_strays = True
             return
         match message:
             case DetectionsMessage() | EventMessage() | GapMessage():
@@ -156,9 +163,16 @@ class Client:
             case InfoMessage() | DeployMessage():
                 yield message
 
+    def _told(self, text: str) -> None:
+        self._sessions.clear()  # some may have changed while we were away
+        if self._say is not None:
+            self._say(text)
+
     def _is_overtaken(self, state: StateMessage) -> bool:
         """Whether it is the late Will of a connection that was replaced."""
-        session = state.session or 0
-        newest = self._sessions.get(state.device, 0)
-        self._sessions[state.device] = max(session, newest)
-        return state.state == "offline" and session < newest
+        if state.state == "offline":
+            return self._sessions.get(state.device, state.session) != state.session
+        self._sessions[state.device] = state.session
+        if state.epoch is not None:
+            self._order.online(state.device, state.epoch)
+        return False

@@ -6,7 +6,7 @@ One account's messages by their numbers: held until those before have come, are 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
@@ -202,10 +202,28 @@ class _Epoch:
     waiting: list[Ordered] = field(default_factory=list)  # in order, behind an older epoch
 
 
+class _Starts:
+    """Order of a device's epochs: by number, but one that comes online is the newest, whatever its number."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[int, int] = {}
+
+    def rank(self, epoch: int) -> tuple[int, int]:
+        if epoch not in self._rounds:
+            self._rounds[epoch] = max(self._rounds.values(), default=0)
+        return self._rounds[epoch], epoch
+
+    def online(self, epoch: int) -> None:
+        rank, newest = self.rank(epoch), max(map(self.rank, self._rounds))
+        if rank < newest:
+            self._rounds[epoch] = newest[0] + 1
+
+
 class _Stream:
     """The epochs of one stream's detections, or of its events."""
 
-    def __init__(self, *, wait_s: float, most_held: int) -> None:
+    def __init__(self, starts: _Starts, *, wait_s: float, most_held: int) -> None:
+        self._rank = starts.rank
         self._wait_s = wait_s
         self._most_held = most_held
         self._epochs: dict[int, _Epoch] = {}
@@ -230,7 +248,7 @@ class _Stream:
     def _opened(self, key: AccountKey, now_s: float) -> _Epoch:
         if key.epoch not in self._epochs:
             # A start that we have seen the one before of is counted from its first message.
-            start = 1 if self._current and key.epoch > self._current else None
+            start = 1 if self._current and self._is_newer(key.epoch) else None
             sequence = Sequence(key, wait_s=self._wait_s, most_held=self._most_held, start=start)
             self._epochs[key.epoch] = _Epoch(sequence, now_s, now_s)
             self._current = self._current or key.epoch
@@ -238,15 +256,18 @@ class _Stream:
 
     def _in_turn(self, number: int, ordered: Iterator[Ordered]) -> Iterator[Ordered]:
         """Yield what comes of the current epoch; keep what comes of a newer one; mark what comes of an older one."""
-        if number > self._current:
+        if self._is_newer(number):
             self._epochs[number].waiting += ordered
         elif number == self._current:
             yield from ordered
         else:
             yield from (item if isinstance(item, (Missing, Late)) else Late(item) for item in ordered)
 
+    def _is_newer(self, epoch: int) -> bool:
+        return self._rank(epoch) > self._rank(self._current)
+
     def _next_epoch(self) -> int | None:
-        return min((number for number in self._epochs if number > self._current), default=None)
+        return min(filter(self._is_newer, self._epochs), key=self._rank, default=None)
 
     def _may_turn(self, now_s: float) -> bool:
         """Whether a newer epoch waits, and nothing of the current one has come for long enough, or too much waits."""
@@ -276,12 +297,17 @@ class Resequencer:
         self._wait_s = wait_s
         self._most_held = most_held
         self._streams: dict[tuple[str, str, NumberedKind], _Stream] = {}
+        self._starts: defaultdict[str, _Starts] = defaultdict(_Starts)
+
+    def online(self, device: str, epoch: int) -> None:
+        """Take an epoch for the device's newest from now on: that of a replaced board may be lower."""
+        self._starts[device].online(epoch)
 
     def enter(self, message: NumberedMessage, now_s: float) -> Iterator[Ordered]:
         key = account_key(message)
         name = (key.device, key.stream, key.of)
         if name not in self._streams:
-            self._streams[name] = _Stream(wait_s=self._wait_s, most_held=self._most_held)
+            self._streams[name] = _Stream(self._starts[key.device], wait_s=self._wait_s, most_held=self._most_held)
         yield from self._streams[name].enter(key, message, now_s)
 
     def expire(self, now_s: float) -> Iterator[Ordered]:

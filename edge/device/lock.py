@@ -15,10 +15,10 @@ from pathlib import Path
 from edge.deadline import Deadline
 from edge.device.durable import disk_error
 from edge.device.layout import Layout
-from edge.errors import DeployError
+from edge.errors import ConfigError, DeployError
 from edge.reading import json_object
 
-__all__ = ["PushLock", "engines_lock", "state_lock"]
+__all__ = ["PushLock", "engines_lock", "service_lock", "state_lock"]
 
 _STATE_DEADLINE_S = 10.0
 _PROBE_S = 0.1  # `holder` has the lock for a moment, which is no push
@@ -85,6 +85,29 @@ def engines_lock(layout: Layout, *, within_s: float, stop: threading.Event) -> I
         yield is_taken
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def service_lock(folder: Path) -> Iterator[None]:
+    """Hold the files of a service in `folder` for this process; ConfigError where another one does.
+
+    A folder that cannot be written is no error: nothing of a service is kept there. The lock is of the process: no
+    child that outlives it has it.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(_opened(folder / ".edge-runtime.lock"))
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another edge-runtime (pid {_holder(descriptor).get('pid', 'unknown')}) uses this folder",
+                hint="stop that one, or give this one other folders in STATE_DIRECTORY and RUNTIME_DIRECTORY",
+            ) from None
+        except (OSError, DeployError):
+            pass
+        else:
+            _write(descriptor, {"pid": os.getpid()})
+        yield
 
 
 @contextlib.contextmanager

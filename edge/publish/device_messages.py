@@ -30,9 +30,9 @@ PullResult = Literal[
 class StateMessage(WireMessage, frozen=True, kw_only=True):
     """Whether the device is there; also its Will.
 
-    Ignore an `offline` whose `session` is lower than that of the newest `online`: it is the late Will of a connection
-    that was replaced. `epoch` is that of the start, `session` of the connection; null where no connection carries the
-    message (JSON Lines).
+    Ignore an `offline` whose `session` is not that of the last `online`: it is the late Will of a connection that was
+    replaced. `epoch` is that of the start, `session` of the connection; null where no connection carries the message
+    (JSON Lines).
     """
 
     where: ClassVar[str] = "state"

@@ -29,7 +29,7 @@ class Life:
         self.disk.mkdir()
         self.run.mkdir()
         self.has_run, self.max_bytes, self.bounds = has_run, max_bytes, bounds
-        self.epoch = 40
+        self.epoch, self.device = 40, "gate-01"
         self.received, self.published = [], {}
         self.outbox = self.keeper = None
         _LIVES.append(self)
@@ -42,7 +42,7 @@ class Life:
     def begin(self):
         self.epoch += 1
         self.outbox, self.keeper = open_outbox(
-            msgspec.structs.replace(birth(), epoch=self.epoch),
+            msgspec.structs.replace(birth(), epoch=self.epoch, device=self.device),
             max_bytes=self.max_bytes,
             live_s=0.0,
             run_path=self.run / "outbox.db" if self.has_run else None,

@@ -89,7 +89,7 @@ def run(
     end or an output has delivered nothing, with 1 when the counts do not balance; as a service that is stopped, with 0.
     """
     from edge.runtime.serve.publishing import is_on_terminal
-    from edge.runtime.serve.serve import Serving, open_serving, serve_pipeline
+    from edge.runtime.serve.serve import Serving, alone, open_serving, serve_pipeline
 
     limit_arenas()
     say = tell
@@ -99,7 +99,7 @@ def run(
     if (path is None) == (release_dir is None):
         raise click.UsageError("give PIPELINE or --release DIR")
     write_stats = stats_writer(stats_path)
-    with stop_on_signals(reload := threading.Event()) as stop:
+    with stop_on_signals(reload := threading.Event()) as stop, alone(health):
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
         before = {folder: _pictures_in(folder) for folder in (annotate_dir, frames_dir) if folder is not None}
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every, frames_dir=frames_dir)

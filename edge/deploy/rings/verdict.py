@@ -233,6 +233,4 @@ def _time(text: str | None, otherwise: datetime) -> datetime:
 
 def _is_overtaken(message: StateMessage, before: StateMessage | None) -> bool:
     """Return whether it is the late Will of a connection that was replaced."""
-    if before is None or message.state != "offline":
-        return False
-    return (message.epoch or 0, message.session or 0) < (before.epoch or 0, before.session or 0)
+    return before is not None and message.state == "offline" and message.session != before.session

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,13 +15,14 @@ import msgspec
 
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
+from edge.errors import ConfigError
 from edge.protocols import TopicMessage
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import StateMessage
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, Waker, Will, connect
-from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root, waits_for_return
+from edge.publish.mqtt.endpoint import Endpoint, endpoint_from_config, topic_root, waits_for_return
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import ADAPTABLE, BrokerBackoff, BrokerError, ProtocolChoice, Trouble
@@ -54,8 +56,9 @@ class MqttPublisher:
     """A `Publisher` with one thread of its own, which owns the connection and everything on it.
 
     The birth (`info`), the device's state and the state of each stream are sent again after every reconnect. A
-    published `StateMessage` gets the session number of the connection that carries it. Raises `ConfigError` when the
-    configuration cannot be used; an unreachable broker is no error. `status` is one sentence for people, without
+    published `StateMessage` gets the session number of the connection that carries it. `credential` and the files of
+    TLS are read before each connection: they may have been put right. Raises `ConfigError` when the configuration
+    cannot be used; an unreachable broker is no error. `status` is one sentence for people, without
     secrets.
     """
 
@@ -66,7 +69,7 @@ class MqttPublisher:
         config: MqttConfig,
         *,
         info: InfoMessage,
-        credential: Credential | None = None,
+        credential: Callable[[], Credential | None] = lambda: None,
         base_dir: Path | None = None,
         max_bytes: int = 8 << 20,
         run_path: Path | None = None,
@@ -78,9 +81,9 @@ class MqttPublisher:
     ) -> None:
         self._device = info.device
         self._root = f"{topic_root(config)}/{info.device}"
-        self._endpoint = endpoint_from_config(
-            config, client_id=f"edge-{info.device}", credential=credential, base_dir=base_dir
-        )
+        configured = functools.partial(endpoint_from_config, config, client_id=f"edge-{info.device}", base_dir=base_dir)
+        self._read_endpoint: Callable[[], Endpoint] = lambda: configured(credential=credential())
+        self._endpoint, self._unread = self._read_endpoint(), ""
         self.is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
         self._outbox, self._keeper = open_outbox(
             info,
@@ -108,7 +111,7 @@ class MqttPublisher:
         self._waker = Waker()
         self._closing, self._nudge = threading.Event(), threading.Event()
         self._deadline_s, self._lost_at_s = float("inf"), time.monotonic()
-        if credential is not None and self._endpoint.tls is None:
+        if self._endpoint.credential is not None and self._endpoint.tls is None:
             _log.warning("password travels in plain text broker=%s: use TLS", self._endpoint)
         self._outbox.put(info)
         self._thread = threading.Thread(target=self._run, name="mqtt-publisher", daemon=True)
@@ -218,7 +221,19 @@ class MqttPublisher:
             _log.warning("messages not delivered at shutdown count=%d: %s status=%s", left, what, self.status)
         self._waker.close()
 
+    def _read_again(self) -> None:
+        """Read login and certificates; those that cannot be read stay as they were."""
+        unread = ""
+        try:
+            self._endpoint = self._read_endpoint()
+        except ConfigError as error:
+            unread = f"login and certificates stay as they were: {error}"
+        if unread not in ("", self._unread):
+            _log.warning("broker status=%s", unread)
+        self._unread = unread
+
     def _connect(self) -> Connection:
+        self._read_again()
         with self._state_lock:
             self._session += 1
         state = self._stamped(self._state)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from edge.publish.messages import GapMessage, GapReason
-from edge.publish.outbox.message import Entry, Number, entry_from_message, replay_of
+from edge.publish.outbox.message import Entry, Number, entry_from_message, made_by, replay_of
 
 __all__ = ["Backlog", "Losses", "Retained"]
 
@@ -263,7 +263,8 @@ class Losses:
         is_few = len(self._runs) < _MAX_RUNS
         if run is not None and run.takes(number, reason, is_exact=is_exact, is_contiguous_only=is_few):
             return False
-        run = _GapRun(self._next_id(), reason, number, number, is_exact=is_exact)
+        device = entry.device(self._device)
+        run = _GapRun(self._next_id(), device, reason, number, number, is_exact=is_exact)
         self._runs.append(run)
         self._open_runs[number.stream, number.of] = run
         return True
@@ -277,21 +278,25 @@ class Losses:
         key = run.first.stream, run.first.of
         if self._open_runs.get(key) is run:
             del self._open_runs[key]
-        return msgspec.structs.replace(entry_from_message(run.message(self._device)), ticket=run.identity)
+        return self._record(run.identity, run.message())
 
     def put_back(self, entry: Entry) -> None:
         self._records.appendleft(entry)
 
     def extend(self, gaps: Mapping[int, GapMessage]) -> int:
         """Add records that were made elsewhere; return how many numbers they name."""
-        entries = [msgspec.structs.replace(entry_from_message(gap), ticket=one) for one, gap in gaps.items()]
+        entries = [self._record(one, gap) for one, gap in gaps.items()]
         self._records.extend(entries)
         return sum(entry.gap_count for entry in entries)
 
     def payloads(self) -> Iterator[tuple[int, bytes]]:
         """Yield identity and payload of all that would be sent now."""
         yield from ((entry.ticket, entry.encode()) for entry in self._records)
-        yield from ((run.identity, run.message(self._device).encode()) for run in self._runs)
+        yield from ((run.identity, run.message().encode()) for run in self._runs)
+
+    def _record(self, ticket: int, gap: GapMessage) -> Entry:
+        entry = made_by(gap.device, entry_from_message(gap), own=self._device)
+        return msgspec.structs.replace(entry, ticket=ticket)
 
 
 @dataclass(slots=True)
@@ -299,6 +304,7 @@ class _GapRun:
     """Neighbouring numbers of one kind and stream that were dropped for one reason; grows until it is sent."""
 
     identity: int
+    device: str
     reason: GapReason
     first: Number
     last: Number
@@ -317,9 +323,9 @@ class _GapRun:
         self.count += 1
         return True
 
-    def message(self, device: str) -> GapMessage:
+    def message(self) -> GapMessage:
         return GapMessage(
-            device=device,
+            device=self.device,
             stream=self.first.stream,
             epoch=self.first.epoch,
             from_=self.first.seq,

@@ -34,12 +34,14 @@ __all__ = [
     "late",
     "lies_as",
     "live_topic_of",
+    "made_by",
     "replay_of",
 ]
 
 # What one entry costs in memory besides payload and topic (CPython 3.11, measured and rounded up).
 _OVERHEAD_BYTES = 400
 _LIVE, _REPLAY = "/detections", "/replay"
+_BESIDE = "../"
 _GAP_SCHEMA = "edge.gap/1"
 
 
@@ -65,7 +67,8 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One message on its way; two entries are never equal.
 
     `encode` gives the payload, always the same, and is called by the sending thread. `schema` is empty for messages
-    that are not ours. `is_absolute` says that `topic` is not below the device. `gap_count` is how many numbers a gap
+    that are not ours. `is_absolute` says that `topic` is not below the device; one of an earlier name of the device
+    begins with `../NAME/`. `gap_count` is how many numbers a gap
     record declares. `was_sent` says that it was on its way when a connection was lost, so that the broker may have it.
     `is_replay` says that it is late and goes to the topic of late ones. `accepted_at_s` is seconds of `time.monotonic`.
     `ticket` grows in the order of acceptance, over restarts, too; 0 before it has one. `frame` is what `encode` makes
@@ -106,7 +109,13 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def full_topic(self, root: str) -> str:
         """`root` is the device's own level."""
-        return self.topic if self.is_absolute else f"{root}/{self.topic}"
+        if self.topic.startswith(_BESIDE):
+            root = root.rpartition("/")[0]
+        return self.topic if self.is_absolute else f"{root}/{self.topic.removeprefix(_BESIDE)}"
+
+    def device(self, own: str) -> str:
+        """Return the name that the device had when it made this; `own` is that of now."""
+        return self.topic.split("/")[1] if self.topic.startswith(_BESIDE) else own
 
     @property
     def cost_bytes(self) -> int:
@@ -134,6 +143,13 @@ def entry_from_message(message: TopicMessage) -> Entry:
         frame=frame,
         behind=message.stream if isinstance(message, StreamStateMessage) and message.state == "ended" else None,
     )
+
+
+def made_by(device: str, entry: Entry, *, own: str) -> Entry:
+    """Return an entry of an earlier start, which goes below the name that the device had then."""
+    if device == own or entry.topic.startswith(_BESIDE):
+        return entry
+    return msgspec.structs.replace(entry, topic=f"{_BESIDE}{device}/{entry.topic}")
 
 
 def replay_of(entry: Entry) -> Entry:

@@ -13,7 +13,7 @@ import msgspec
 
 from edge.publish.message import RunInfo
 from edge.publish.messages import GapMessage, GapReason, NumberedKind
-from edge.publish.outbox.message import KINDS, Entry, SeqKey, entry_of
+from edge.publish.outbox.message import KINDS, Entry, SeqKey, entry_of, made_by
 from edge.publish.outbox.store import (
     Place,
     PlaceDamagedError,
@@ -83,14 +83,14 @@ def said_in(place: Place) -> dict[int, Said]:
 
 
 def open_gaps(
-    maker: RunInfo, *, device: str, reason: GapReason, after: Iterable[tuple[str, NumberedKind, int]] = ()
+    maker: RunInfo, *, reason: GapReason, after: Iterable[tuple[str, NumberedKind, int]] = ()
 ) -> Iterator[GapMessage]:
     """Yield that any number of a start may be missing, `after` those of each account."""
     known = {(stream, of): seq for stream, of, seq in after}
     for stream in dict.fromkeys([*maker.streams, *(stream for stream, _ in known)]):
         for of in KINDS:
             yield GapMessage(
-                device=device,
+                device=maker.device,
                 stream=stream,
                 epoch=maker.epoch,
                 from_=known.get((stream, of), 0) + 1,
@@ -159,10 +159,12 @@ class Places:
 
     def entry(self, row: Row, *, was_sent: bool) -> Entry:
         was_sent = was_sent or row.start != self.maker.epoch  # which of an earlier start were is not known
+        maker = self._makers.get(row.start)
         try:
-            made = entry_of(row.head, row.body, self._makers.get(row.start), was_sent=was_sent, ticket=row.ticket)
+            made = entry_of(row.head, row.body, maker, was_sent=was_sent, ticket=row.ticket)
         except ValueError as error:
             raise PlaceDamagedError(f"message {row.ticket} cannot be read: {error}", self.disk or self.run) from error
+        made = made_by((maker or self.maker).device, made, own=self.maker.device)
         return msgspec.structs.replace(made, accepted_at_s=self.clock.monotonic_s(row.at_s))
 
     def is_of_earlier_start(self, entry: Entry) -> bool:
@@ -179,7 +181,7 @@ class Places:
     def damage_gaps(self, reached: Mapping[SeqKey, int]) -> Iterator[GapMessage]:
         """Yield that any number of any start may be missing; those of this one end at the number that is reached."""
         for maker in self._makers.values():
-            for gap in open_gaps(maker, device=self.maker.device, reason="spool-corrupt"):
+            for gap in open_gaps(maker, reason="spool-corrupt"):
                 last = reached.get((gap.stream, gap.epoch, gap.of), 0) if maker is self.maker else None
                 if last != 0:
                     yield msgspec.structs.replace(gap, to=last)

@@ -172,7 +172,7 @@ def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: 
     except StoreError:
         run.disk_misses += 1
         if run.disk_misses == _DISK_MISSES:
-            outbox.take_over({}, {}, _unread(run, info))
+            outbox.take_over({}, {}, _unread(run))
         raise
     assert disk.place is not None
     if max([*disk.tickets, *disk.gaps], default=0) >= first_ticket:
@@ -192,11 +192,11 @@ def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: 
     return disk.place
 
 
-def _unread(run: _Found, info: InfoMessage) -> Iterator[GapMessage]:
+def _unread(run: _Found) -> Iterator[GapMessage]:
     """Yield that any number of the starts that /run knows may lie on a disk that does not come."""
     for _, said in sorted(run.starts.items()):
         if said.reached:  # else another start has accounted for it
-            yield from open_gaps(said.maker, device=info.device, reason="spool-corrupt")
+            yield from open_gaps(said.maker, reason="spool-corrupt")
 
 
 def _losses(run: _Found, disk: _Found, info: InfoMessage, *, is_late: bool = False) -> Iterator[GapMessage]:
@@ -204,20 +204,18 @@ def _losses(run: _Found, disk: _Found, info: InfoMessage, *, is_late: bool = Fal
 
     /run knows better than the disk how far a start had come; of a start in a damaged place nothing is known.
     """
-    device, starts = info.device, disk.starts | run.starts
+    starts = disk.starts | run.starts
     for epoch, said in sorted(starts.items()):
         is_ended = any(found.starts[epoch].is_ended for found in (run, disk) if epoch in found.starts)
         if is_ended or (is_late and epoch in run.starts):
             continue
         _log.warning("the last run was killed or lost power epoch=%d: what it may have lost is declared", epoch)
         reason: GapReason = "crash" if epoch in run.starts else "power-loss"
-        yield from open_gaps(
-            said.maker, device=device, reason="spool-corrupt" if run.was_damaged else reason, after=said.reached
-        )
+        yield from open_gaps(said.maker, reason="spool-corrupt" if run.was_damaged else reason, after=said.reached)
     if disk.was_damaged or (run.was_damaged and not is_late):
         lost = [said.maker for _, said in sorted(starts.items()) if disk.was_damaged]
         last = max(1, info.epoch - 1)
         if last not in starts:
             lost.append(msgspec.structs.replace(info.run_info, epoch=last))
         for maker in lost:
-            yield from open_gaps(maker, device=device, reason="spool-corrupt")
+            yield from open_gaps(maker, reason="spool-corrupt")

@@ -207,28 +207,32 @@ class Counting:
     def change(self, status: StreamStatus) -> None:
         """Record a stream's new status: without frames the count is unknown, not zero."""
         with self._lock:
-            stream = self._stream(status.stream)
+            stream = self._streams.get(status.stream)
+            if stream is None:
+                return
             if status.state is StreamState.UP:
                 stream.state = "counting"
             elif status.state in (StreamState.DOWN, StreamState.ENDED):
-                self._end(status.stream, "interrupted" if status.state is StreamState.DOWN else "stopped")
+                self._end(status.stream, stream, "interrupted" if status.state is StreamState.DOWN else "stopped")
 
     def begin(self, name: StreamId, labels: Sequence[str]) -> None:
         """Count a stream that is new, or has other classes; `labels` as for `wanted`."""
         with self._lock:
             self._streams[name] = _CountedStream(labels)
 
+    def forget(self, name: StreamId) -> None:
+        """Tell no more of a stream that is gone, also of its frames that are on their way."""
+        with self._lock:
+            self._streams.pop(name, None)
+
     def stop(self) -> None:
         with self._lock:
-            for name in self._streams:
-                self._end(name, "stopped")
-
-    def _stream(self, name: StreamId) -> _CountedStream:
-        return self._streams.setdefault(name, _CountedStream(()))
+            for name, stream in self._streams.items():
+                self._end(name, stream, "stopped")
 
     def _see(self, result: FrameResult) -> None:
-        stream = self._stream(result.header.stream)
-        if stream.state != "counting":  # a frame that was on its way when the camera went
+        stream = self._streams.get(result.header.stream)
+        if stream is None or stream.state != "counting":  # a frame that was on its way when the camera went
             return
         found = Counter(map(self._label, result.detections.class_id.tolist()))
         stream.labels.update(dict.fromkeys(found))
@@ -236,8 +240,7 @@ class Counting:
         if is_due and stream.told != (stream.state, found):
             self._tell(result.header.stream, {label: found[label] for label in stream.labels}, found)
 
-    def _end(self, name: StreamId, state: _State) -> None:
-        stream = self._stream(name)
+    def _end(self, name: StreamId, stream: _CountedStream, state: _State) -> None:
         stream.state = state
         if stream.told is not None and stream.told[0] != state:
             self._tell(name, dict.fromkeys(stream.labels), {})
@@ -285,6 +288,12 @@ class Stages:
         self.following.replace(stream, follower)
         if self.counting is not None:
             self.counting.begin(stream, labels)
+
+    def end(self, stream: StreamId) -> None:
+        """The stream is gone."""
+        self.following.replace(stream, None)
+        if self.counting is not None:
+            self.counting.forget(stream)
 
     def stop(self) -> None:
         self.following.stop()

@@ -185,7 +185,7 @@ class Reloader:
             self._take_over(stream, filters, followers)
         gone = tuple(StreamId(name) for name in before if name not in {stream.id for stream in new.config.streams})
         for name in gone:
-            self.stages.following.replace(name, None)
+            self.stages.end(name)
         if gone or sources:
             self.info = announce(new, self.info, self.publisher)
         for stream in changed:

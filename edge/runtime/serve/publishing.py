@@ -71,11 +71,10 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
     publishers: list[Publisher] = []
     if config.mqtt is not None:
         name = config.mqtt.credential
-        credential = None if name is None else read_credential(name)
         mqtt = MqttPublisher(
             config.mqtt,
             info=info,
-            credential=credential,
+            credential=lambda: None if name is None else read_credential(name),
             base_dir=pipeline.path.parent,
             max_bytes=config.mqtt.memory_mib << 20,
             run_path=_run_path(),

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from edge.config.load import load_pipeline
 from edge.config.pipeline import Pipeline
 from edge.device.health import Health, StreamHealth, write_health
 from edge.device.layout import Layout
+from edge.device.lock import service_lock
 from edge.device.units import Notifier, unit_folder
 from edge.runtime.look.status import Rates
 from edge.runtime.pipeline.counters import RunReport
@@ -28,7 +29,7 @@ from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import PipelineParts, Service
 from edge.types import StreamState
 
-__all__ = ["Heartbeat", "Serving", "health_path", "open_serving", "serve_pipeline"]
+__all__ = ["Heartbeat", "Serving", "alone", "health_path", "open_serving", "serve_pipeline"]
 
 _log = logging.getLogger(__name__)
 _HEALTH_EVERY_S = 1.0
@@ -44,6 +45,18 @@ def health_path(given: Path | None, default: Path, environ: Mapping[str, str] = 
     if folder is not None:
         return folder / default.name
     return default if os.access(default.parent, os.W_OK) else None
+
+
+@contextlib.contextmanager
+def alone(health: Path | None) -> Iterator[None]:
+    """Hold the folders that a service with this health file keeps its files in; ConfigError where another one does."""
+    path = health_path(None, Layout().health) if health is None else None
+    folders = {unit_folder("STATE_DIRECTORY"), unit_folder("RUNTIME_DIRECTORY"), None if path is None else path.parent}
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            if folder is not None and folder.is_dir():
+                stack.enter_context(service_lock(folder))
+        yield
 
 
 class Heartbeat:

@@ -32,7 +32,7 @@ def make_publisher(make_fake):
         publisher = MqttPublisher(
             MqttConfig(port=port, site="north", **keys),
             info=msgspec.structs.replace(birth(*streams), epoch=epoch),
-            credential=credential,
+            credential=credential if callable(credential) else lambda: credential,
             base_dir=base_dir,
             **options,
         )

@@ -19,6 +19,7 @@ from edge.client import (
 from edge.errors import ConfigError, PublishError
 from tests.support.bad_links import AbortingProxy
 from tests.support.event_messages import counts, event, occupancy
+from tests.support.logged import logged
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections, publish_frames
@@ -132,18 +133,21 @@ def test_what_the_broker_has_lost_is_named_after_a_while_and_comes_late(broker, 
 
 
 def test_events_occupancy_and_states_come_typed_and_what_lies_is_passed_over(
-    broker, collector, make_publisher, listening
+    broker, collector, make_publisher, listening, caplog
 ):
     items = listening(broker.port)
     publisher = make_publisher(broker.port)
     for message in (event(1), occupancy(), counts(), event(2, kind="leave")):
         publisher.publish(message)
     stranger = msgspec.structs.replace(detections(1), device="gate-02").encode()
-    collector._client.publish(f"{ROOT}/streams/east/detections", stranger, qos=1)
+    for _ in range(2):
+        collector._client.publish(f"{ROOT}/streams/east/detections", stranger, qos=1)
     collector._client.publish(f"{ROOT}/streams/east/events", b"\xff", qos=1)
     online = of_type(wait_for(items, StateMessage), StateMessage)[0]
-    late_will = msgspec.structs.replace(online, state="offline", session=online.session - 1, reason="connection lost")
-    collector._client.publish(f"{ROOT}/state", late_will.encode(), qos=1)
+    for other in (-1, +1):  # a replaced board may have had higher ones
+        session = online.session + other * 1_000_000
+        will = msgspec.structs.replace(online, state="offline", session=session, reason="connection lost")
+        collector._client.publish(f"{ROOT}/state", will.encode(), qos=1)
     wait_until(lambda: seqs(items, EventMessage) == [1, 2], what="the events")
     publisher.close()
     wait_until(lambda: [one.state for one in of_type(items, StateMessage)][-1] == "offline", what="the goodbye")
@@ -154,6 +158,28 @@ def test_events_occupancy_and_states_come_typed_and_what_lies_is_passed_over(
     assert of_type(items, InfoMessage)[0].streams == ["east"]
     assert {one.reason for one in of_type(items, StateMessage) if one.state == "offline"} == {"stopped"}
     assert seqs(items) == []
+    assert logged(caplog).count("message-of-another-device") == 1
+
+
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "died"])
+def test_a_board_that_is_replaced_is_heard_whatever_its_epoch(broker, make_publisher, listening, is_stopped):
+    before = make_publisher(broker.port, epoch=2000)
+    wait_until(lambda: before.is_connected, what="its state is kept")
+    items = listening(broker.port, wait_s=0.3)
+    before.publish(detections(1, epoch=2000))
+    wait_until(lambda: seqs(items) == [1], what="the first")
+    if is_stopped:
+        before.close()
+
+    board = make_publisher(broker.port, epoch=1000, client_id="edge-new")  # with one id they would close each other
+    board.publish(detections(1, epoch=1000))
+    wait_until(lambda: seqs(items) == [1, 1], what="that of the new board")
+    board.close()
+    wait_until(lambda: of_type(items, StateMessage)[-1].epoch == 1000, what="its states")
+    wait_until(lambda: of_type(items, StateMessage)[-1].state == "offline", what="its goodbye")
+
+    assert of_type(items, (Late, Missing)) == []
+    assert [one.epoch for one in of_type(items, DetectionsMessage)] == [2000, 1000]
 
 
 def wait_for(items, kind):

@@ -1,11 +1,13 @@
 """Brokers that say no: to the password, the certificate, the version, the message, or to too much at once."""
 
 import logging
+import shutil
 
 import pytest
 
-from edge.config.credentials import Credential
+from edge.config.credentials import Credential, read_credential
 from edge.config.schema import TlsConfig
+from tests.integration.publish.conftest import quick_backoff
 from tests.support.certificates import make_certificates
 from tests.support.logged import logged
 from tests.support.next_try import next_try_s
@@ -48,6 +50,35 @@ def test_a_wrong_authority_is_refused_by_us(tls_broker, tmp_path, make_publisher
     publisher = make_publisher(tls_broker.port, host="localhost", tls=TlsConfig(ca=str(other.ca)))
 
     expect(publisher, "mqtt.tls.ca")
+
+
+def test_files_that_are_put_right_are_used_without_a_restart(
+    make_broker, certificates, tmp_path, make_publisher, monkeypatch, caplog
+):
+    broker = make_broker(tls=certificates, users={"gate": "right"}).start()
+    ca, login = tmp_path / "ca.pem", tmp_path / "broker"
+    login.write_text("gate:wrong\n")
+    login.chmod(0o600)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    other = make_certificates(tmp_path / "other", authority="another")
+    shutil.copy(other.ca, ca)
+    publisher = make_publisher(
+        broker.port,
+        host="localhost",
+        tls=TlsConfig(ca=str(ca)),
+        credential=lambda: read_credential("broker"),
+        backoff=quick_backoff(refused_s=0.2),
+    )
+    expect(publisher, "mqtt.tls.ca")
+    ca.write_text("half of it")
+    wait_until(lambda: "login and certificates stay as they were" in caplog.text, what="the unusable file is told")
+    assert str(ca) in caplog.text
+    shutil.copy(certificates.ca, ca)
+    expect(publisher, "mqtt.credential")
+    login.write_text("gate:right\n")
+
+    wait_connected(publisher)
+    assert caplog.text.count("login and certificates stay as they were") == 1
 
 
 def test_an_authority_unknown_to_the_system_is_refused_by_us(tls_broker, make_publisher):

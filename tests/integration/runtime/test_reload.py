@@ -34,11 +34,11 @@ def other(**more):
     return {"id": "other", "uri": "other.mp4", "loop": True, "realtime": True, **more}
 
 
-def messages(run, name):
+def messages(run, name, schema="edge.detections/1"):
     path = run.folder / "out.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = [json.loads(line) for line in lines if line.endswith("}")]
-    return [one for one in found if one["schema"] == "edge.detections/1" and one["stream"] == name]
+    return [one for one in found if one["schema"] == schema and one["stream"] == name]
 
 
 def await_more(run, name, what):
@@ -68,6 +68,8 @@ def test_streams_come_change_and_go_and_the_others_miss_no_frame(run):
     assert [one["id"] for one in stats["streams"]] == ["steady"]
     assert stats["balanced"], told
     assert "stream removed stream=other" in told
+    states = {name: [one["state"] for one in messages(run, name, "edge.counts/1")] for name in ("steady", "other")}
+    assert (states["steady"][-1], "stopped" in states["other"]) == ("stopped", False), "it is told of no more"
     of_other = [one["seq"] for one in messages(run, "other")]
     assert of_other == list(range(1, len(of_other) + 1))
 

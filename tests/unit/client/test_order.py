@@ -3,6 +3,7 @@
 import itertools
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,17 +81,28 @@ some_fates = st.lists(st.sampled_from(FATES), max_size=25).map(lambda fates: ["l
 some_copies = st.lists(st.integers(1, 3), min_size=1, max_size=5)
 
 
-@given(first=some_fates, second=some_fates, copies=some_copies, random=st.randoms(use_true_random=False))
-def test_any_interleaving_gives_each_number_once_in_order_and_names_what_is_missing(first, second, copies, random):
+@given(
+    first=some_fates,
+    second=some_fates,
+    copies=some_copies,
+    random=st.randoms(use_true_random=False),
+    later=st.sampled_from([42, 3]),
+)
+def test_any_interleaving_gives_each_number_once_in_order_and_names_what_is_missing(
+    first, second, copies, random, later
+):
     begin, *sent = arrivals(first, 41, copies)
-    sent += arrivals(second, 42, copies)
+    sent += arrivals(second, later, copies)
     random.shuffle(sent)
     order = Resequencer(wait_s=WAIT_S, most_held=1000)
 
-    items = [item for one in [begin, *sent] for item in order.enter(one, 0.0)]
+    items = list(order.enter(begin, 0.0))
+    for epoch in (41, later):
+        order.online("gate-01", epoch)
+    items += [item for one in sent for item in order.enter(one, 0.0)]
     items += order.expire(WAIT_S)
 
-    assert told(items) == truth(first, 41) + truth(second, 42)
+    assert told(items) == truth(first, 41) + truth(second, later)
 
 
 @given(
@@ -183,18 +195,41 @@ def test_more_than_may_be_held_is_not():
     assert passed(order, message(6)) == [(41, 2, "unsaid", False), (41, 3, "came", None), (41, 4, "came", None)]
 
 
-def test_an_older_epoch_is_late_once_a_newer_one_has_begun():
+@pytest.mark.parametrize(
+    ("online", "later"),
+    [((), 44), ((41, 44), 44), ((41, 3), 3), ((44, 41, 3), 3)],
+    ids=["by number", "next start", "replaced board", "board replaced twice"],
+)
+def test_an_older_epoch_is_late_once_a_newer_one_has_begun(online, later):
     order = Resequencer(wait_s=WAIT_S, most_held=10)
     passed(order, message(9))
-    assert passed(order, message(1, epoch=44)) == []
+    for epoch in online:
+        order.online("gate-01", epoch)
+    assert passed(order, message(1, epoch=later)) == []
     assert passed(order, message(10, is_replayed=True), now_s=5.0) == [(41, 10, "came", None)]
     assert list(order.expire(14.9)) == []
-    assert told(order.expire(15.0)) == [(44, 1, "came", None)]
+    assert told(order.expire(15.0)) == [(later, 1, "came", None)]
 
-    assert passed(order, message(11), message(2, epoch=44), now_s=16.0) == [
+    assert passed(order, message(11), message(2, epoch=later), now_s=16.0) == [
         (41, 11, "late", None),
-        (44, 2, "came", None),
+        (later, 2, "came", None),
     ]
+    order.online("gate-01", later)  # a connection of the same start
+    order.online("gate-01", later + 1)
+    assert passed(order, message(12), message(1, epoch=later + 1), now_s=17.0) == [(41, 12, "late", None)]
+    assert told(order.expire(27.0)) == [(later + 1, 1, "came", None)]
+
+
+def test_a_board_that_is_put_back_goes_on_where_it_was():
+    order = Resequencer(wait_s=WAIT_S, most_held=10)
+    passed(order, message(1))
+    order.online("gate-01", 3)
+    passed(order, message(1, epoch=3), now_s=10.0)
+    assert told(order.expire(20.0)) == [(3, 1, "came", None)]
+    order.online("gate-01", 41)
+    assert passed(order, message(2), now_s=20.0) == [(41, 2, "came", None)]
+
+    assert passed(order, message(2, epoch=3), now_s=30.0) == [(3, 2, "late", None)]
 
 
 def test_damage_to_what_was_kept_is_told_at_once_and_is_the_reason_of_what_does_not_come():

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from edge.device.layout import Layout
-from edge.device.lock import PushLock, engines_lock, state_lock
+from edge.device.lock import PushLock, engines_lock, service_lock, state_lock
 from edge.errors import DeployError
+from tests.support.command_line import command
 from tests.support.wait import wait_looks
 
 ROOT = Path(__file__).parents[3]
@@ -23,9 +24,14 @@ HOLD = """
 import sys
 from pathlib import Path
 from edge.device.layout import Layout
-from edge.device.lock import PushLock, state_lock
+from edge.device.lock import PushLock, service_lock, state_lock
 layout = Layout(Path(sys.argv[1]))
-with PushLock(layout).acquire("mina@bench", "push of 81c2e4aa90f1") if sys.argv[2] == "push" else state_lock(layout):
+locks = {
+    "push": lambda: PushLock(layout).acquire("mina@bench", "push of 81c2e4aa90f1"),
+    "state": lambda: state_lock(layout),
+    "service": lambda: service_lock(layout.root),
+}
+with locks[sys.argv[2]]():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -70,6 +76,28 @@ def test_f10_the_second_push_is_told_who_holds_the_lock_since_when_and_why(layou
     assert failure.value.exit_code == 5
     assert {"who", "why", "since", "pid"} <= set(failure.value.evidence)
     assert PushLock(layout).holder()["who"] == "mina@bench"
+
+
+@pytest.mark.parametrize("variable", ["STATE_DIRECTORY", "RUNTIME_DIRECTORY"])
+def test_a_second_service_on_the_folders_of_one_that_runs_ends_and_leaves_them_alone(
+    layout, held, variable, monkeypatch
+):
+    first = held("service")
+    before = {path: path.stat().st_ino for path in layout.root.iterdir()}
+    monkeypatch.setenv(variable, str(layout.root))
+    told = command("edge-runtime", "run", layout.root / "no-such.yaml", expected=2).stderr
+    assert f"{layout.root}: another edge-runtime (pid {first.pid}) uses this folder" in told
+    assert {path: path.stat().st_ino for path in layout.root.iterdir()} == before
+
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert "no-such.yaml" in command("edge-runtime", "run", layout.root / "no-such.yaml", expected=2).stderr
+
+
+def test_a_folder_that_cannot_be_locked_keeps_no_service_away(tmp_path):
+    (tmp_path / ".edge-runtime.lock").mkdir()
+    with service_lock(tmp_path):
+        pass
 
 
 def test_f6_the_lock_of_a_killed_process_is_free(layout, held):

@@ -1,9 +1,13 @@
 """What a later start finds on the disk, or has written a second time: marked where it may be out of order."""
 
+import json
+
 import msgspec
 import pytest
 
 from edge.publish.frames import FrameMessage
+from edge.publish.outbox.message import entry_from_message, made_by
+from edge.publish.outbox.queue import Outbox
 from edge.publish.outbox.store import Place
 from tests.support.spool_life import Absent, Life, full, try_in_vain
 from tests.support.wire_messages import birth, detections, found, frame_result
@@ -35,6 +39,41 @@ def test_what_comes_from_a_disk_after_newer_ones_is_marked_and_what_is_not_marke
     found = life.deliver().prove()
     assert found.recovered == {("east", 41): set(range(1, 301)), ("east events", 41): {1, 2, 3}}
     assert found.received["east", 41].keys() == set(range(1, 351))
+
+
+@pytest.mark.parametrize("is_rebooted", [False, True])
+def test_what_was_made_under_another_name_goes_below_it_and_says_it(life, is_rebooted):
+    life.begin().frames(150).events(3).settle().frames(2, settled=False)
+    life.cut() if is_rebooted else life.kill()
+    for name in ("gate-02", "gate-03", "gate-02"):  # what waits is written a second time
+        life.device = name
+        life.begin().settle()
+        life.kill()
+    life.begin()
+    taken = []
+    while life.outbox.counts()["waiting"]:
+        life.tick()
+        while (entry := life.outbox.take()) is not None:
+            taken.append((entry.full_topic("edge/v1/north/gate-02").split("/", 4)[3:], json.loads(entry.encode())))
+            life.outbox.acknowledge(entry)
+
+    assert [topic[0] for topic, said in taken] == [said["device"] for _, said in taken]
+    assert {(*topic, said["epoch"]) for topic, said in taken if said["device"] == "gate-01"} == {
+        ("gate-01", "streams/east/replay", 41),
+        ("gate-01", "streams/east/events", 41),
+        ("gate-01", "gaps", 41),
+    }
+    assert {said["epoch"] for _, said in taken if said["device"] == "gate-03"} == {43}
+
+
+def test_what_is_dropped_of_another_name_is_declared_below_it():
+    outbox = Outbox(device="gate-02", max_bytes=1)
+    outbox.put(made_by("gate-01", entry_from_message(detections(1)), own="gate-02"))
+    outbox.put(entry_from_message(msgspec.structs.replace(detections(1, epoch=42), device="gate-02")))
+    records = [outbox.take(), outbox.take()]
+
+    assert [one.full_topic("edge/gate-02") for one in records] == ["edge/gate-01/gaps", "edge/gate-02/gaps"]
+    assert [json.loads(one.encode())["device"] for one in records] == ["gate-01", "gate-02"]
 
 
 def test_what_a_start_has_put_on_the_disk_itself_is_not_marked(life):

@@ -43,7 +43,7 @@ class Stage:
 
 @pytest.fixture
 def stage():
-    return Stage()
+    return Stage(east=())
 
 
 def test_classes_of_one_label_are_added_up(stage):
@@ -112,3 +112,17 @@ def test_other_classes_begin_anew(stage):
 def test_a_class_without_a_label_has_a_name(stage):
     stage.see(7)
     assert stage.told() == [("counting", 1, {"class 7": 1})]
+
+
+def test_a_stream_that_is_gone_is_told_of_no_more(stage):
+    stage.see(CAR)
+    stage.counting.forget(EAST)
+    before = stage.told()
+    stage.see(PERSON)  # a frame that was on its way
+    stage.status(StreamState.DOWN)
+    stage.counting.stop()
+    assert stage.told() == before
+
+    stage.counting.begin(EAST, ())
+    stage.see(PERSON)
+    assert stage.told()[len(before) :] == [("counting", 1, {"person": 1})]

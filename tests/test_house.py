@@ -103,7 +103,7 @@ LINES_OF_ROOMS = {
     "capacity": 1040,
     "cli": 7178,
     "client": 529,
-    "config": 1486,
+    "config": 1489,
     "delivery": 1024,
     "demo": 603,
     "deploy": 7511,

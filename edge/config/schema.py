@@ -33,7 +33,10 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 # "$" alone would also match before a line break at the end.
 TopicLevel = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{1,32}(?!\n)$")]
-Host = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9._-]+|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?)(?!\n)$")]
+Host = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^([A-Za-z0-9._-]+|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?)(?!\n)$"),
+]
 InputSize = Annotated[list[Annotated[int, msgspec.Meta(ge=32, le=8192)]], msgspec.Meta(min_length=2, max_length=2)]
 Point = Annotated[list[Share], msgspec.Meta(min_length=2, max_length=2)]
 Polygon = Annotated[list[Point], msgspec.Meta(min_length=3, max_length=64)]

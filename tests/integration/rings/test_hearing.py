@@ -70,11 +70,14 @@ def test_who_speaks_for_another_device_is_not_believed(field, hearing, broker):
     assert {one.deploy for one in hearing.devices(FROM, "stable").values()} == {None}
 
 
-def test_the_late_will_of_a_connection_that_was_replaced_does_not_count(field, hearing):
+@pytest.mark.parametrize("number", [1, 900], ids=["earlier", "of a board that was replaced"])
+def test_the_late_will_of_a_connection_that_was_replaced_does_not_count(field, hearing, number):
     field.there("gate-01", ring="canary")
     field.back("gate-01")  # its second session
     hearing.wait_complete()
-    field.say([StateMessage(device="gate-01", state="offline", epoch=1, session=1, since=None, reason="late")])
+    field.say(
+        [StateMessage(device="gate-01", state="offline", epoch=number, session=number, since=None, reason="late")]
+    )
     field.there("gate-02", ring="canary")
     wait_until(lambda: len(hearing.devices(FROM, "stable")) == 2, what="what came later is heard")
 

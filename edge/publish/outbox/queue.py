@@ -88,8 +88,12 @@ class Outbox:
             self._counted["accepted"] += not self._retained.put(entry, before_ticket=self._next_ticket)
             return
         self._counted["accepted"] += 1
-        self._counted["numbered"] += 1
-        self.stored.accept(msgspec.structs.replace(entry, ticket=self._take_ticket()))
+        self._counted["numbered"] += entry.number is not None
+        entry = msgspec.structs.replace(entry, ticket=self._take_ticket())
+        if entry.number is None:
+            self._backlog.append(entry)
+        else:
+            self.stored.accept(entry)
         self._backlog.age(_AGED_PER_PUT)
         most_bytes = max(self._max_bytes - self.stored.run_bytes, self._max_bytes // _LEAST_SHARE)
         if self._backlog.size_bytes > most_bytes:

@@ -68,13 +68,12 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     `encode` gives the payload, always the same, and is called by the sending thread. `schema` is empty for messages
     that are not ours. `is_absolute` says that `topic` is not below the device; one of an earlier name of the device
-    begins with `../NAME/`. `gap_count` is how many numbers a gap
-    record declares. `was_sent` says that it was on its way when a connection was lost, so that the broker may have it.
-    `is_replay` says that it is late and goes to the topic of late ones. `accepted_at_s` is seconds of `time.monotonic`.
-    `ticket` grows in the order of acceptance, over restarts, too; 0 before it has one. `frame` is what `encode` makes
-    the payload of, as long as it is not there. `behind` is the stream of which a retained one is the last word: not
-    sent before the numbered messages that it comes after. `is_settled` says of a retained one that it was counted as
-    delivered, and is only sent again.
+    begins with `../NAME/`. `gap_count` is how many numbers a gap record declares. `was_sent` says that it was on its
+    way when a connection was lost, so that the broker may have it. `is_replay` says that it is late and goes to the
+    topic of late ones. `accepted_at_s` is seconds of `time.monotonic`. `ticket` grows in the order of acceptance, over
+    restarts, too; 0 before it has one. `frame` is what `encode` makes the payload of, as long as it is not there.
+    `behind` is the stream of which a retained one is the last word: not sent before the numbered messages that it comes
+    after. `is_settled` says of a retained one that it was counted as delivered, and is only sent again.
     """
 
     topic: str

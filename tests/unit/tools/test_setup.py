@@ -96,6 +96,6 @@ def test_a_folder_that_a_run_under_sudo_has_made_is_named_and_given_back():
         shutil.chown(clone, NAME)
         said, _ = start_as_other(run, clone / ".ci/setup").communicate(timeout=60)
 
-    assert said.startswith(f"setup: {clone}/.c")
+    assert said.startswith(f"setup: {clone}/.cache cannot be written")
     assert f"cannot be written by {NAME} (its owner: root)" in said
     assert f"sudo chown -R {':'.join(map(str, ids()))} {clone}" in said

@@ -21,9 +21,8 @@ _MAX_DEPTH = 12
 _MERGE = "tag:yaml.org,2002:merge"
 # YAML 1.1 takes 010 for eight, and 1:30 for ninety.
 _MISREAD = re.compile(r"[-+]?(0[0-7_]*[0-7]|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
-_ODD_BLANK = re.compile(
-    r"(?m)^[ \t-]*\w*:?[\u00a0\u202f]"
-)  # as text from a web page has them: before a key or behind it
+# Before a key or behind it, as text from a web page has them; within a text they are its own.
+_ODD_BLANK = re.compile(r"(?m)^[ \t-]*(\w+:)?[\u00a0\u202f]")
 
 
 def read_yaml(path: Path, *, kind: str = "a pipeline file") -> Document[ConfigError]:

@@ -282,8 +282,8 @@ class CocoLabels(Labels):
         for annotation_id, xyxy in zip(image.ids, image.xyxy, strict=True):
             if not _fits(xyxy, size):
                 raise DatasetError(
-                    f"{self.path}: annotation {annotation_id}: expected a box within {stem} ({size}), got corners "
-                    f"{[round(number, 1) for number in xyxy]}",
+                    f"{self.path}: annotation {annotation_id}: expected a box with an area within {stem} ({size}), got "
+                    f"corners {[round(number, 1) for number in xyxy]}",
                     hint="bbox is [x, y, width, height] in pixels of the image",
                 )
         return GroundTruth.of(image.xyxy, image.class_id, image.is_crowd)
@@ -316,7 +316,7 @@ class CocoLabels(Labels):
     def _each(self, document: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
         self._at = "a file"
         for number, entry in enumerate(document[key]):
-            self._at = f"{key}[{number}]"
+            self._at = f"{key}[{number}]"  # for an entry that is no object
             self._at += f" (id {entry.get('id')})"
             yield entry
 
@@ -339,18 +339,18 @@ class CocoLabels(Labels):
             x, y, width, height = map(float, bbox)
         except (TypeError, ValueError):
             width = height = math.nan
-        if not (width > 0 and height > 0 and all(map(math.isfinite, (x, y, width, height)))):
+        if not (width >= 0 and height >= 0 and all(map(math.isfinite, (x, y, width, height)))):
             raise DatasetError(
                 f"{self.path}: annotation {annotation.get('id')}: expected bbox [x, y, width, height] in pixels, "
-                f"with an area, got {bbox}"
+                f"got {bbox}"
             )
         return [x, y, x + width, y + height]
 
 
 def _fits(xyxy: Sequence[float], size: ImageSize) -> bool:
-    """Return whether the centre lies in the image, and the box is no larger, as in YOLO labels; rounding aside."""
+    """Return whether a box has an area, its centre in the image, and is no larger, as in YOLO labels; save rounding."""
     left, top, right, bottom = xyxy
-    return all(
+    return (left < right and top < bottom) and all(
         -spare <= number <= side + spare
         for side, low, high in ((size.width, left, right), (size.height, top, bottom))
         for spare in (max(2.0, ROUNDING * side),)

@@ -49,7 +49,9 @@ _OF_HOST = ("port", "site", "prefix", "tls", "protocol", "ca", "certificate", "k
     "--client-id", metavar="ID", help="Where the broker allows no other; not a device's, which it would throw out."
 )
 @click.option("--device", metavar="NAME", default="+", help="One device; default: all of the site.")
-@click.option("--gaps", is_flag=True, help="Show only missing numbers; exit with 4 when some are undeclared.")
+@click.option(
+    "--gaps", is_flag=True, help="Show only missing numbers; exit with 4 when some are undeclared, 3 when nothing came."
+)
 @click.option("--duration", "duration_s", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option("--count", "max_messages", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.")
 def listen(

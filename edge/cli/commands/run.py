@@ -177,7 +177,9 @@ def stats_writer(path: Path | None) -> Callable[[str], None]:
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"--stats {path}: cannot be written: {error.strerror}", hint="make room") from None
+            raise ConfigError(
+                f"--stats {path}: cannot be written: {error.strerror}", hint="make room, or name another file"
+            ) from None
 
     return write
 

@@ -234,7 +234,9 @@ class Counting:
         stream = self._streams.get(result.header.stream)
         if stream is None or stream.state != "counting":  # a frame that was on its way when the camera went
             return
-        found = Counter(map(self._label, result.detections.class_id.tolist()))
+        found = Counter[str]()
+        for class_id, count in Counter(result.detections.class_id.tolist()).items():
+            found[self._label(class_id)] += count
         stream.labels.update(dict.fromkeys(found))
         is_due = stream.told is None or self._monotonic_ns() - stream.told_at_ns >= _COUNTS_EVERY_NS
         if is_due and stream.told != (stream.state, found):

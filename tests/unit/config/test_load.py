@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.config.load import load_pipeline
+from edge.config.yaml_file import read_yaml
 from edge.errors import ConfigError
 
 GOOD = """\
@@ -250,6 +251,12 @@ def test_a_file_that_is_not_utf_8(tmp_path, content, told):
 
     with pytest.raises(ConfigError, match=told):
         load_pipeline(tmp_path / "p.yaml")
+
+
+def test_a_non_breaking_space_within_a_text_is_its_own(tmp_path):
+    (tmp_path / "p.yaml").write_text("names:\n  - Tor\u00a01 # Tor\u00a0Süd\n  - b\n", encoding="utf-8")
+
+    assert read_yaml(tmp_path / "p.yaml").content == {"names": ["Tor\u00a01", "b"]}
 
 
 def test_paths_start_at_the_pipeline_file(load, monkeypatch, tmp_path):

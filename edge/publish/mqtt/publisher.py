@@ -58,8 +58,7 @@ class MqttPublisher:
     The birth (`info`), the device's state and the state of each stream are sent again after every reconnect. A
     published `StateMessage` gets the session number of the connection that carries it. `credential` and the files of
     TLS are read before each connection: they may have been put right. Raises `ConfigError` when the configuration
-    cannot be used; an unreachable broker is no error. `status` is one sentence for people, without
-    secrets.
+    cannot be used; an unreachable broker is no error. `status` is one sentence for people, without secrets.
     """
 
     is_broken = False  # a broker may come back, and what is wrong may be mended there

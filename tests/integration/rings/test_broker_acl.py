@@ -79,6 +79,7 @@ def test_a_device_hears_no_other_device(broker, mqtt, user):
         assert "north/gate-02" not in hearing.heard()
 
 
+@pytest.mark.slow(reason="listens for five seconds")
 def test_a_login_that_may_not_read_is_not_told_that_all_is_well(broker, user, tmp_path, monkeypatch):
     say(broker, user.replace("01", "02"), [("north", "gate-02")])
     (tmp_path / "own").write_text(f"{user}:1")

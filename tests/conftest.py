@@ -19,6 +19,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests import costs
 from tests.pace import Pace
+from tests.support.cuda_driver import hide_the_machines_gpu
 
 # How long an example takes tells of the machine, which may be loaded. Examples are the same every time: a failure then
 # belongs to a change. Others are drawn by `make test ARGS="--hypothesis-profile explore"`.
@@ -53,6 +54,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a script begins with `&`; all it starts has it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    hide_the_machines_gpu()
     config.stash[_BEGUN] = set()
     config.stash[_SECONDS] = {"quick": defaultdict(float), "slow": defaultdict(float), "promised": defaultdict(float)}
     config.pluginmanager.register(_Recorder(config), "edge-recorder")

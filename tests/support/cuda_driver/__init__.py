@@ -121,6 +121,12 @@ def stand_in(**settings: int) -> Iterator[StandIn]:
         cuda_driver.cache_clear()
 
 
+def hide_the_machines_gpu() -> None:
+    """Let this process find the stand-in, without a device, and never a driver of the machine: both would be mixed."""
+    if not os.environ.get("EDGE_REAL_CUDA"):
+        _loaded().standin_set(b"init_result", ctypes.c_int64(_NO_DEVICE))
+
+
 @functools.cache
 def _loaded() -> Any:
     # Whoever asks for libcuda.so.1 after this gets this one: the loader goes by the name that a library has of itself.

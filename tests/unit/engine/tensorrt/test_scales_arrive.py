@@ -125,7 +125,7 @@ def test_a_plan_says_its_precision_and_a_dla_core_reaches_whoever_loads_it(forms
         header, content = plans["fp16"]
         load_engine(import_tensorrt(), content, name="m", dla_core=header.dla_core)
     assert {one: header.precision for one, (header, _) in plans.items()} == {"int8": "int8", "fp16": "fp16"}
-    assert cores == [1]
+    assert set(cores) == {1}  # where the machine has a GPU, a build loads its plan, too
 
 
 def test_measurements_of_another_gpu_are_never_used(forms, monkeypatch, tmp_path):

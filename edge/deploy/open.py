@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
-import math
 import secrets
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from edge.delivery.link import Interrupted, Link, is_lost
 from edge.errors import DeployError
@@ -26,15 +23,15 @@ from edge.http.server import (
     picture_response,
     text_response,
 )
+from edge.reading import json_value
 from edge.transport.channel import Channel
-from edge.untrusted import cleaned
+from edge.untrusted import cleaned_json
 from edge.wire.release import LookRequest
 from edge.wire.verbs import LOOK
 
 __all__ = ["DevicePage"]
 
 _JPEG = b"\xff\xd8\xff"
-_DEPTH = 9  # a corner of a zone is the deepest
 
 
 class DevicePage:
@@ -90,7 +87,10 @@ class DevicePage:
         if path == "/":
             return page_response()
         if path == "/status.json":
-            return json_response(_plain(self._look("") or b""))
+            try:
+                return json_response(cleaned_json(json_value(self._look("") or b"")))
+            except ValueError:
+                raise DeployError("transfer.protocol", "the device sent a status that is no JSON") from None
         stream = picture_of(path)
         if stream is None:
             return text_response(404, "not here")
@@ -121,22 +121,3 @@ class DevicePage:
         if self._link is not None:
             self._link.close()
             self._link = None
-
-
-def _plain(content: bytes) -> Any:
-    try:
-        return _clean(json.loads(content.decode("utf-8"), parse_constant=lambda name: None), _DEPTH)
-    except (ValueError, RecursionError):
-        raise DeployError("transfer.protocol", "the device sent a status that is no JSON") from None
-
-
-def _clean(value: Any, depth: int) -> Any:
-    if depth == 0:
-        raise ValueError("too deep")
-    if isinstance(value, dict):
-        return {cleaned(name): _clean(inner, depth - 1) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_clean(inner, depth - 1) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return cleaned(value) if isinstance(value, str) else value

@@ -53,16 +53,14 @@ def opened(hello):
 
 
 def test_its_words_are_cleaned(opened):
-    status = {"device": "a\x1b[31m\u202eb", "streams": [{"id": "\u200b\n"}], "n": float("nan")}
-    port, path, _ = opened({"": json.dumps(status).replace("NaN", "[NaN, 1e999]").encode()})
+    status = {"device": "a\x1b[31m\u202eb", "streams": [{"id": "\u200b\n"}]}
+    port, path, _ = opened({"": json.dumps(status).encode()})
     code, headers, found = ask(port, f"{path}status.json")
     assert (code, headers["content-type"]) == (200, "application/json")
-    assert json.loads(found) == {"device": "a?[31m?b", "streams": [{"id": "? "}], "n": [None, None]}
+    assert json.loads(found) == {"device": "a?[31m?b", "streams": [{"id": "? "}]}
 
 
-@pytest.mark.parametrize(
-    "content", [b"<html>", b"\xff\xff", b"[" * 100_000, json.dumps([[[[[[[[[[1]]]]]]]]]]).encode()]
-)
+@pytest.mark.parametrize("content", [b"<html>", b"\xff\xff", b"[" * 100_000, b"[NaN]", b"[1e999]"])
 def test_a_status_that_is_none_is_an_error_and_no_traceback(opened, content):
     contents = {"": json.dumps(STATUS).encode()}
     port, path, _ = opened(contents)

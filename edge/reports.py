@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edge.codec import since, spelled
 
-__all__ = ["Facts", "LastSwitch", "Moment", "UnitState"]
+__all__ = ["Collected", "Facts", "LastSwitch", "Moment", "UnitState"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,17 @@ class UnitState:
     def has_failed(self) -> bool:
         """Return False also where it had to be killed on its way down: it has done its work."""
         return self.active == "failed" and not self.was_stopped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """Names of everything that was removed."""
+
+    releases: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+    blobs: tuple[str, ...] = ()
+    partials: tuple[str, ...] = ()
+    temporaries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

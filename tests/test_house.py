@@ -106,11 +106,11 @@ LINES_OF_ROOMS = {
     "config": 1488,
     "delivery": 1024,
     "demo": 603,
-    "deploy": 7511,
-    "device": 3196,
+    "deploy": 7492,
+    "device": 3174,
     "engine": 6926,
     "evaluate": 1920,
-    "ground": 2093,
+    "ground": 2104,
     "http": 434,
     "media": 4931,
     "model": 4870,
@@ -118,11 +118,11 @@ LINES_OF_ROOMS = {
     "quantize": 3291,
     "registry": 1089,
     "roofline": 956,
-    "runtime": 12045,
+    "runtime": 12041,
     "track": 958,
     "transport": 454,
     "vision": 514,
-    "wire": 743,
+    "wire": 731,
 }
 # fmt: on
 MAX_FILE_LINES = 450

@@ -18,8 +18,9 @@ from edge.device.releases import Releases
 from edge.device.software import InstalledSoftware
 from edge.device.state import State, read_state, write_state
 from edge.device.store import Store
+from edge.reports import Collected
 
-__all__ = ["Collected", "Device", "collect", "reclaimable_bytes"]
+__all__ = ["Device", "collect", "reclaimable_bytes"]
 
 _MAX_AGE_S = 7 * 86400.0
 _QUOTA_BYTES = 2 * 1024**3
@@ -85,17 +86,6 @@ class Device:
         else:
             self.releases.settle(release)
             self.durable.link(self.layout.current, f"releases/{release}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """Names of everything that was removed."""
-
-    releases: tuple[str, ...] = ()
-    engines: tuple[str, ...] = ()
-    blobs: tuple[str, ...] = ()
-    partials: tuple[str, ...] = ()
-    temporaries: tuple[str, ...] = ()
 
 
 @typed

@@ -51,11 +51,11 @@ _MAX_BYTES = 64 << 20  # the list of all packages of a system has some megabytes
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
-def this_moment(boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")) -> Moment:
+def this_moment() -> Moment:
     return Moment(
         at=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
-        boot_id=read_file(boot_id_path).decode("ascii").strip(),
+        boot_id=read_file(Path("/proc/sys/kernel/random/boot_id")).decode("ascii").strip(),
     )
 
 

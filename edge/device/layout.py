@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Layout", "become_owner", "become_owner_of"]
+__all__ = ["Layout", "become_owner_of"]
 
 
 class _At:
@@ -83,11 +83,6 @@ class Layout:
 
     def engine(self, key: str) -> Path:
         return self.engines / key
-
-
-def become_owner(layout: Layout) -> None:
-    """Give up root, for good, for the user to whom the state of this device belongs; OSError as `become_owner_of`."""
-    become_owner_of(layout.var)
 
 
 def become_owner_of(folder: Path) -> None:

@@ -98,10 +98,10 @@ def _in_trial(device: Device, state: State, current: str | None, moment: Moment,
 
 
 def _undone(device: Device, state: State, reason: str, verdict: Verdict, moment: Moment, is_valid: _Valid) -> Recovery:
-    landing = undo(
+    release = undo(
         device, state, reason, moment=moment, is_valid=is_valid, check_trust=is_valid.check_trust, verdict=verdict
     )
-    return Recovery(release=landing.release, is_on_trial=False, note=f"rolled back: {reason}")
+    return Recovery(release=release, is_on_trial=False, note=f"rolled back: {reason}")
 
 
 def _never_switched(device: Device, state: State, current: str | None, moment: Moment, is_valid: _Valid) -> Recovery:

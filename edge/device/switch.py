@@ -7,7 +7,7 @@ arm ── switch_to ── (restart, trial) ──┬── commit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from edge.device.device import Device
 from edge.device.state import BadRelease, Counters, Phase, State, Verdict, forget_bad, mark_bad, raise_counters
@@ -19,7 +19,6 @@ from edge.untrusted import cleaned
 __all__ = [
     "MAX_ATTEMPTS",
     "MAX_ATTEMPTS_PER_BOOT",
-    "Landing",
     "arm",
     "commit",
     "confirm",
@@ -35,14 +34,6 @@ MAX_ATTEMPTS_PER_BOOT = 3
 MAX_ATTEMPTS = 6
 _MOST_REASON = 1000
 _LOOP_NS = 3_600_000_000_000  # a release that ran for an hour was in no loop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
-    """Where a way back ended: the release that is current now (None: nothing serves), and whether it is on trial."""
-
-    release: str | None
-    is_on_trial: bool = False
 
 
 def arm(
@@ -135,8 +126,10 @@ def roll_back(
     is_valid: Callable[[str], bool] | None = None,
     check_trust: Callable[[str], object] = lambda release: None,
     by_person: bool = False,
-) -> Landing:
+) -> str | None:
     """Go back to the fallback; with nothing to go back to, the current release may try again a few times.
+
+    Return the release that is current now; None: nothing serves.
 
     A release on trial is marked bad and a proven one suspect, unless a person wants the way back (`by_person`), or the
     reason is that the device lacks something (`edge.device.units.LACKING`). The caller restarts the service.
@@ -168,7 +161,7 @@ def undo(
     is_valid: Callable[[str], bool],
     verdict: Verdict | None,
     check_trust: Callable[[str], object] = lambda release: None,
-) -> Landing:
+) -> str | None:
     """Go back from what `state` says, see `roll_back`; call only with the state lock held.
 
     The verdict is written first: a power cut between two of these steps is followed by the same way back.
@@ -192,7 +185,7 @@ def undo(
     if state.phase is Phase.IDLE and current is not None and is_valid(current):
         # Nothing better: it may try again, and the attempts are counted.
         device.write_state(replace(state, reason=None))
-        return Landing(release=current)
+        return current
     raise give_up(device, state, f"{reason}; no other valid release to go back to", moment)
 
 
@@ -214,7 +207,7 @@ def give_up(device: Device, state: State, reason: str, moment: Moment) -> Deploy
 
 def _land(
     device: Device, state: State, release: str | None, leaving: str | None, moment: Moment, verdict: Verdict | None
-) -> Landing:
+) -> str | None:
     reason = state.reason or ""
     # Marked before it is left: a proven release has no trial record that would tell recovery of the way back.
     is_at_fault = verdict is not None and not reason.startswith(LACKING)
@@ -233,7 +226,7 @@ def _land(
             last=_ending(state, "rolled-back", reason, moment, leaving),
         )
     )
-    return Landing(release=release)
+    return release
 
 
 def _asked_for(device: Device, state: State) -> State:

@@ -158,10 +158,10 @@ def _pull(arguments: Sequence[str]) -> int:
 
 def _device(root: Path) -> Device:
     from edge.device.device import Device
-    from edge.device.layout import Layout, become_owner
+    from edge.device.layout import Layout, become_owner_of
 
     layout = Layout(root)
-    become_owner(layout)
+    become_owner_of(layout.var)
     return Device(layout)
 
 

@@ -15,7 +15,6 @@ __all__ = [
     "BlobRequest",
     "BuildAnswer",
     "BuildRequest",
-    "CollectedAnswer",
     "ConfirmRequest",
     "Golden",
     "HaveAnswer",
@@ -265,14 +264,3 @@ class RollbackAnswer:
     on_trial: bool
     note: str
     confirm: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectedAnswer:
-    """Names of everything that was removed."""
-
-    releases: tuple[str, ...]
-    engines: tuple[str, ...]
-    blobs: tuple[str, ...]
-    partials: tuple[str, ...]
-    temporaries: tuple[str, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from edge.reports import Facts
+from edge.reports import Collected, Facts
 from edge.wire import release as _release
 from edge.wire.peer import Nothing
 from edge.wire.status import LogsAnswer, LogsRequest, StatusAnswer
@@ -59,7 +59,7 @@ SWITCH = Verb("switch", _release.SwitchRequest, _release.SwitchAnswer)
 STATUS = Verb("status", Nothing, StatusAnswer)
 CONFIRM = Verb("confirm", _release.ConfirmRequest, _release.ReleaseAnswer)
 ROLLBACK = Verb("rollback", _release.RollbackRequest, _release.RollbackAnswer)
-GC = Verb("gc", Nothing, _release.CollectedAnswer)
+GC = Verb("gc", Nothing, Collected)
 LOGS = Verb("logs", LogsRequest, LogsAnswer)
 LOOK = Verb("look", _release.LookRequest, _release.LookAnswer)
 FACTS = Verb("facts", Nothing, Facts)

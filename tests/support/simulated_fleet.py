@@ -29,14 +29,13 @@ from edge.deploy.rings.promote import Promoter, RingWatch
 from edge.deploy.rings.verdict import Condition, Decision, Heard
 from edge.errors import DeployError
 from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
-from edge.reports import Facts, LastSwitch
+from edge.reports import Collected, Facts, LastSwitch
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord
 from edge.transport.channel import Blob, Frame, Message
 from edge.wire.peer import DeviceHello, Nothing, Problem
 from edge.wire.release import (
     BuildAnswer,
-    CollectedAnswer,
     HaveAnswer,
     PlanAnswer,
     PlannedEngine,
@@ -210,8 +209,8 @@ class _Agent:
             left=None if device.last is None or device.last.result == "committed" else device.last.release,
         )
 
-    def _gc(self, values: Mapping[str, Any]) -> CollectedAnswer:
-        return CollectedAnswer(releases=(), engines=(), blobs=(), partials=(), temporaries=())
+    def _gc(self, values: Mapping[str, Any]) -> Collected:
+        return Collected()
 
 
 _FACTS = Facts(

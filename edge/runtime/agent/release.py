@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import asdict
 
 from edge.device.device import Device, collect
 from edge.device.facts import read_settings, this_moment
@@ -18,6 +17,7 @@ from edge.device.switch import arm, roll_back, switch_to
 from edge.device.switch import confirm as confirm_trial
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
+from edge.reports import Collected
 from edge.runtime.agent.offer import counters_of, is_built, spent_by
 from edge.runtime.agent.session import Session
 from edge.runtime.build.handover import Taken, answered, take_over
@@ -29,7 +29,6 @@ from edge.wire.peer import Nothing
 from edge.wire.release import (
     BuildAnswer,
     BuildRequest,
-    CollectedAnswer,
     ConfirmRequest,
     ReleaseAnswer,
     RollbackAnswer,
@@ -240,7 +239,7 @@ def rollback(session: Session, request: RollbackRequest) -> RollbackAnswer:
     if state.fallback is not None:
         _bring_software(session, state.fallback)  # where it cannot be had, that way back says so, and what comes of it
     session.talk.go_on_alone()
-    landing = roll_back(
+    landed_on = roll_back(
         device,
         f"asked for by {session.who}",
         moment=this_moment(),
@@ -248,7 +247,7 @@ def rollback(session: Session, request: RollbackRequest) -> RollbackAnswer:
         by_person=True,
     )
     problem = restart_runtime(session)
-    return RollbackAnswer(release=landing.release, on_trial=landing.is_on_trial, note=problem or "")
+    return RollbackAnswer(release=landed_on, on_trial=False, note=problem or "")
 
 
 def _rollback_to(session: Session, release: str) -> RollbackAnswer:
@@ -309,9 +308,6 @@ def check_choice(device: Device, release: str) -> None:
         )
 
 
-def gc(session: Session, request: Nothing) -> CollectedAnswer:
+def gc(session: Session, request: Nothing) -> Collected:
     session.check_locked(GC)
-    collected = session.talk.while_doing(
-        lambda: collect(session.device, now_s=time.time()), phase="clean", total_s=None
-    )
-    return CollectedAnswer(**asdict(collected))
+    return session.talk.while_doing(lambda: collect(session.device, now_s=time.time()), phase="clean", total_s=None)

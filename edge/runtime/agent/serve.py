@@ -21,7 +21,7 @@ from edge.device.audit import Kind
 from edge.device.device import Device
 from edge.device.facts import this_moment
 from edge.device.health import read_health
-from edge.device.layout import Layout, become_owner
+from edge.device.layout import Layout, become_owner_of
 from edge.device.state import Phase, State
 from edge.device.store import check_sha256
 from edge.device.switch import switch_to
@@ -359,7 +359,7 @@ def main(root: Path, *, is_for_pull: bool, units: Units | None = None) -> None:
         is_for_pull: the client is a pull, and may ask for nothing else.
     """
     layout = Layout(root)
-    become_owner(layout)
+    become_owner_of(layout.var)
     origin = os.environ.get("SSH_CONNECTION", "local").split(" ")[0]
     serve(own_stdio(), Device(layout), units or SystemctlUnits(), origin=origin, is_for_pull=is_for_pull)
 

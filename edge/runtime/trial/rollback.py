@@ -87,15 +87,15 @@ def _way_back(device: Device, units: Units, state: State, current: str | None, r
             ask(device, current)
             return WayBack(release=current, note=f"asked for a new engine: {problem.problem}")
     why = state.reason or _why(units, reason, problem)
-    landing = roll_back(
+    release = roll_back(
         device,
         why,
         moment=moment,
         is_valid=lambda release: is_sound(device, release) and is_known(device, release),
         check_trust=lambda release: require_trusted(device, release),
     )
-    done = "went back" if landing.release != current else "tries again"
-    return WayBack(release=landing.release, note=f"{done}: {why}")
+    done = "went back" if release != current else "tries again"
+    return WayBack(release=release, note=f"{done}: {why}")
 
 
 def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayBack:

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from edge.device.device import Collected, collect, reclaimable_bytes
+from edge.device.device import collect, reclaimable_bytes
+from edge.reports import Collected
 from tests.support.pushes import moment, prepare, push
 from tests.support.scenarios import OLD, OTHER
 

@@ -17,9 +17,9 @@ BECOME = """
 import json, os, sys
 from pathlib import Path
 from edge.device.layout import Layout
-from edge.device.layout import become_owner
+from edge.device.layout import become_owner_of
 os.setgroups([0, 4])
-become_owner(Layout(Path(sys.argv[1])))
+become_owner_of(Layout(Path(sys.argv[1])).var)
 print(json.dumps([os.getresuid(), os.getresgid(), sorted(os.getgroups())]))
 """
 ROOT = "[[0, 0, 0], [0, 0, 0], [0, 4]]\n"

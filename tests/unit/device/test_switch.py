@@ -91,8 +91,8 @@ def test_a_refused_trial_cannot_be_committed_and_keeps_its_first_reason(device):
     refuse(device, "no frames")
     refuse(device, "something later")
     assert code_of(commit, device, moment=NOW) == "trial.refused"
-    landing = roll_back(device, "unit-failed", moment=NOW)
-    assert landing.release == device.releases.current() == OLD.name
+    release = roll_back(device, "unit-failed", moment=NOW)
+    assert release == device.releases.current() == OLD.name
     assert device.state().last.reason == "no frames"
     assert marks(device) == {NEW.name: Verdict.BAD}
 
@@ -110,7 +110,7 @@ def test_the_first_release_of_a_device_leaves_nothing_when_it_fails(tmp_path):
     prepare(device, NEW)
     switch(device, NEW, now=NOW)
     assert device.state().fallback is None
-    assert roll_back(device, "unit-failed", moment=NOW).release is None
+    assert roll_back(device, "unit-failed", moment=NOW) is None
     assert device.releases.current() is None
     assert device.state().phase is Phase.IDLE
     assert recover(device, moment=moment("boot-2")).release is None
@@ -118,10 +118,10 @@ def test_the_first_release_of_a_device_leaves_nothing_when_it_fails(tmp_path):
 
 def test_a_person_goes_back_and_forth_between_two_proven_releases(device):
     push(device, NEW, now=NOW)
-    assert roll_back(device, "asked for", moment=NOW, by_person=True).release == OLD.name
+    assert roll_back(device, "asked for", moment=NOW, by_person=True) == OLD.name
     assert device.state().fallback == NEW.name
     assert marks(device) == {}
-    assert roll_back(device, "asked for", moment=NOW, by_person=True).release == NEW.name
+    assert roll_back(device, "asked for", moment=NOW, by_person=True) == NEW.name
 
 
 def test_a_person_is_told_when_there_is_nothing_to_go_back_to(device):
@@ -144,7 +144,7 @@ def test_a_person_is_told_why_the_release_before_may_not_be_chosen_and_what_serv
 
 def test_a_proven_release_that_cannot_start_any_more_is_suspect(device):
     push(device, NEW, now=NOW)
-    assert roll_back(device, "unit-failed", moment=NOW).release == OLD.name
+    assert roll_back(device, "unit-failed", moment=NOW) == OLD.name
     assert marks(device) == {NEW.name: Verdict.SUSPECT}
     assert device.state().fallback is None
     assert device.state().last.reason == "unit-failed"
@@ -173,12 +173,12 @@ def test_f23_a_device_that_stopped_trying_goes_nowhere_by_itself_though_it_could
     assert device.releases.is_ready(OLD.name)
     assert code_of(roll_back, device, "unit-failed", moment=moment("boot-2")) == "person.failed"
     assert (device.releases.current(), device.layout.state.read_bytes()) == (NEW.name, before)
-    assert roll_back(device, "asked for", moment=moment("boot-2"), by_person=True).release == OLD.name
+    assert roll_back(device, "asked for", moment=moment("boot-2"), by_person=True) == OLD.name
 
 
 def test_f23_a_release_that_never_starts_is_tried_three_times_in_a_boot_and_six_times_in_all(device):
     for _ in range(MAX_ATTEMPTS_PER_BOOT):
-        assert roll_back(device, "unit-failed", moment=NOW).release == OLD.name
+        assert roll_back(device, "unit-failed", moment=NOW) == OLD.name
     for boot in ("boot-2", "boot-3"):
         recover(device, moment=moment(boot))
     assert device.state().attempts == 3
@@ -193,7 +193,7 @@ def test_f23_four_failures_in_one_boot_are_too_many(device):
     for _ in range(MAX_ATTEMPTS_PER_BOOT):
         roll_back(device, "unit-failed", moment=NOW)
     assert code_of(roll_back, device, "unit-failed", moment=NOW) == "person.failed"
-    assert roll_back(device, "asked for", moment=NOW, by_person=True).release == OLD.name
+    assert roll_back(device, "asked for", moment=NOW, by_person=True) == OLD.name
     assert (device.state().phase, device.state().attempts) == (Phase.IDLE, 0)
 
 

@@ -96,14 +96,7 @@ class Artifact:
 def encode_artifact(
     manifest: ArtifactLayer, signature: ArtifactLayer, files: Iterable[ArtifactLayer], *, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    return {
-        "schemaVersion": 2,
-        "mediaType": OCI_MANIFEST,
-        "artifactType": ARTIFACT_TYPE,
-        "config": descriptor(EMPTY_LAYER),
-        "layers": [descriptor(one) for one in (manifest, signature, *files)],
-        "annotations": dict(annotations),
-    }
+    return {**encode_note(ARTIFACT_TYPE, manifest, signature, *files), "annotations": dict(annotations)}
 
 
 def decode_artifact(content: bytes, *, where: str) -> Artifact:
@@ -154,14 +147,14 @@ def statement_in(content: bytes) -> tuple[str, str] | None:
     return (statement, signature) if isinstance(statement, str) and isinstance(signature, str) else None
 
 
-def encode_note(artifact_type: str, layer: ArtifactLayer = EMPTY_LAYER) -> dict[str, Any]:
+def encode_note(artifact_type: str, *layers: ArtifactLayer) -> dict[str, Any]:
     """Without a layer its kind is all that a note says."""
     return {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "artifactType": artifact_type,
         "config": descriptor(EMPTY_LAYER),
-        "layers": [descriptor(layer)],
+        "layers": [descriptor(one) for one in layers or (EMPTY_LAYER,)],
     }
 
 

@@ -194,11 +194,8 @@ class RegistryClient:
         except ValueError:  # no host, or no port
             is_fit = False
         if not is_fit or not moved.isascii() or not moved.isprintable():
-            place, hint = (
-                location.partition("?")[0][:100],
-                "a registry is always reached by HTTPS",
-            )  # a query may be a login
-            raise DeployError("registry.answer", f"{what}: it is said to be at {place!r}", hint=hint)
+            problem = f"{what}: it is said to be at {location.partition('?')[0][:100]!r}"  # a query may be a login
+            raise DeployError("registry.answer", problem, hint="a registry is always reached by HTTPS")
         return moved
 
     def _log_in(self, header: str, what: str) -> str:

@@ -163,7 +163,7 @@ def verify(
             hint="sign the bundle with edge-deploy bundle",
         )
     _check_readable(allowed_signers, revoked)
-    with _file(signature) as path:
+    with in_file(signature) as path:
         asked = _Question(content, path, namespace, at)
         principal = asked.principal(allowed_signers)
         if principal is None:
@@ -244,7 +244,7 @@ def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path) -
         )
     at_any_time = "\n".join(_without_validity(line) for line in lines) + "\n"
     without_zone = "\n".join(_ZONE.sub(r"\1", line) for line in lines) + "\n"
-    with _file(at_any_time.encode("utf-8")) as whenever, _file(without_zone.encode("utf-8")) as unzoned:
+    with in_file(at_any_time.encode("utf-8")) as whenever, in_file(without_zone.encode("utf-8")) as unzoned:
         if asked.principal(whenever) is None or asked.principal(unzoned) is not None:
             return DeployError(
                 "verify.signature.options",
@@ -293,7 +293,8 @@ def _without_validity(line: str) -> str:
 
 
 @contextmanager
-def _file(content: bytes) -> Iterator[Path]:
+def in_file(content: bytes) -> Iterator[Path]:
+    """Give a file that ssh-keygen can read."""
     with tempfile.NamedTemporaryFile(prefix="edge-signature-") as file:
         file.write(content)
         file.flush()

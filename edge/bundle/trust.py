@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import base64
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from edge.bundle.checks import canonical, check_between, read_object, read_time
-from edge.bundle.sign import verify
+from edge.bundle.sign import in_file, verify
 from edge.errors import DeployError
 
 __all__ = [
@@ -90,10 +89,8 @@ class SignedTrust:
 
     def is_signed_by(self, root: str) -> bool:
         """Return whether one of the signatures is that of a key, by ssh-keygen."""
-        with tempfile.NamedTemporaryFile(prefix="edge-trust-") as file:
-            file.write(f'root namespaces="{TRUST}" {root}\n'.encode())
-            file.flush()
-            return any(self._counts(one, Path(file.name)) for one in self.signatures)
+        with in_file(f'root namespaces="{TRUST}" {root}\n'.encode()) as roots:
+            return any(self._counts(one, roots) for one in self.signatures)
 
     def _counts(self, signature: bytes, roots: Path) -> bool:
         now = datetime.now(timezone.utc)  # a root has no end

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.bundle.sign import run_ssh_keygen
+from edge.bundle.sign import in_file, run_ssh_keygen
 from edge.errors import DeployError
 from edge.reading import read_file
 
@@ -76,10 +75,8 @@ def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> Revocations:
     if not content.strip() or not listed.is_ok:
         raise _unusable(path, "is no revocation list")
     for key in trusted:
-        with tempfile.NamedTemporaryFile("w", suffix=".pub") as file:
-            file.write(f"{key.kind} {key.base64}\n")
-            file.flush()
-            if not run_ssh_keygen("-Q", "-f", str(path), file.name).is_ok:
+        with in_file(f"{key.kind} {key.base64}\n".encode()) as public:
+            if not run_ssh_keygen("-Q", "-f", str(path), str(public)).is_ok:
                 raise _unusable(path, f"revokes the key of {key.owner}, whose releases are to count")
     lines = (line.partition("#")[0].strip() for line in listed.output.decode("utf-8", "replace").splitlines())
     return Revocations(content=content, entries=frozenset(filter(None, lines)))

@@ -98,15 +98,15 @@ MAY_NAME_A_KIND = {
 # commit names.
 # fmt: off
 LINES_OF_ROOMS = {
-    "bundle": 1929,
+    "bundle": 1927,
     "calibrate": 2734,
     "capacity": 1040,
     "cli": 7182,
     "client": 529,
-    "config": 1488,
+    "config": 1481,
     "delivery": 1024,
     "demo": 603,
-    "deploy": 7492,
+    "deploy": 7477,
     "device": 3174,
     "engine": 6926,
     "evaluate": 1920,
@@ -116,7 +116,7 @@ LINES_OF_ROOMS = {
     "model": 4870,
     "publish": 6691,
     "quantize": 3291,
-    "registry": 1089,
+    "registry": 1079,
     "roofline": 956,
     "runtime": 12041,
     "track": 958,

@@ -1,9 +1,4 @@
-"""Read a pipeline file strictly. Every problem says `file:line: path: what came, what is expected, what to do`.
-
-What cannot be in the zones, lines and masks of a stream, beyond what the types say.
-
-Whether corners that a person wrote down are the border of a zone.
-"""
+"""Read a pipeline file strictly. Every problem says `file:line: path: what came, what is expected, what to do`."""
 
 from __future__ import annotations
 

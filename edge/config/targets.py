@@ -246,13 +246,8 @@ def find_inventory(given: Path | None) -> Inventory:
         return load_inventory(given)
     here, kept = Path("targets.toml"), configuration() / "targets.toml"
     if here.is_file():
-        return _load(here, is_found=here.resolve() != kept.resolve())
+        return load_inventory(here, is_found=here.resolve() != kept.resolve())
     return load_inventory(kept) if kept.is_file() else Inventory()
-
-
-def load_inventory(path: Path) -> Inventory:
-    """Raise `ConfigError` naming file, line and key, if it cannot be used as written."""
-    return _load(path, is_found=False)
 
 
 def trust_inventory(path: Path) -> None:
@@ -269,7 +264,10 @@ def trust_inventory(path: Path) -> None:
         raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
 
 
-def _load(path: Path, *, is_found: bool) -> Inventory:
+def load_inventory(path: Path, *, is_found: bool = False) -> Inventory:
+    """`is_found`: not named by a person, see `find_inventory`.
+    Raises `ConfigError` naming file, line and key, if it cannot be used as written.
+    """
     document = read_toml(path)
     file = convert(document, _File, see=_REFERENCE)
     for location, problem in (*_name_problems(file), *_wave_problems(file)):

@@ -37,7 +37,6 @@ TEXTS = {
     "word.yaml": "word\n",
     "tab.yaml": "version: 1\n\tmodel: x\n",
     "alias.yaml": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nversion: 1\n",
-    "key.yaml": f"{PIPELINE}{STREAM}colour: red\n",
     "password.yaml": f"{PIPELINE}[{{id: a, uri: 'rtsp://me:secret@c/a'}}]\n",
     "no-clip.yaml": f"{PIPELINE}[{{id: a, uri: gone.mp4}}]\n",
     "no-model.yaml": f"{PIPELINE}{STREAM}".replace("good.onnx", "gone.onnx"),
@@ -46,13 +45,10 @@ TEXTS = {
     "onto-itself.yaml": f"{PIPELINE}{STREAM}".replace("out.jsonl", "onto-itself.yaml"),
     "batch.yaml": f"{PIPELINE}{STREAM}batch: {{max_frames: 0}}\n",
     "port.yaml": f"{PIPELINE}{STREAM}mqtt: {{host: b, port: 70000}}\n",
-    "host.yaml": f"{PIPELINE}{STREAM}mqtt: {{host: 'a b'}}\n",
     "engine.yaml": f"{PIPELINE}{STREAM}engine: {{kind: abacus}}\n",
     "fallback.yaml": f"{PIPELINE}{STREAM}".replace("good.onnx", "good.onnx, fallback: fp16"),
     "good.yaml": f"{PIPELINE}{STREAM}",
     "word.toml": "word\n",
-    "twice.toml": "[targets.a]\n[targets.a]\n",
-    "key.toml": "colour = 1\n",
     "clip.mp4": "no clip\n",
 }
 

@@ -11,9 +11,8 @@ import sys
 
 import cv2
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnxruntime.quantization import QuantFormat, quantize_static
 
 from edge.calibrate.lint.check import lint_table
 from edge.calibrate.lint.facts import facts_of_model
@@ -27,6 +26,7 @@ from tests.support.pictures import cmyk_jpeg, draw
 from tests.support.qdq import minmax, pictures
 from tests.support.tables import quantized_model
 from tests.support.wait import QuietWatch
+from tests.unit.model.test_qdq_read import OnePicture
 
 pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
 
@@ -335,16 +335,6 @@ def test_options_that_make_no_sense_are_usage_errors(place, monkeypatch, options
     assert problem in usage_error(place, *options, images=images)
 
 
-def test_a_folder_that_is_not_there(place):
-    assert "absent: expected a folder of images" in refused(place, images="absent")
-
-
-def test_an_empty_folder(place):
-    (place / "empty").mkdir()
-
-    assert "empty: expected images (.jpg, .jpeg" in refused(place, images="empty")
-
-
 def test_too_few_images_to_prove_with(place):
     draw(place / "few", 3)
 
@@ -513,43 +503,13 @@ def test_a_model_that_carries_pairs_already_is_refused(place):
 
 
 def test_a_model_of_integer_operators_is_refused_before_anything_is_looked_at(place):
-    integer_model(place / "m.onnx", place / "i.onnx")
+    source, made = str(place / "m.onnx"), str(place / "i.onnx")
+    quantize_static(source, made, OnePicture(pictures()), quant_format=QuantFormat.QOperator)
 
     done = command("calibrate", place / "i.onnx", "--images", place / "images", expected=2)
 
     assert done.stderr.startswith(f"error: {place / 'i.onnx'}: ")
     assert "observe" not in done.stderr
-
-
-def integer_model(source, path):
-    """Put the first convolution of a float model into integers as ONNX Runtime's operator format does."""
-    proto = onnx.load(source)
-    first = next(node for node in proto.graph.node if node.op_type == "Conv")
-    index = list(proto.graph.node).index(first)
-    shape = next(t.dims for t in proto.graph.initializer if t.name == first.input[1])
-    constants = {"s": np.float32(0.01), "z": np.uint8(0), "w": np.ones(shape, np.int8), "wz": np.int8(0)}
-    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items())
-    window = {"kernel_shape": [8, 8], "strides": [8, 8]}
-    out = first.output[0]
-    nodes = [
-        helper.make_node("QuantizeLinear", ["images", "s", "z"], ["xq"], name="q"),
-        helper.make_node("QLinearConv", ["xq", "s", "z", "w", "s", "wz", "s", "z"], ["yq"], name="ql", **window),
-        helper.make_node("DequantizeLinear", ["yq", "s", "z"], [out], name="dq"),
-    ]
-    kept = [node for node in proto.graph.node if node.output[0] != out]
-    del proto.graph.node[:]
-    proto.graph.node.extend([*kept[:index], *nodes, *kept[index:]])
-    path.write_bytes(proto.SerializeToString())
-
-
-@pytest.mark.parametrize("where", ["folder", "absent/t.json", "m.onnx"])
-def test_a_table_that_cannot_be_written_there_is_refused_before_the_work(place, where):
-    (place / "folder").mkdir()
-
-    told = usage_error(place, "-o", place / where)
-
-    assert f"--out {place / where}: " in told
-    assert "observe" not in told
 
 
 def test_a_layer_that_is_not_there_is_named(place):

@@ -64,40 +64,12 @@ def test_html_is_written_beside_the_json(model):
     assert all(layer["name"] in text for layer in content["layers"])
 
 
-def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(model):
-    page = model.folder / "gone" / "x.html"
-    told = compare(model, "--html", page, table="missing.calib.json", expected=2).stderr
-
-    assert f"--html {page}: " in told
-
-
 def test_help_says_the_rule_that_is_computed():
     shown = command("edge-deploy", "compare", "--help").stdout
 
     assert f"more than {MOST_ADDED_NOISE:.0%} of the power" in shown
     assert all(f"  {verdict.value}  " in shown for verdict in LayerVerdict)
     assert "not of a Jetson" in " ".join(shown.split())
-
-
-def test_a_missing_table_is_told(model):
-    assert "missing.calib.json: cannot be read" in compare(model, table="missing.calib.json", expected=2).stderr
-
-
-def test_an_empty_folder_is_told(model, tmp_path):
-    (tmp_path / "empty").mkdir()
-    places = ("--table", model.table_with(), "--images", tmp_path / "empty")
-
-    assert "found none" in command("edge-deploy", "compare", model.spec.path, *places, expected=2).stderr
-
-
-def test_a_damaged_image_is_told(model):
-    (model.images / "2.png").write_bytes(b"\x89PNG")
-
-    assert "2.png" in compare(model, expected=2).stderr
-
-
-def test_a_limit_of_nothing_is_a_usage_error(model):
-    assert "0 is not in the range x>=1" in compare(model, "--limit", 0, expected=2).stderr
 
 
 @pytest.mark.slow(reason="a process of its own, which calibrates")

@@ -163,29 +163,6 @@ def test_a_bad_model_writes_nothing(tmp_path, kind, is_there):
     assert told.startswith(f"error: {source}: ")
 
 
-def test_a_place_that_cannot_be_written_leaves_both_as_they_were(tmp_path):
-    source = quantized(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "float.onnx").write_text("old model")
-
-    assert f"--out {tmp_path}/folder: " in refused(tmp_path, source, out="folder")
-    assert f"--float-model {tmp_path}/folder: " in refused(tmp_path, source, float_model="folder")
-    assert f"--out {tmp_path}/absent/t: " in refused(tmp_path, source, out="absent/t")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["float.onnx", "folder", "source.onnx", "tiny-qat.onnx"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"out": "tiny-qat.onnx"}, "--out {}/tiny-qat.onnx: "),
-        ({"float_model": "tiny-qat.onnx"}, "--float-model {}/tiny-qat.onnx: "),
-        ({"out": "float.onnx"}, "--float-model {}/float.onnx: "),
-    ],
-)
-def test_a_name_that_is_given_twice_is_refused(tmp_path, changes, expected):
-    assert expected.format(tmp_path) in refused(tmp_path, quantized(tmp_path), **changes)
-
-
 def test_options_that_do_not_fit_the_source_are_usage_errors(tmp_path):
     source, cache = quantized(tmp_path), tmp_path / "trt.cache"
     cache.write_text("TRT-100300-EntropyCalibration2\nimages: 3c010204\n")

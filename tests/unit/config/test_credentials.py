@@ -25,14 +25,6 @@ def test_a_folder_for_settings_that_is_not_absolute_is_none(tmp_path, monkeypatc
     )
 
 
-def test_a_private_file_is_read(home, tmp_path):
-    write(home / "broker", "me:pass:word\n")
-
-    assert read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)}) == Credential(
-        user="me", password="pass:word"
-    )
-
-
 def test_a_colon_in_the_user_is_written_with_a_backslash(home, tmp_path):
     write(home / "broker", "vhost\\:me:pass\\:word\n")
 

@@ -142,11 +142,6 @@ def test_a_file_that_is_none_is_refused(tmp_path, content):
         load_inventory(path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"mine\.toml: cannot be read: No such file"):
-        find_inventory(tmp_path / "mine.toml")
-
-
 def test_the_nearest_file_counts(tmp_path, monkeypatch):
     home, here = tmp_path / "home", tmp_path / "here"
     (home / "edge-deploy").mkdir(parents=True)

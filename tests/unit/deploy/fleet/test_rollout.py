@@ -179,39 +179,6 @@ def test_ctrl_c_ends_the_time_between_waves():
     assert result.exit_code == 130
 
 
-def test_f25_fifty_targets_some_of_them_broken(tmp_path):
-    orders = {
-        **dict.fromkeys(("d-03", "d-17", "d-41"), "unreachable"),
-        **dict.fromkeys(("d-08", "d-22"), "unhealthy"),
-        "d-09": "full",
-        "d-11": "locked",
-    }
-    fleet, order = targets(50), wave(canary=("d-00",), steps=("10%", "100%"), max_failed="5%")
-    push = ScriptedPush(orders)
-    with Journal(tmp_path / "j.jsonl") as journal:
-        running = Running(fleet, push, order=order, max_parallel=1, journal=journal)
-        result = running.join()
-
-    # Of the 47 that can be reached five percent are 2.35; one at a time, the third failure is d-11.
-    assert push.begun == [f"d-{number:02}" for number in range(12)]
-    assert result.exit_code == 11
-    assert len(running.memory.results()) == 50
-    assert running.memory.results()["d-49"] == "refused"
-    done = {outcome.target for outcome in result.outcomes if outcome.is_done}
-    assert len(done) == 12 - 4
-
-    again = ScriptedPush(dict.fromkeys(("d-03", "d-17", "d-41"), "unreachable"))
-    with Journal(tmp_path / "j.jsonl") as journal:
-        resumed = Running(fleet, again, order=order, journal=journal, is_resumed=True)
-        second = resumed.join()
-
-    assert set(again.begun) == {target.name for target in fleet} - done
-    assert second.done_before == 8
-    assert len(resumed.memory.results()) == 42
-    assert second.exit_code == 11  # three are still not there
-    assert {outcome.target for outcome in second.outcomes if not outcome.is_done} == {"d-03", "d-17", "d-41"}
-
-
 def test_a_rollout_that_was_never_begun_cannot_be_resumed(tmp_path):
     with Journal(tmp_path / "j.jsonl") as journal:
         running = Running(targets(1), ScriptedPush(), journal=journal, is_resumed=True)

@@ -118,9 +118,9 @@ LINES_OF_ROOMS = {
     "quantize": 3291,
     "registry": 1079,
     "roofline": 956,
-    "runtime": 12041,
+    "runtime": 12042,
     "track": 958,
-    "transport": 454,
+    "transport": 445,
     "vision": 514,
     "wire": 731,
 }

@@ -10,7 +10,6 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,7 +31,6 @@ _CLOSING_S = 0.4  # for a child whose pipes we have closed; a connection that is
 
 Ending = Callable[[int | None, Sequence[str]], DeployError | None]
 """Why a child ended: its exit status (None: it still runs) and last lines to an error; None: no more is known."""
-LOCAL_AGENT = (sys.executable, "-I", "-m", "edge.cli.edge_runtime", "agent")
 
 
 class PipeChannel:
@@ -138,7 +136,7 @@ class ChildChannel:
     push that first wants to finish its step. DeployError `transfer.ssh`, if the program cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], *, ending: Ending) -> None:
+    def __init__(self, command: Sequence[str], *, ending: Ending = lambda status, lines: None) -> None:
         self._ending = ending
         try:
             self._child = subprocess.Popen(
@@ -211,13 +209,6 @@ def _take(pipe: IO[bytes]) -> int:
     """Return a descriptor of our own for a pipe, so that exactly one owner closes it."""
     with pipe:
         return os.dup(pipe.fileno())
-
-
-class LocalChannel(ChildChannel):
-    """A `Channel` to a process of this machine, by default the agent of this installation."""
-
-    def __init__(self, command: Sequence[str] = LOCAL_AGENT) -> None:
-        super().__init__(command, ending=lambda status, lines: None)
 
 
 def connect_socket(path: Path) -> PipeChannel:

@@ -11,7 +11,7 @@ import pytest
 
 from edge.errors import DeployError
 from edge.transport.channel import MAX_BLOB_BYTES, Blob, Message
-from edge.transport.pipe import LocalChannel, PipeChannel
+from edge.transport.pipe import ChildChannel, PipeChannel
 from edge.transport.ssh import SshChannel
 from tests.support.raised import code_of
 from tests.support.sshd import Sshd
@@ -52,7 +52,7 @@ def _pipe(directory):
 
 @contextlib.contextmanager
 def _local(directory):
-    with contextlib.closing(LocalChannel(COMMAND)) as channel:
+    with contextlib.closing(ChildChannel(COMMAND)) as channel:
         yield channel
 
 

@@ -9,7 +9,7 @@ from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Link
 from edge.device.state import Phase
 from edge.transport.channel import Message, read_frame
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from edge.wire.peer import Nothing
 from edge.wire.status import LogsRequest
 from edge.wire.verbs import FACTS, LOGS, PING, STATUS
@@ -73,7 +73,7 @@ def test_a_client_of_the_first_revision_reads_what_this_agent_says(tmp_path):
 
 def _replay(device, frames):
     """Say what the old client said, frame by frame, and hold each answer against the one that it got."""
-    channel = LocalChannel(device.command)
+    channel = ChildChannel(device.command)
     try:
         channel.receive()
         number = None

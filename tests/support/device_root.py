@@ -21,7 +21,7 @@ from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
 from edge.transport.channel import Channel
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from tests.support.manifests import bundled, manifest, ssh_key
 
 AGENT = Path(__file__).with_name("agent_process.py")
@@ -112,11 +112,11 @@ class DeviceRoot:
         )
 
     def connect(self) -> Channel:
-        return LocalChannel(self.command)
+        return ChildChannel(self.command)
 
     def connect_impatient(self, *, silence_s: float) -> Channel:
         """Return a connection to an agent that gives a silent client up after `silence_s`, not after 30 s."""
-        return LocalChannel([*self.command, str(silence_s)])
+        return ChildChannel([*self.command, str(silence_s)])
 
     def go_back(self, to: str | None = None, *, exit_code: int = 0) -> Outcome:
         """Have a person go back to the release before, or to one that is kept."""

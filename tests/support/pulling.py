@@ -16,7 +16,7 @@ from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import Pulled, pull
 from edge.runtime.pull.record import PullRecord
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from edge.wire.peer import Nothing
 from edge.wire.status import StatusAnswer
 from edge.wire.verbs import STATUS
@@ -48,7 +48,7 @@ class PullingDevice:
         try:
             pulled = pull(
                 client,
-                lambda: LocalChannel([*self.root.command, "for-pull"]),
+                lambda: ChildChannel([*self.root.command, "for-pull"]),
                 last=self.record,
                 options=DeliveryOptions(who="pull", **options),
                 on_event=lambda event: None,

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from edge.bundle.folder import open_bundle
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from edge.transport.ssh import SshAddress, SshChannel
 
 if __name__ == "__main__":
@@ -25,7 +25,7 @@ if __name__ == "__main__":
     def connect():
         if spec.get("config"):
             return SshChannel(SshAddress(host="device", config=Path(spec["config"])))
-        return LocalChannel([sys.executable, str(Path(__file__).with_name("agent_process.py")), spec["root"]])
+        return ChildChannel([sys.executable, str(Path(__file__).with_name("agent_process.py")), spec["root"]])
 
     def on_event(event):
         if (event.phase, event.event) == (spec.get("die_at"), "begin"):

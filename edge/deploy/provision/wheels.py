@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from edge.deploy.provision.facts import EXTRA, ProvisionFacts, cache, pycuda_wheel
-from edge.deploy.provision.lock import Environment, Lock, LockedWheel, read_lock
+from edge.deploy.provision.lock import Environment, LockedWheel, read_lock
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.digest import sha256_of
 from edge.errors import DeployError
@@ -156,13 +156,13 @@ class WheelSet:
         return sum(path.stat().st_size for path in self.missing(there))
 
 
-def read_wheels(folder: Path, facts: ProvisionFacts, *, lock: Lock | None = None) -> WheelSet:
+def read_wheels(folder: Path, facts: ProvisionFacts) -> WheelSet:
     """Return the wheels for a device from a folder that somebody has filled; others may lie there, too.
 
     DeployError `request.wheels`, if one that the lock names is not there, or not the one that the lock names.
     """
     made = pycuda_wheel(facts, folder)
-    wanted = _wanted(facts, made, lock)
+    wanted = _wanted(facts, made)
     missing = [one.wheel for one in wanted if not (folder / one.wheel).is_file()]
     if missing:
         raise _failed(f"{folder} lacks wheels that the lock names for {facts.environment.title}: {', '.join(missing)}")
@@ -179,16 +179,16 @@ def read_wheels(folder: Path, facts: ProvisionFacts, *, lock: Lock | None = None
     return _whole(paths, wanted, made, facts)
 
 
-def gather_wheels(facts: ProvisionFacts, *, lock: Lock | None = None) -> WheelSet:
+def gather_wheels(facts: ProvisionFacts) -> WheelSet:
     """Return the wheels for a device, downloaded by SHA-256 unless cached; DeployError `request.wheels`."""
     made = pycuda_wheel(facts)
-    wanted = _wanted(facts, made, lock)
+    wanted = _wanted(facts, made)
     return _whole(_gathered(wanted, facts.environment), wanted, made, facts)
 
 
-def gather_libraries(environment: Environment, *, lock: Lock | None = None) -> Mapping[str, Path]:
+def gather_libraries(environment: Environment) -> Mapping[str, Path]:
     """Return the wheels that such a device needs besides edge-deploy's, by file name; DeployError `request.wheels`."""
-    wheels = (lock or read_lock()).wheels_for(environment, is_jetson=False)
+    wheels = read_lock().wheels_for(environment, is_jetson=False)
     return _gathered([one for one in wheels if one.use == "serve"], environment)
 
 
@@ -202,10 +202,10 @@ def _gathered(wanted: Sequence[LockedWheel], environment: Environment) -> dict[s
     return {one.wheel: folder / one.wheel for one in wanted}
 
 
-def _wanted(facts: ProvisionFacts, made: Path | None, lock: Lock | None) -> tuple[LockedWheel, ...]:
+def _wanted(facts: ProvisionFacts, made: Path | None) -> tuple[LockedWheel, ...]:
     if facts.glibc < OLDEST_GLIBC:
         raise _failed(f"the device has glibc {_dotted(facts.glibc)}, expected {_dotted(OLDEST_GLIBC)} or newer")
-    return (lock or read_lock()).wheels_for(facts.environment, is_jetson=made is not None)
+    return read_lock().wheels_for(facts.environment, is_jetson=made is not None)
 
 
 def _whole(

@@ -33,7 +33,7 @@ from edge.runtime.pull.pull import Pulled, pull
 from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
 from edge.stdout import write_stdout
 from edge.transport.channel import Channel
-from edge.transport.pipe import LOCAL_AGENT, LocalChannel, connect_socket
+from edge.transport.pipe import ChildChannel, connect_socket
 
 __all__ = ["become", "connector_of", "read_environment", "run_pull"]
 
@@ -42,6 +42,7 @@ _QUOTED = re.compile(r"""'([^']*)'\s*|"((?:[^"\\]|\\.)*)"\s*""")
 _ESCAPED_IN_QUOTES = re.compile(r'\\(["\\`$])')
 _CONTINUED = re.compile(r"\\\n")
 _ESCAPED = re.compile(r"\\(.)")
+_AGENT = (sys.executable, "-I", "-m", "edge.cli.edge_runtime", "agent", "--for-pull")
 _USER = "edge-pull"
 _SOCKET = Path("/run/edge-agent.sock")
 _LOCK_WAIT_S = 60.0
@@ -164,7 +165,7 @@ def _login(etc: Path) -> Login | None:
 def connector_of(root: Path) -> Callable[[], Channel]:
     if root == Path("/"):
         return lambda: connect_socket(_SOCKET)
-    return lambda: LocalChannel([*LOCAL_AGENT, "--for-pull", "--root", str(root)])
+    return lambda: ChildChannel([*_AGENT, "--root", str(root)])
 
 
 def _remember(path: Path, record: PullRecord) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from tests.support.device_root import DeviceRoot
 from tests.support.real_units import RealUnits
 from tests.support.sshd import Sshd
@@ -16,7 +16,7 @@ def device(tmp_path):
 @pytest.fixture
 def push_real(device):
     """Return what pushes to the device where each unit is its own command, as a process."""
-    yield lambda bundle: device.push(bundle, lambda: LocalChannel([*device.command, "real"]))
+    yield lambda bundle: device.push(bundle, lambda: ChildChannel([*device.command, "real"]))
     RealUnits(device.root).stop()
 
 

@@ -12,7 +12,7 @@ import pytest
 from edge.delivery.link import Interrupted
 from edge.deploy.fleet.ask import Asked, AskedStatus
 from edge.device.health import decode_health, encode_health
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS, Verb
 from tests.support.fleet import Running, targets
@@ -58,7 +58,7 @@ def test_what_the_device_refuses_is_told_as_it_says_it(device):
 
 
 def test_a_silent_target_holds_nobody_up(device):
-    channels = {"d-00": device.connect, "d-01": lambda: LocalChannel(SILENT)}
+    channels = {"d-00": device.connect, "d-01": lambda: ChildChannel(SILENT)}
     one = Asked(STATUS, Nothing(), deadline_s=2.0, connect=lambda target: channels[target.name]())
 
     result = Running(targets(2), one, order=None).join()
@@ -72,7 +72,7 @@ def test_an_interrupt_closes_the_connection():
     opened = []
 
     def connect(_):
-        opened.append(LocalChannel(SILENT))
+        opened.append(ChildChannel(SILENT))
         return opened[0]
 
     running = Running(targets(1), Asked(STATUS, Nothing(), connect=connect), order=None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from tests.support.odd_registry import on, saying
 from tests.support.wait import wait_until
 
@@ -101,7 +101,7 @@ def test_what_a_person_has_left_meanwhile_is_refused_to_who_fetches_and_taken_fr
         assert root.push(one).result == "committed"
     root.go_back()
 
-    fetched = root.push(second, lambda: LocalChannel([*root.command, "for-pull"]), is_fetched=True)
+    fetched = root.push(second, lambda: ChildChannel([*root.command, "for-pull"]), is_fetched=True)
 
     assert (fetched.result, fetched.code) == ("refused", "preflight.left")
     assert root.push(second).result == "committed"

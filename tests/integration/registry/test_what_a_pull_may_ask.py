@@ -9,7 +9,7 @@ import pytest
 
 from edge.delivery.link import Link
 from edge.errors import DeployError
-from edge.transport.pipe import LocalChannel
+from edge.transport.pipe import ChildChannel
 from edge.wire.peer import Nothing
 from edge.wire.release import ConfirmRequest, LockRequest, LookRequest, RollbackRequest
 from edge.wire.status import LogsRequest
@@ -27,7 +27,7 @@ UNIT = Path(__file__).parents[3] / "systemd/edge-agent@.service"
 @pytest.fixture
 def for_pull(root):
     """Let the agents of the device be those of its socket."""
-    root.connect = lambda: LocalChannel([*root.command, "for-pull"])
+    root.connect = lambda: ChildChannel([*root.command, "for-pull"])
     return root
 
 
@@ -94,7 +94,7 @@ def test_the_unit_of_the_socket_says_so():
 def test_the_command_line_of_the_unit_is_the_agent_s(root):
     command = [sys.executable, "-I", "-m", "edge.cli.edge_runtime", "agent", "--for-pull", "--root", str(root.root)]
 
-    with contextlib.closing(Link(LocalChannel(command), threading.Event())) as link:
+    with contextlib.closing(Link(ChildChannel(command), threading.Event())) as link:
         with pytest.raises(DeployError, match="may not ask"):
             link.ask(LOGS, LogsRequest(lines=1))
         assert link.ask(STATUS, Nothing()).current is None

@@ -22,63 +22,61 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def index(standing_in):
-    """An index with numpy, which our own wheel needs."""
-    return standing_in("numpy>=1.24", numpy="2.0")
+def index(standing_in, monkeypatch):
+    """An index with numpy, which our own wheel needs, all of which is locked."""
+    index = standing_in("numpy>=1.24", numpy="2.0")
+    lock = little_lock(index.glob("*.whl"))
+    monkeypatch.setattr(gathering, "read_lock", lambda: lock)
+    return index
 
 
-@pytest.fixture
-def lock(index):
-    return little_lock(index.glob("*.whl"))
-
-
-def test_another_checkout_of_this_version_does_not_change_what_was_gathered(index, lock, monkeypatch, tmp_path):
-    gathered = gather_wheels(device_facts(), lock=lock)
+def test_another_checkout_of_this_version_does_not_change_what_was_gathered(index, monkeypatch, tmp_path):
+    gathered = gather_wheels(device_facts())
     (tmp_path / "other").mkdir()
     theirs = little_wheel(tmp_path / "other", "edge-deploy", "0.1.0", "numpy>=1.25").read_bytes()
     monkeypatch.setattr(gathering, "own_wheel", lambda: theirs)
-    other = gather_wheels(device_facts(), lock=lock)
+    other = gather_wheels(device_facts())
 
     assert gathered.digests[OURS] != other.digests[OURS]
     assert hashlib.sha256(gathered.paths[OURS].read_bytes()).hexdigest() == gathered.digests[OURS]
 
 
-def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, lock, tmp_path):
+def test_another_wheel_under_the_locked_name_is_refused_and_not_kept(index, tmp_path):
     little_wheel(index, "numpy", "2.0", "malware")
 
     with pytest.raises(DeployError, match=r"(?s)pip download failed.*hash") as caught:
-        gather_wheels(device_facts(), lock=lock)
+        gather_wheels(device_facts())
     assert caught.value.code == "request.wheels"
     assert list((tmp_path / "cache").rglob("*.whl")) == []
 
 
-def test_what_the_cache_holds_is_not_asked_for_again(index, lock):
-    gather_wheels(device_facts(), lock=lock)
+def test_what_the_cache_holds_is_not_asked_for_again(index):
+    gather_wheels(device_facts())
     shutil.rmtree(index)
 
-    assert gather_wheels(device_facts(), lock=lock).pip == "pip-26.0-py3-none-any.whl"
+    assert gather_wheels(device_facts()).pip == "pip-26.0-py3-none-any.whl"
 
 
-def test_a_folder_of_wheels_is_held_against_the_lock(index, lock):
+def test_a_folder_of_wheels_is_held_against_the_lock(index):
     flip(index / "numpy-2.0-py3-none-any.whl")
 
     with pytest.raises(DeployError, match=r"numpy-2\.0.* is not the numpy 2\.0 that the lock names by its SHA-256"):
-        read_wheels(index, device_facts(), lock=lock)
+        read_wheels(index, device_facts())
 
 
 @pytest.mark.parametrize("other", ["numpy-2.1", "numpie-2.0"])
-def test_a_folder_with_another_version_or_another_name_lacks_the_wheel(index, lock, other):
+def test_a_folder_with_another_version_or_another_name_lacks_the_wheel(index, other):
     (index / "numpy-2.0-py3-none-any.whl").unlink()
     little_wheel(index, *other.split("-"))
 
     with pytest.raises(DeployError, match=r"lacks wheels that the lock names for Python 3\.10 on aarch64: numpy-2\.0"):
-        read_wheels(index, device_facts(), lock=lock)
+        read_wheels(index, device_facts())
 
 
-def test_a_folder_may_hold_wheels_of_other_devices(index, lock):
+def test_a_folder_may_hold_wheels_of_other_devices(index):
     little_wheel(index, "numpy", "2.0", tag="cp313-cp313-manylinux_2_28_x86_64")
 
-    assert sorted(read_wheels(index, device_facts(), lock=lock).digests) == [
+    assert sorted(read_wheels(index, device_facts()).digests) == [
         OURS,
         "numpy-2.0-py3-none-any.whl",
         "pip-26.0-py3-none-any.whl",
@@ -86,19 +84,19 @@ def test_a_folder_may_hold_wheels_of_other_devices(index, lock):
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "99.0"])
-def test_a_folder_with_an_edge_deploy_that_does_not_run_here_is_refused(index, lock, version):
+def test_a_folder_with_an_edge_deploy_that_does_not_run_here_is_refused(index, version):
     little_wheel(index, "edge-deploy", version)
 
     with pytest.raises(DeployError, match="is not what runs here"):
-        read_wheels(index, device_facts(), lock=lock)
+        read_wheels(index, device_facts())
 
 
-def test_what_the_lock_does_not_name_is_missed_before_anything_is_sent(index, lock, monkeypatch):
+def test_what_the_lock_does_not_name_is_missed_before_anything_is_sent(index, monkeypatch):
     ours = little_wheel(index.parent, "edge-deploy", "0.1.0", "numpy>=1.24", "newcomer>=1").read_bytes()
     monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
 
     with pytest.raises(DeployError, match="the lock does not name what is needed: newcomer>=1") as caught:
-        gather_wheels(device_facts(), lock=lock)
+        gather_wheels(device_facts())
     assert caught.value.hint == "write it anew: make lock"
 
 
@@ -109,9 +107,9 @@ def test_what_the_lock_does_not_name_is_missed_before_anything_is_sent(index, lo
         ({"glibc": (2, 31)}, "has glibc 2.31, expected 2.35"),
     ],
 )
-def test_a_device_of_another_kind_is_refused(index, lock, changes, words):
+def test_a_device_of_another_kind_is_refused(index, changes, words):
     with pytest.raises(DeployError, match=words):
-        gather_wheels(device_facts(**changes), lock=lock)
+        gather_wheels(device_facts(**changes))
 
 
 @pytest.fixture(scope="module")
@@ -158,16 +156,16 @@ def test_a_folder_that_is_neither_checkout_nor_installation_gives_no_wheel(tmp_p
         own_wheel(tmp_path)
 
 
-def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pip_and_ours(index, lock, tmp_path):
+def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pip_and_ours(index, tmp_path):
     facts = device_facts()
     environment = Environment(facts.architecture, facts.python)
     little_wheel(index, "numpy", "99.0")
 
-    paths = gather_libraries(environment, lock=lock)
+    paths = gather_libraries(environment)
 
     assert list(paths) == ["numpy-2.0-py3-none-any.whl"]
     flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
-    assert gather_libraries(environment, lock=lock) == paths
+    assert gather_libraries(environment) == paths
     assert paths["numpy-2.0-py3-none-any.whl"].read_bytes() == (index / "numpy-2.0-py3-none-any.whl").read_bytes()
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from edge.errors import DeployError
 from edge.transport.channel import MAX_BLOB_BYTES, MAX_JSON_BYTES, Blob, Message, encode_frame, read_frame
 from tests.support.raised import code_of
+from tests.support.raw_client import framed
 
 
 class EndedError(Exception):
@@ -71,10 +72,6 @@ def test_a_blob_comes_back_as_it_went(content):
     assert read_frame(_reader(encode_frame(Blob(content)))) == Blob(content)
 
 
-def _framed(body):
-    return (len(body) + 1).to_bytes(4, "big") + b"\x00" + body
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -86,7 +83,7 @@ def _framed(body):
     ids=["array", "no verb", "verb of another type", "bomb"],
 )
 def test_a_body_that_is_no_message_is_refused(body):
-    assert code_of(read_frame, _reader(_framed(body))) == "transfer.protocol"
+    assert code_of(read_frame, _reader(framed(body))) == "transfer.protocol"
 
 
 def test_a_frame_over_the_limit_is_not_even_encoded():

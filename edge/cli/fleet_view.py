@@ -77,7 +77,6 @@ class FleetRow:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended with a code that says why."""
         return self.result is not None and self.code is not None
 
     @property

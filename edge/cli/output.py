@@ -158,7 +158,6 @@ def echo_lines(lines: Iterable[str]) -> None:
 
 
 def echo_result(content: Any, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print a result for a program, or for a person."""
     if as_json:
         echo_json(content)
     else:

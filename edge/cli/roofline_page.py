@@ -164,7 +164,6 @@ def _before(roofline: Roofline) -> list[tuple[ModelBound, LayerBound, str]]:
 
 
 def _rate(one: LayerBound) -> float:
-    """Return operations per second."""
     return one.layer.operations / one.least_s
 
 

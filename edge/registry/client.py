@@ -236,7 +236,6 @@ class BlobFile:
         self.name = f"{client.reference}@sha256:{sha256[:12]}"
 
     def seek(self, offset: int) -> int:
-        """Go to `offset` from the beginning."""
         if not 0 <= offset <= self._length:
             raise ValueError(f"expected an offset of 0 to {self._length} from the beginning, got {offset}")
         if offset != self._offset:

@@ -69,7 +69,6 @@ class Journal(AbstractContextManager["Journal"]):
 
     @property
     def has_begun(self) -> bool:
-        """Whether there was a rollout of this release before."""
         return self._last_begin is not None
 
     def is_done(self, target: Target) -> bool:

@@ -139,7 +139,6 @@ class RingDesk:
         self._tell(withdrawal_tag(one.release), {"why": one.why, "by": one.by, "at": one.at})
 
     def lift(self, release: str) -> None:
-        """Take a withdrawal back."""
         self._registry.tag(self.nothing(), withdrawal_tag(release))
 
     def members(self, tag: str) -> frozenset[str] | None:

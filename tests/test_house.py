@@ -119,7 +119,7 @@ LINES_OF_ROOMS = {
     "registry": 1078,
     "roofline": 956,
     "runtime": 12042,
-    "track": 958,
+    "track": 974,
     "transport": 445,
     "vision": 514,
     "wire": 731,

@@ -3,13 +3,14 @@
 Zones and lines of one stream: who enters, leaves, stays, crosses.
 
 A change is an event once it has held for `settle_s`; what goes back before that was a box that trembles on a border.
+An object that stands there does so for minutes: it has not moved while its point stays within a tenth of its box.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,9 @@ class _Visit:
 _Key = tuple[int, int]  # number of the object, index of the zone or line
 
 
+_STILL = 0.1  # of a box's sides
+
+
 class Watch:
     """Used by one thread. Times are of the stream (`pts_ns`), so that a file gives the same events at any speed."""
 
@@ -70,6 +74,7 @@ class Watch:
         self._row: dict[int, int] = {}
         self._last: dict[int, tuple[Seen, int]] = {}
         self._class_id = np.empty(0, np.int32)
+        self._points = np.empty((0, 2))  # as of the last move
         self._is_inside = np.empty((0, len(zones)), np.bool_)  # in the last frame
         self._is_visitor = np.empty((0, len(zones)), np.bool_)  # for longer than it takes to settle
         self._is_right = np.empty((0, len(lines)), np.bool_)
@@ -98,6 +103,7 @@ class Watch:
         if not seen.track_id:
             return []
         rows = self._rows(seen)
+        seen = self._moved(seen, rows)
         if self._zones:
             is_counted = self._is_visitor.take(rows, axis=0) | self._wanted.take(seen.class_id, axis=0)
             is_inside = self._areas.inside(seen.points) & is_counted
@@ -156,12 +162,22 @@ class Watch:
             self._is_visitor = np.concatenate([self._is_visitor, nobody])
             self._is_right = np.concatenate([self._is_right, self._borders.is_right(seen.points[new])])
             self._class_id = np.concatenate([self._class_id, seen.class_id[new]])
+            self._points = np.concatenate([self._points, seen.points[new]])
             self.version += 1
         rows = np.array([known[track_id] for track_id in seen.track_id])
         if np.count_nonzero(self._class_id.take(rows) != seen.class_id):
             self._class_id[rows] = seen.class_id
             self.version += 1
         return rows
+
+    def _moved(self, seen: Seen, rows: NDArray[np.int64]) -> Seen:
+        """Return `seen` with the points of objects that stand still where they were."""
+        size, was = seen.header.source_size, self._points.take(rows, axis=0)
+        sides = (seen.xyxy[:, 2:] - seen.xyxy[:, :2]) / (size.width, size.height)
+        is_still = (np.abs(seen.points - was) < _STILL * sides).all(axis=1, keepdims=True)
+        points = np.where(is_still, was, seen.points)
+        self._points[rows] = points
+        return replace(seen, points=points)
 
     def _note_changes(
         self, seen: Seen, rows: NDArray[np.int64], changed: NDArray[np.bool_], is_inside: NDArray[np.bool_]
@@ -276,7 +292,7 @@ class Watch:
         kept = np.ones(len(self._row), np.bool_)
         kept[[self._row.pop(track_id) for track_id in gone]] = False
         self._row = {track_id: index for index, track_id in enumerate(self._row)}
-        self._class_id = self._class_id[kept]
+        self._class_id, self._points = self._class_id[kept], self._points[kept]
         self._is_inside, self._is_visitor = self._is_inside[kept], self._is_visitor[kept]
         self._is_right = self._is_right[kept]
         self.version += 1

@@ -17,23 +17,23 @@ def header(frame, *, pts_ns=None, size=SIZE, captured_at_ns=None):
     return values.header(frame=frame, size=size, clock=ClockSource.ARRIVAL, **times)
 
 
-def seen(frame, points, *, class_id=0):
-    """Objects 1, 2, ... at points (None: not seen)."""
+def seen(frame, points, *, class_id=0, side_px=0):
+    """Objects 1, 2, ... at points (None: not seen), their boxes square."""
     there = {number: point for number, point in enumerate(points, start=1) if point is not None}
     count = len(there)
     return Seen(
         header=header(frame),
         track_id=list(there),
         class_id=np.full(count, class_id, np.int32),
-        xyxy=np.zeros((count, 4), np.float32),
+        xyxy=np.tile(np.array([0, 0, side_px, side_px], np.float32), (count, 1)),
         score=np.full(count, 0.9, np.float32),
         points=np.array(list(there.values()), np.float64).reshape(-1, 2),
     )
 
 
-def walk(watch: Watch, path, *, class_id=0):
+def walk(watch: Watch, path, **about):
     """Return the events of one object that is at these points, frame after frame from 1."""
-    return [event for i, point in enumerate(path, 1) for event in watch.see(seen(i, [point], class_id=class_id))]
+    return [event for i, point in enumerate(path, 1) for event in watch.see(seen(i, [point], **about))]
 
 
 def told(events):

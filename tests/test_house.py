@@ -100,7 +100,7 @@ MAY_NAME_A_KIND = {
 LINES_OF_ROOMS = {
     "bundle": 1927,
     "calibrate": 2734,
-    "capacity": 1040,
+    "capacity": 1016,
     "cli": 7179,
     "client": 529,
     "config": 1481,
@@ -117,7 +117,7 @@ LINES_OF_ROOMS = {
     "publish": 6691,
     "quantize": 3291,
     "registry": 1078,
-    "roofline": 956,
+    "roofline": 925,
     "runtime": 12042,
     "track": 974,
     "transport": 445,

@@ -18,17 +18,12 @@ from typing import Annotated
 import msgspec
 
 from edge.capacity.work import Video
-from edge.config.convert import convert
-from edge.config.yaml_file import read_yaml
 from edge.device.sensors import read_sensors
-from edge.errors import ConfigError
 from edge.reading import read_file
 from edge.roofline.machines import DecoderSpec, Machine, all_machines, jetson_of_board
 from edge.types import Precision
 
 __all__ = [
-    "CapacityEvidence",
-    "Factors",
     "HostCosts",
     "Interval",
     "MeasuredEngine",
@@ -39,11 +34,7 @@ __all__ = [
     "jetson_modules",
     "machine_here",
     "platform_of",
-    "read_evidence",
 ]
-
-FORMAT = "edge.evidence/1"
-_SEE = "edge/capacity/evidence.yaml"
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -123,7 +114,6 @@ class HostCosts(_Facts, frozen=True, kw_only=True):
 class CapacityEvidence(_Facts, frozen=True, kw_only=True):
     """The whole file."""
 
-    format: str
     sources: dict[str, str]
     engine: Annotated[list[MeasuredEngine], msgspec.Meta(min_length=2)]
     left_out: list[LeftOut]
@@ -150,24 +140,10 @@ def factors_of(rows: Sequence[MeasuredEngine]) -> Factors:
     return Factors(of_least=(a * bb - b * ab) / scale, layer_s=(b * aa - a * ab) / scale / 1e3)
 
 
-def read_evidence(path: Path) -> CapacityEvidence:
-    """Raise `ConfigError` if it is none, or names a source that it does not explain."""
-    document = read_yaml(path)
-    found = convert(document, CapacityEvidence, see=_SEE)
-    if found.format != FORMAT:
-        raise document.error(("format",), f"expected {FORMAT}, got {found.format!r}")
-    host = found.host
-    used = {row.source for row in found.engine} | {host.frame_ms.source, host.decode_ms.source}
-    unknown = sorted((used | {host.memory_mib.source, host.message_bytes.source}) - set(found.sources))
-    if unknown:
-        raise ConfigError(f"{path}: sources that it does not explain: {', '.join(unknown)}; add them to `sources`")
-    return found
-
-
 @functools.cache
 def evidence() -> CapacityEvidence:
-    with resources.as_file(resources.files("edge.capacity") / "evidence.yaml") as path:
-        return read_evidence(path)
+    content = (resources.files("edge.capacity") / "evidence.yaml").read_bytes()
+    return msgspec.yaml.decode(content, type=CapacityEvidence)
 
 
 _POINT = re.compile(r"(8k|4k|1080p)(\d+)")

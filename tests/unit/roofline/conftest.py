@@ -12,7 +12,6 @@ from edge.types import Precision
 def machine():
     """8 bytes a nanosecond; 100 operations a nanosecond in INT8, 50 in FP16, 10 in FP32; 1000 bytes of cache."""
     content = {
-        "format": "edge.machines/1",
         "sources": {"a": "made up"},
         "architectures": {
             "x": {"name": "X", "source": "a", "vector": {"fp32": 1}, "tensor": {"int8": 10, "fp16": 5}},

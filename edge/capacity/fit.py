@@ -24,7 +24,6 @@ from edge.roofline.machines import all_machines
 
 __all__ = [
     "Estimate",
-    "Fit",
     "MOST_CAMERAS",
     "answer_of",
     "beyond_all_jetsons",
@@ -40,21 +39,16 @@ _HALVINGS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """Cameras like those of the pipeline."""
-
-    most: int  # that no machine of this kind serves more of, with nothing left over
-    typical: int | None  # with the headroom that was asked for; None where nothing typical is known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A machine's answer for a pipeline; `loads` None: its peaks in this precision are not published."""
+    """A machine's answer for a pipeline; `loads` None: its peaks in this precision are not published, nothing else is
+    known then. `most` and `typical` count cameras like those of the pipeline.
+    """
 
     platform: Platform
     loads: Loads | None
     headroom: float  # share of each resource that stays free
-    fit: Fit | None
+    most: int = 0  # that no machine of this kind serves more of, with nothing left over
+    typical: int | None = None  # with the headroom that was asked for; None where nothing typical is known
     # the `max_fps` for each camera beyond which no machine of this kind serves all; infinite: needs none
     most_fps: float = math.inf
     typical_fps: float | None = None  # the same with the headroom; None where nothing typical is known
@@ -70,7 +64,7 @@ class Estimate:
         return self.loads is not None and self.loads.is_served(self.headroom)
 
     def as_json(self) -> dict[str, Any]:
-        loads, fit = self.loads, self.fit
+        loads = self.loads
         return {
             "machine": self.platform.called,
             "name": self.platform.machine.title,
@@ -83,7 +77,7 @@ class Estimate:
             "batch": None if loads is None else loads.frames,
             "batch_s": None if loads is None else loads.batch_s.as_json(),
             "latency_s": None if loads is None else loads.latency_s.as_json(),
-            "cameras": None if fit is None else {"most": fit.most, "typical": fit.typical},
+            "cameras": None if loads is None else {"most": self.most, "typical": self.typical},
             "max_fps": {"most": _finite(self.most_fps), "typical": _finite(self.typical_fps)},
         }
 
@@ -104,7 +98,7 @@ def answer_of(work: Work, platform: Platform, *, headroom: float) -> Estimate:
     require_headroom(headroom)
     loads = loads_of(work, platform)
     if loads is None:
-        return Estimate(platform=platform, loads=None, headroom=headroom, fit=None)
+        return Estimate(platform=platform, loads=None, headroom=headroom)
 
     def is_possible(loads: Loads) -> bool:
         return loads.is_possible
@@ -118,7 +112,8 @@ def answer_of(work: Work, platform: Platform, *, headroom: float) -> Estimate:
         platform=platform,
         loads=loads,
         headroom=headroom,
-        fit=Fit(most=most, typical=typical if is_known else None),
+        most=most,
+        typical=typical if is_known else None,
         most_fps=_most_fps(work, platform, is_possible),
         typical_fps=_most_fps(work, platform, is_served) if is_known else None,
     )
@@ -204,7 +199,9 @@ def machines_among(classes: Iterable[str]) -> list[Platform]:
 
 def beyond_bound(work: Work, platforms: Sequence[Platform]) -> list[str]:
     """Return a sentence for each machine that cannot serve what is stated, with what would fit."""
-    return [_sentence(work, _bound_of(work, platform)) for platform in platforms if _is_beyond(work, platform)]
+    return [
+        _sentence(work, answer_of(work, platform, headroom=0.0)) for platform in platforms if _is_beyond(work, platform)
+    ]
 
 
 def beyond_all_jetsons(work: Work) -> list[str]:
@@ -212,7 +209,7 @@ def beyond_all_jetsons(work: Work) -> list[str]:
     modules = list(jetson_modules())
     if any(_is_beyond(work, platform) is False for platform in modules):
         return []
-    answers = [_bound_of(work, platform) for platform in modules]
+    answers = [answer_of(work, platform, headroom=0.0) for platform in modules]
     best = max((answer for answer in answers if answer.loads is not None), key=lambda answer: answer.most_fps)
     return [f"no Jetson of the table can; the best of them: {_sentence(work, best)}"]
 
@@ -226,17 +223,12 @@ def _is_beyond(work: Work, platform: Platform) -> bool | None:
     return None if loads is None else not loads.is_possible
 
 
-def _bound_of(work: Work, platform: Platform) -> Estimate:
-    return answer_of(work, platform, headroom=0.0)
-
-
 def _sentence(work: Work, answer: Estimate) -> str:
     assert answer.loads is not None
-    assert answer.fit is not None
     wanted_fps, most_fps = round(work.wanted_fps, 1), round(work.wanted_fps / answer.loads.least_share, 1)
     each = f"max_fps {answer.most_fps:.3g} for each" if answer.most_fps >= _LEAST_FPS else "no max_fps"
     return (
         f"{answer.platform.called}: {wanted_fps:g} fps are stated, and no engine infers more than "
-        f"{most_fps:g} there ({answer.loads.first_by_bound.name}); at most {each} would fit, or {answer.fit.most} of "
+        f"{most_fps:g} there ({answer.loads.first_by_bound.name}); at most {each} would fit, or {answer.most} of "
         f"{len(work.cameras)} streams as they are"
     )

@@ -253,14 +253,14 @@ class _Maker:
         return video.fps * (cost.frame + pixels_ms) / 1e3
 
     def network(self) -> ResourceLoad:
-        messages, size = self.work.messages, self.host.message_bytes
-        if not messages.goes_to_broker:
+        size = self.host.message_bytes
+        if not self.work.has_broker:
             return ResourceLoad(name="broker", unit="bit/s", note="the pipeline has none")
-        beats = len(self.work.cameras) / messages.heartbeat_s
+        beats = len(self.work.cameras) / self.work.heartbeat_s
         least_per_s = {"all": self.work.wanted_fps, "change": min(beats, self.work.wanted_fps), "nonempty": 0.0}
         full = size.empty + size.objects * size.for_object
         used = Interval(
-            least=_BITS * least_per_s[messages.mode] * size.empty, typical=_BITS * self.work.wanted_fps * full
+            least=_BITS * least_per_s[self.work.mode] * size.empty, typical=_BITS * self.work.wanted_fps * full
         )
         note = f"of JSON: from what has to be sent to {size.objects} objects in every frame"
         return ResourceLoad(name="broker", unit="bit/s", used=used, note=note)

@@ -25,7 +25,6 @@ from edge.types import ImageSize, ModelSpec, Precision
 
 __all__ = [
     "ASSUMED",
-    "Messages",
     "Origin",
     "PipelineModel",
     "StreamDemand",
@@ -162,15 +161,6 @@ def model_of_pipeline(pipeline: Pipeline) -> PipelineModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Messages:
-    """When frames become messages: `mode` as in a pipeline file."""
-
-    mode: str
-    heartbeat_s: float
-    goes_to_broker: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """The whole of it, per second."""
 
@@ -178,7 +168,9 @@ class Work:
     model: PipelineModel
     max_frames: int  # of a batch, at most
     max_wait_s: float  # of the first frame of a batch for others
-    messages: Messages
+    mode: str  # of messages, as in a pipeline file
+    heartbeat_s: float
+    has_broker: bool
 
     @property
     def wanted_fps(self) -> float:
@@ -220,7 +212,7 @@ def work_of(pipeline: Pipeline, model: PipelineModel, cameras: Sequence[StreamDe
         model=model,
         max_frames=config.batch.max_frames,
         max_wait_s=config.batch.max_wait_ms / 1e3,
-        messages=Messages(
-            mode=config.publish.mode, heartbeat_s=config.publish.heartbeat_s, goes_to_broker=config.mqtt is not None
-        ),
+        mode=config.publish.mode,
+        heartbeat_s=config.publish.heartbeat_s,
+        has_broker=config.mqtt is not None,
     )

@@ -160,7 +160,7 @@ def _answer_lines(answer: Estimate) -> Iterator[str]:
     platform, loads = answer.platform, answer.loads
     watts = "" if platform.watts is None else f", {platform.watts:g} W"
     yield f"{platform.machine.title} ({platform.called}){watts}"
-    if loads is None or answer.fit is None:
+    if loads is None:
         yield _verdict(answer)
         return
     yield from aligned([_HEAD, *map(_cells, loads.each)])
@@ -169,7 +169,7 @@ def _answer_lines(answer: Estimate) -> Iterator[str]:
     yield _verdict(answer)
     yield f"runs out first: {loads.first.name}"
     yield _fit(answer)
-    if answer.is_beyond_bound or (answer.fit.typical is not None and not answer.is_served):
+    if answer.is_beyond_bound or (answer.typical is not None and not answer.is_served):
         yield _slower(answer)
 
 
@@ -204,12 +204,11 @@ def _verdict(answer: Estimate) -> str:
 
 
 def _fit(answer: Estimate) -> str:
-    assert answer.fit is not None
-    is_open = answer.fit.most == MOST_CAMERAS
-    never = _count(MOST_CAMERAS) if is_open else f"never more than {answer.fit.most}"
-    if answer.fit.typical is None:
+    is_open = answer.most == MOST_CAMERAS
+    never = _count(MOST_CAMERAS) if is_open else f"never more than {answer.most}"
+    if answer.typical is None:
         return f"such cameras: {never}"
-    return f"such cameras: {answer.fit.typical} with the headroom, {never} with none"
+    return f"such cameras: {answer.typical} with the headroom, {never} with none"
 
 
 def _count(cameras: int) -> str:
@@ -243,13 +242,12 @@ def _word(answer: Estimate) -> str:
 
 
 def _summary_cells(answer: Estimate) -> tuple[str, ...]:
-    loads, fit, watts = answer.loads, answer.fit, answer.platform.watts
+    loads, watts = answer.loads, answer.platform.watts
     assert loads is not None
-    assert fit is not None
     engine = loads.each[0].share
     return (
-        _UNKNOWN if fit.typical is None else f"{fit.typical}",
-        _count(fit.most),
+        _UNKNOWN if answer.typical is None else f"{answer.typical}",
+        _count(answer.most),
         f"{_percent(engine.least)} to {_percent(engine.typical)}",
         "" if watts is None else f"{watts:g}",
         _word(answer),
@@ -260,7 +258,7 @@ def _summary_cells(answer: Estimate) -> tuple[str, ...]:
 
 def _served_line(answers: Sequence[Estimate]) -> str:
     if len(answers) == 1:
-        fit = "" if answers[0].fit is None else f"; {_fit(answers[0])}"
+        fit = "" if answers[0].loads is None else f"; {_fit(answers[0])}"
         return f"Verdict: {answers[0].platform.called}: {_verdict(answers[0])}{fit}"
     words = dict[str, list[str]]()
     for answer in answers:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.capacity.platform import platform_of
-from edge.capacity.work import ASSUMED, Messages, Origin, PipelineModel, StreamDemand, Video, Work
+from edge.capacity.work import ASSUMED, Origin, PipelineModel, StreamDemand, Video, Work
 from edge.model.graph import read_model_file
 from edge.model.inspect import inspect_file
 from edge.roofline.machines import find_machine
@@ -34,7 +34,7 @@ def work(model):
     def make(*cameras, max_frames=4, max_wait_s=0.02, mode="change", of=model):
         return Work(
             cameras=cameras or (camera(),), model=of, max_frames=max_frames, max_wait_s=max_wait_s,
-            messages=Messages(mode=mode, heartbeat_s=1.0, goes_to_broker=True),
+            mode=mode, heartbeat_s=1.0, has_broker=True,
         )  # fmt: skip
 
     return make

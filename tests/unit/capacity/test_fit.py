@@ -26,7 +26,7 @@ def of(work, one, count):
 @pytest.mark.parametrize("codec", ["h264", "h265"])
 def test_as_many_fit_as_are_said_and_no_more(work, platform, name, codec):
     one = camera(video=video(codec=codec))
-    fit = answer_of(work(one), platform(name), headroom=0.3).fit
+    fit = answer_of(work(one), platform(name), headroom=0.3)
 
     assert loads_of(of(work, one, fit.typical), platform(name)).typical_share <= 0.7 + 1e-9
     assert loads_of(of(work, one, fit.typical + 1), platform(name)).typical_share > 0.7
@@ -38,14 +38,14 @@ def test_as_many_fit_as_are_said_and_no_more(work, platform, name, codec):
 def test_the_decoder_of_a_nano_is_full_with_eleven(work, platform):
     answer = answer_of(work(camera(video=video())), platform(NANO), headroom=0.0)
 
-    assert answer.fit.most == 11  # as published
-    assert answer.loads.first.name == "GPU" or answer.fit.typical == 10
+    assert answer.most == 11  # as published
+    assert answer.loads.first.name == "GPU" or answer.typical == 10
 
 
 def test_where_one_is_too_many_none_fit(work, platform):
     answer = answer_of(work(camera(video=video(3840, 2160, fps=60), wanted_fps=1)), platform(NANO), headroom=0.3)
 
-    assert (answer.fit.typical, answer.fit.most) == (0, 1)  # one of 4k60 is all that its decoder is published for
+    assert (answer.typical, answer.most) == (0, 1)  # one of 4k60 is all that its decoder is published for
 
 
 def test_cameras_that_are_too_fast_fit_with_the_rate_that_is_said(work, platform):
@@ -78,7 +78,7 @@ def test_where_all_fit_no_rate_is_said(work, platform):
 @given(slow=st.floats(200, 6000), factor=st.floats(1, 4), codec=st.sampled_from(["h264", "h265"]))
 def test_a_faster_memory_never_serves_fewer(work, with_memory, slow, factor, codec):
     cameras = work(camera(video=video(codec=codec)))
-    less, more = (answer_of(cameras, with_memory(NANO, mhz), headroom=0.3).fit for mhz in (slow, slow * factor))
+    less, more = (answer_of(cameras, with_memory(NANO, mhz), headroom=0.3) for mhz in (slow, slow * factor))
 
     assert more.most >= less.most
     assert more.typical >= less.typical
@@ -87,7 +87,7 @@ def test_a_faster_memory_never_serves_fewer(work, with_memory, slow, factor, cod
 @settings(deadline=None, max_examples=30)
 @given(low=st.floats(0, 0.9), more=st.floats(0, 0.09))
 def test_more_headroom_never_serves_more(work, platform, low, more):
-    fits = [answer_of(work(camera()), platform(NANO), headroom=share).fit for share in (low, low + more)]
+    fits = [answer_of(work(camera()), platform(NANO), headroom=share) for share in (low, low + more)]
 
     assert fits[0].typical >= fits[1].typical
     assert fits[0].most == fits[1].most

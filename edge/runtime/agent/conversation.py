@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from edge.codec import encode
@@ -17,7 +16,7 @@ from edge.untrusted import cleaned
 from edge.wire.peer import DeviceHello, Peer, Progress, problem_of, read_client_hello
 from edge.wire.verbs import Verb
 
-__all__ = ["SILENCE_S", "ConnectionEnded", "Conversation", "Request", "in_background"]
+__all__ = ["SILENCE_S", "ConnectionEnded", "Conversation", "in_background"]
 
 SILENCE_S = 30.0
 _STEP_S = 0.5
@@ -33,14 +32,6 @@ class ConnectionEnded(Exception):  # noqa: N818 - an end, not always an error
     def __init__(self, error: DeployError) -> None:
         super().__init__(str(error))
         self.error = error
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A client's request, not yet read."""
-
-    verb: str
-    values: Mapping[str, Any]
 
 
 class Conversation:
@@ -66,33 +57,30 @@ class Conversation:
             for one in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(one, signal.SIG_IGN)
 
-    def next_request(self) -> Request:
-        """Return the next request; what is left of an interrupted blob is dropped."""
+    def next_request(self) -> Message:
+        """Return the next request, without its number; what is left of an interrupted blob is dropped."""
         while True:
-            frame = self._receive(self._silence_s)
+            frame = self._receive()
             if isinstance(frame, Message):
-                return self._opened(frame)
+                values = dict(frame.values)
+                number = values.pop("id", 0)
+                self._number = number if isinstance(number, int) else 0
+                return Message(frame.verb, values)
 
-    def _opened(self, message: Message) -> Request:
-        values = dict(message.values)
-        number = values.pop("id", 0)
-        self._number = number if isinstance(number, int) else 0
-        return Request(message.verb, values)
-
-    def meet(self, request: Request) -> None:
+    def meet(self, request: Message) -> None:
         """Raises `DeployError` `transfer.version`; `request.order` if it is no hello, `request.value` if a bad one."""
         if request.verb != "hello":
             raise DeployError("request.order", f"expected hello, got {_short(request.verb)}")
         self._client = read_client_hello(request.values)
 
-    def read(self, verb: Verb[Q, Any], request: Request) -> Q:
+    def read(self, verb: Verb[Q, Any], request: Message) -> Q:
         """DeployError `request.value`."""
         return self._client.read(verb.request, request.values, where=verb.name)
 
     def next_blob(self) -> bytes:
         """DeployError `request.order` where a request comes instead."""
         while True:
-            frame = self._receive(self._silence_s)
+            frame = self._receive()
             if isinstance(frame, Blob):
                 return frame.content
             self._only_a_ping(frame)
@@ -157,9 +145,9 @@ class Conversation:
             error = DeployError("request.order", f"{_short(frame.verb)} came while another request was under way")
             self._send(_err(number, error))
 
-    def _receive(self, timeout_s: float) -> Frame:
+    def _receive(self) -> Frame:
         try:
-            frame = self._channel.receive(timeout_s=timeout_s)
+            frame = self._channel.receive(timeout_s=self._silence_s)
         except DeployError as error:
             raise ConnectionEnded(error) from None
         self._heard_at = time.monotonic()

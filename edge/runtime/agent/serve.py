@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from edge.deadline import Deadline
 from edge.device.audit import Kind
 from edge.device.device import Device
-from edge.device.facts import this_moment
+from edge.device.facts import gather_facts, this_moment
 from edge.device.health import read_health
 from edge.device.layout import Layout, become_owner_of
 from edge.device.state import Phase, State
@@ -28,17 +28,17 @@ from edge.device.switch import switch_to
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, SystemctlUnits, Units
 from edge.errors import DeployError
 from edge.http.server import short_name
-from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation, Request
+from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation
 from edge.runtime.agent.offer import plan, put_manifest, ring, trust
 from edge.runtime.agent.release import build, confirm, gc, restart_runtime, rollback, stage, switch
-from edge.runtime.agent.session import Session, greeting, lock, ping
+from edge.runtime.agent.session import Session, lock, ping
 from edge.runtime.agent.watch import facts, logs, status
 from edge.runtime.trial.trust import Signed
-from edge.transport.channel import Channel
+from edge.transport.channel import Channel, Message
 from edge.transport.pipe import PipeChannel
 from edge.untrusted import cleaned
 from edge.wire import verbs
-from edge.wire.peer import PROVISION, Nothing
+from edge.wire.peer import PROVISION, DeviceHello, Nothing
 from edge.wire.release import MOST_BYTES, BlobRequest, HaveAnswer, HaveRequest, LockRequest, LookAnswer, LookRequest
 from edge.wire.verbs import BLOB, HAVE, Verb
 
@@ -293,7 +293,7 @@ def serve(
 
 def _greet(talk: Conversation, device: Device) -> bool:
     try:
-        talk.hello(greeting(device))
+        talk.hello(DeviceHello(facts=gather_facts(device.layout), current=device.releases.current()))
         talk.meet(talk.next_request())
     except DeployError as error:
         talk.err(error)
@@ -301,7 +301,7 @@ def _greet(talk: Conversation, device: Device) -> bool:
     return True
 
 
-def _answer(session: Session, request: Request) -> None:
+def _answer(session: Session, request: Message) -> None:
     before = session.device.standing() if request.verb in _AUDITED else None
     try:
         answer = _answer_to(session, request)
@@ -323,7 +323,7 @@ def _answer(session: Session, request: Request) -> None:
         session.talk.ok(answer)
 
 
-def _answer_to(session: Session, request: Request) -> object:
+def _answer_to(session: Session, request: Message) -> object:
     verb = verbs.VERBS.get(request.verb)
     if verb is None:
         raise DeployError("request.verb", f"{cleaned(request.verb[:50])!r} is not known here", hint=PROVISION)
@@ -333,7 +333,7 @@ def _answer_to(session: Session, request: Request) -> object:
     return _ANSWERS[verb.name](session, asked)
 
 
-def _refuse(session: Session, request: Request, error: DeployError, before: Standing | None) -> None:
+def _refuse(session: Session, request: Message, error: DeployError, before: Standing | None) -> None:
     try:
         _audit(session, request, f"{error.code}: {error.problem}", before, otherwise=Kind.REFUSED)
     except DeployError as audit_error:
@@ -342,7 +342,7 @@ def _refuse(session: Session, request: Request, error: DeployError, before: Stan
 
 
 def _audit(
-    session: Session, request: Request, result: str, before: Standing | None, *, otherwise: Kind = Kind.REQUEST
+    session: Session, request: Message, result: str, before: Standing | None, *, otherwise: Kind = Kind.REQUEST
 ) -> None:
     """Write the line to the log of changes if one happened, whatever was asked and answered."""
     if before is not None and session.device.standing() != before:

@@ -10,18 +10,18 @@ from typing import Any
 
 from edge.device.audit import Kind
 from edge.device.device import Device
-from edge.device.facts import gather_facts, this_moment
+from edge.device.facts import this_moment
 from edge.device.lock import PushLock
 from edge.device.state import Phase
 from edge.device.units import Units
 from edge.errors import DeployError
 from edge.runtime.agent.conversation import Conversation
 from edge.runtime.trial.trust import Signed
-from edge.wire.peer import DeviceHello, Nothing
+from edge.wire.peer import Nothing
 from edge.wire.release import LockRequest
 from edge.wire.verbs import Verb
 
-__all__ = ["Session", "Tally", "Told", "greeting", "lock", "ping"]
+__all__ = ["Session", "Tally", "Told", "lock", "ping"]
 
 # A line is a write to the flash, and costs a client in a loop nothing. A push says about ten different things.
 _MOST_LINES = 64
@@ -143,11 +143,6 @@ class Session:
 
     def _write(self, told: Told, times: int) -> None:
         self.device.audit.write(**asdict(told), at=this_moment().at, origin=self.origin, times=times)
-
-
-def greeting(device: Device) -> DeviceHello:
-    """Return the first frame: what speaks here, and what it stands on."""
-    return DeviceHello(facts=gather_facts(device.layout), current=device.releases.current())
 
 
 def lock(session: Session, request: LockRequest) -> Nothing:

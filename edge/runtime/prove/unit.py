@@ -14,7 +14,7 @@ from pathlib import Path
 from edge.engine.kind import quick_kind, usable_kind
 from edge.roofline.proof import Row
 from edge.runtime.prove.kit import NotHereError, Rows, held, pipeline
-from edge.runtime.sandbox import UNIT, run_as_root, why_no_sandbox, within_sandbox
+from edge.runtime.sandbox import run_as_root, why_no_sandbox, within_sandbox
 from edge.runtime.software.binding import module_command
 
 __all__ = ["unit"]
@@ -25,16 +25,16 @@ _LOOK_S = 0.2
 _OF_THE_SERVICE = ("Type=notify", "NotifyAccess=main", "Restart=on-failure", "RestartSec=1")
 
 
-def unit(folder: Path, installed: Path = UNIT) -> Rows:
+def unit(folder: Path) -> Rows:
     """Yield what systemd does with the service when it starts, hangs and is killed."""
-    if (why_not := why_no_sandbox(installed)) is not None:
+    if (why_not := why_no_sandbox()) is not None:
         raise NotHereError(why_not)
     name = f"edge-prove-{os.getpid()}.service"
     rolled_back = _state(_ROLLBACK)["ActiveEnterTimestampMonotonic"]
     folder.chmod(0o755)  # the service's user reads the pipeline file in it
     path = pipeline(folder, streams=1, engine={"kind": quick_kind(usable_kind()).name}).path
     path.chmod(0o644)
-    _systemctl("start", _command(name, folder, path, installed))
+    _systemctl("start", _command(name, folder, path))
     try:
         state = _wait(name, lambda one: one["ActiveState"] in ("active", "failed"), _READY_S)
         yield held("start", state["ActiveState"] == "active", f"{state['ActiveState']}, {state['Result']}")
@@ -50,11 +50,11 @@ def unit(folder: Path, installed: Path = UNIT) -> Rows:
         _systemctl("stop", ["systemctl", "reset-failed", name], may_fail=True)
 
 
-def _command(name: str, folder: Path, path: Path, installed: Path) -> Sequence[str]:
+def _command(name: str, folder: Path, path: Path) -> Sequence[str]:
     more = (*_OF_THE_SERVICE, f"WatchdogSec={_WATCHDOG_S}", f"BindReadOnlyPaths={folder}", "RuntimeMaxSec=180")
     options = ["--no-block", "--collect", "--quiet", f"--unit={name}", *(part for one in more for part in ("-p", one))]
     run = [*module_command("edge.cli.edge_runtime"), "run", "--pipeline", str(path)]
-    return within_sandbox(run, *options, unit=installed)
+    return within_sandbox(run, *options)
 
 
 def _comes_back(name: str, what: str, signal: str) -> Row:

@@ -7,10 +7,11 @@ A pull that came to nothing, as the registry was away or a trial in its way, kee
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from edge.codec import Most, decode_known, encode
 from edge.device.durable import Durable
 from edge.reading import json_object, read_file
 
@@ -19,6 +20,7 @@ __all__ = ["KEPT", "PullRecord", "Settled", "decode_pull_record", "read_pull_rec
 KEPT = "kept"
 """The result where what serves goes on, because nothing that is newer is to be had, and that is no fault."""
 _FORMAT = 1
+_LONG = 1 << 16
 _JUDGED = ("committed", "unchanged", "rolled-back", KEPT)
 
 
@@ -35,7 +37,7 @@ class Settled:
     release: str | None
     result: str
     code: str | None = None
-    problem: str | None = None
+    problem: Annotated[str, Most(_LONG)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +64,14 @@ class PullRecord:
     release: str | None = None
     result: str
     code: str | None = None
-    problem: str | None = None
+    problem: Annotated[str, Most(_LONG)] | None = None
     at: str
     is_basic: bool = False
     not_before_s: float = 0.0
     settled: Settled | None = None
     trust_digest: str | None = None
-    statement: str | None = None
-    statement_signature: str | None = None
+    statement: Annotated[str, Most(_LONG)] | None = None
+    statement_signature: Annotated[str, Most(_LONG)] | None = None
     looked_at: str | None = None
 
     def release_in(self, digest: str | None) -> str | None:
@@ -110,28 +112,15 @@ def read_pull_record(path: Path) -> PullRecord | None:
 
 
 def decode_pull_record(content: bytes) -> PullRecord | None:
-    """None where `content` is no record."""
+    """None where `content` is no record; what later software says besides is its own."""
     try:
         values = json_object(content)
-        if values.pop("format", None) != _FORMAT:
-            return None
-        return _checked(values)
-    except (ValueError, TypeError, KeyError):
+        return decode_known(PullRecord, values, where="record") if values.get("format") == _FORMAT else None
+    except ValueError:
         return None
 
 
 def write_record(path: Path, record: PullRecord, durable: Durable | None = None) -> None:
     """Write the whole record or nothing; it is on the disk when this returns. DeployError `device.disk.*`."""
-    content = json.dumps({"format": _FORMAT, **asdict(record)}, indent=1).encode() + b"\n"
+    content = json.dumps({"format": _FORMAT, **encode(record)}, indent=1).encode() + b"\n"
     (durable or Durable()).put(path, content)
-
-
-def _checked(values: dict[str, Any]) -> PullRecord:
-    settled = values.pop("settled", None)
-    known = {one.name for one in fields(PullRecord)}  # what later software says besides is its own
-    told = {name: value for name, value in values.items() if name in known}
-    record = PullRecord(**told, settled=None if settled is None else Settled(**settled))
-    texts = (record.reference, record.result, record.at, record.looked_at or "")
-    if not all(isinstance(one, str) for one in texts) or not isinstance(record.not_before_s, (int, float)):
-        raise ValueError("no record")
-    return record

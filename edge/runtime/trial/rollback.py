@@ -98,7 +98,7 @@ def _way_back(device: Device, units: Units, state: State, current: str | None, r
     return WayBack(release=release, note=f"{done}: {why}")
 
 
-def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayBack:
+def go_to(device: Device, release: str) -> WayBack:
     """Put a release that is kept on trial, because a person asks for it.
     Raises `DeployError` `request.release`, `request.rollback` if it is not kept or cannot serve; `lock.trial`;
     `verify.signature.*` if its signer does not count today.
@@ -111,7 +111,7 @@ def go_to(device: Device, release: str, *, moment: Moment | None = None) -> WayB
             "request.rollback", f"release {release} cannot serve: {problem.problem}", hint=f"kept are: {kept}"
         )
     require_trusted(device, release)
-    moment = moment or this_moment()
+    moment = this_moment()
     with recorded_failure(device, "rollback", release=release, moment=moment):
         arm(device, release, moment=moment, by_force=True)
         switch_to(device, release)

@@ -318,7 +318,6 @@ class Trial:
 
     observe: Callable[[Device, Units], Observation] = _observe
     wait: Callable[[float], object] = time.sleep
-    moment: Callable[[], Moment] = this_moment
 
 
 def run_trial(device: Device, units: Units, trial: Trial | None = None) -> int:
@@ -339,7 +338,7 @@ def run_trial(device: Device, units: Units, trial: Trial | None = None) -> int:
     try:
         limits = decode_manifest(device.releases.manifest(state.target)).health
     except DeployError as error:
-        return _refuse(device, state.target, f"its manifest cannot be read: {error.problem}", trial.moment())
+        return _refuse(device, state.target, f"its manifest cannot be read: {error.problem}", this_moment())
     return _watch(device, units, trial, state, limits)
 
 
@@ -352,9 +351,9 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, limits: Hea
         judgement = judge_trial(baseline, limits, seen, release=release, started_ns=state.started_boottime_ns)
         said = _say(release, judgement, said)
         if judgement.verdict is TrialVerdict.BAD:
-            return _refuse(device, release, judgement.reason, trial.moment())
+            return _refuse(device, release, judgement.reason, this_moment())
         if judgement.verdict is TrialVerdict.GOOD:
-            if _commit(device, moment := trial.moment()):
+            if _commit(device, moment := this_moment()):
                 record(device, "trial", f"committed: {judgement.reason}", release=release, moment=moment)
                 _log.warning("trial committed release=%s reason=%s", release, judgement.reason)
                 return 0

@@ -8,7 +8,7 @@ import pytest
 
 from edge.errors import DeployError
 from edge.runtime.agent import conversation
-from edge.runtime.agent.conversation import ConnectionEnded, Conversation, Request
+from edge.runtime.agent.conversation import ConnectionEnded, Conversation
 from edge.transport.channel import Blob, Message
 from edge.wire.peer import PROTOCOL, Nothing
 from tests.support.agent_session import hang_up, piped
@@ -62,7 +62,7 @@ def heard(client, timeout_s=9.0):
 @pytest.mark.parametrize("values", [{}, {"protocol": PROTOCOL}])
 def test_who_does_not_begin_with_a_hello_is_told_so(talk, values):
     with pytest.raises(DeployError, match="expected hello, got lock") as caught:
-        talk.meet(Request("lock", values))
+        talk.meet(Message("lock", values))
     assert caught.value.code == "request.order"
 
 

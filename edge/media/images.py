@@ -38,7 +38,6 @@ __all__ = [
     "read_image",
     "resize",
     "shrunk",
-    "stated_size",
     "write_image",
 ]
 
@@ -52,8 +51,8 @@ _GOLDEN_RATIO = 0.618033988749895
 
 
 def _load() -> Any:
-    # Of the formats whose header we do not read; OpenCV looks for it when it is loaded.
-    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MAX_PIXELS))
+    # OpenCV looks for it when it is loaded, and then at each image's header before it spends memory on the rest.
+    os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)
     try:
         import cv2
     except ImportError as error:
@@ -78,12 +77,14 @@ def read_image(path: Path) -> NDArray[np.uint8]:
 def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
     """As `read_image`. Raises `DatasetError` if it is no whole image, or states more than `MAX_PIXELS`."""
     cv2 = _load()
-    _check_size(path, content)
     data = np.frombuffer(content, np.uint8)
     try:
         with caught_damage() as damage:
             decoded = cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
     except cv2.error as error:
+        if "CV_IO_MAX_IMAGE_PIXELS" in str(error):
+            problem = f"{path}: expected at most {MAX_PIXELS} pixels, its {len(content)} bytes state more"
+            raise DatasetError(problem, hint="scale it down, or remove it") from error
         raise DatasetError(f"{path}: is not an image that OpenCV can decode: {error}") from error
     if decoded is None and (found := mistaken(content)) is not None and not found.is_picture:
         raise DatasetError(f"{path}: expected an image, these {len(data)} bytes are {found.what}", hint=found.todo)
@@ -98,16 +99,6 @@ def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
         raise DatasetError(f"{path}: the picture is damaged: {what}", hint="mend or remove it")
     rgb: NDArray[np.uint8] = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
     return rgb
-
-
-def _check_size(path: Path, content: bytes) -> None:
-    size = stated_size(content)
-    if size is not None and size[0] * size[1] > MAX_PIXELS:
-        raise DatasetError(
-            f"{path}: expected at most {MAX_PIXELS} pixels, its {len(content)} bytes state {size[0]} x {size[1]}, "
-            f"which take {size[0] * size[1] * 6 >> 20} MiB to decode",
-            hint="scale it down, or remove it",
-        )
 
 
 def write_image(path: Path, image: NDArray[np.uint8]) -> None:
@@ -223,30 +214,8 @@ def colour_of(class_id: int) -> tuple[int, int, int]:
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-# How large an image says that it is, read from its first bytes before a decoder spends memory on it. Source: the PNG
-# specification (IHDR), ITU-T T.81 (SOF markers), WebP container and VP8/VP8L bitstreams (RFC 9649), BITMAPINFOHEADER,
-# TIFF 6.0.
-_NO_FRAME = frozenset((0xC4, 0xC8, 0xCC))  # DHT, JPG, DAC among the SOF markers
 _SOS, _EOI = 0xDA, b"\xff\xd9"
 _MAX_MARKERS = 10_000
-_TIFF_SIZES = {3: "H", 4: "I"}
-
-
-def stated_size(content: bytes) -> tuple[int, int] | None:
-    """Return width and height in pixels; None where the format is none of ours, or its header is cut short."""
-    with contextlib.suppress(struct.error, IndexError):
-        if content.startswith(b"\x89PNG\r\n\x1a\n"):
-            width, height = struct.unpack_from(">II", content, 16)
-            return width, height
-        if content.startswith(b"\xff\xd8"):
-            return _jpeg(content)
-        if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-            return _webp(content)
-        if content.startswith(b"BM"):
-            return _bmp(content)
-        if content[:4] in (b"II*\0", b"MM\0*"):
-            return _tiff(content)
-    return None
 
 
 def is_cut_short(content: bytes) -> bool:
@@ -256,14 +225,6 @@ def is_cut_short(content: bytes) -> bool:
     with contextlib.suppress(struct.error, IndexError):
         return any(marker == _SOS and _EOI not in content[at:] for marker, at in _jpeg_segments(content))
     return True
-
-
-def _jpeg(content: bytes) -> tuple[int, int] | None:
-    for marker, at in _jpeg_segments(content):
-        if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            height, width = struct.unpack_from(">HH", content, at + 5)
-            return width, height
-    return None
 
 
 def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int]]:
@@ -280,36 +241,6 @@ def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int]]:
         if marker == _SOS:
             return
         at += 2 + struct.unpack_from(">H", content, at + 2)[0]
-
-
-def _webp(content: bytes) -> tuple[int, int] | None:
-    kind = content[12:16]
-    if kind == b"VP8X":
-        return (1 + int.from_bytes(content[24:27], "little"), 1 + int.from_bytes(content[27:30], "little"))
-    if kind == b"VP8L":
-        bits = struct.unpack_from("<I", content, 21)[0]
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    width, height = struct.unpack_from("<HH", content, 26)
-    return width & 0x3FFF, height & 0x3FFF
-
-
-def _bmp(content: bytes) -> tuple[int, int]:
-    if struct.unpack_from("<I", content, 14)[0] == 12:  # BITMAPCOREHEADER
-        width, height = struct.unpack_from("<HH", content, 18)
-        return width, height
-    width, height = struct.unpack_from("<ii", content, 18)
-    return abs(width), abs(height)
-
-
-def _tiff(content: bytes) -> tuple[int, int] | None:
-    order = "<" if content[:1] == b"I" else ">"
-    at = struct.unpack_from(order + "I", content, 4)[0]
-    sizes: dict[int, int] = {}
-    for entry in range(struct.unpack_from(order + "H", content, at)[0]):
-        tag, kind = struct.unpack_from(order + "HH", content, at + 2 + 12 * entry)
-        if tag in (256, 257) and kind in _TIFF_SIZES:
-            sizes[tag] = struct.unpack_from(order + _TIFF_SIZES[kind], content, at + 10 + 12 * entry)[0]
-    return (sizes[256], sizes[257]) if len(sizes) == 2 else None
 
 
 # What the libraries behind a picture's decoder say of damage. They say it on stderr only, and give a picture anyway:

@@ -112,7 +112,7 @@ LINES_OF_ROOMS = {
     "evaluate": 1920,
     "ground": 2104,
     "http": 434,
-    "media": 4931,
+    "media": 4819,
     "model": 4870,
     "publish": 6691,
     "quantize": 3291,

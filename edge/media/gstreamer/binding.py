@@ -40,7 +40,6 @@ __all__ = [
     "on_pad",
     "parse_bin",
     "parse_decoder",
-    "parse_sections",
     "read_sections",
     "set_if_present",
     "shorten_tracks",
@@ -284,55 +283,13 @@ def joined(*descriptions: str) -> str:
 
 @cache
 def read_sections(name: str) -> dict[str, str]:
-    """Raises `ConfigError` if there is no launch text `name`, e.g. `software`, or it cannot be parsed."""
-    file_name = f"{name}.launch"
-    return parse_sections(_find_text(file_name), file_name)
-
-
-def parse_sections(text: str, file_name: str) -> dict[str, str]:
-    """Return section name -> launch description on one line. Asking for a section that is not there says which are.
-    Raises `ConfigError` if text stands before the first header, or a header is empty or comes twice.
-    """
-    lines: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for number, line in enumerate((raw.strip() for raw in text.splitlines()), start=1):
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("[") and line.endswith("]"):
-            name = line[1:-1].strip()
-            if not name or name in lines:
-                raise ConfigError(f"{file_name}:{number}: expected a new section name, got [{name}]")
-            current = lines[name] = []
-        elif current is None:
-            raise ConfigError(f"{file_name}:{number}: expected a [section] header first, got {line!r}")
-        else:
-            current.append(line)
-    return _Sections(file_name, {name: " ".join(parts) for name, parts in lines.items()})
-
-
-class _Sections(dict[str, str]):
-    """A dict whose missing keys are errors for the user."""
-
-    def __init__(self, file_name: str, sections: dict[str, str]) -> None:
-        super().__init__(sections)
-        self._file_name = file_name
-
-    def __missing__(self, name: str) -> str:
-        known = ", ".join(self) or "none"
-        raise ConfigError(f"{self._file_name}: there is no section [{name}]", hint=f"its sections are: {known}")
-
-
-def _find_text(file_name: str) -> str:
-    """Installed, the texts are data of `edge.pipelines`; in a checkout they lie beside the package."""
-    try:
-        return (resources.files("edge.pipelines") / "launch" / file_name).read_text("utf-8")
-    except (ModuleNotFoundError, FileNotFoundError):
-        pass
-    path = Path(__file__).resolve().parents[3] / "pipelines" / "launch" / file_name
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"launch text {file_name} is neither in the package edge.pipelines nor at {path}",
-            hint="install the package again, with its data files",
-        ) from error
+    """Return the sections of a launch text, e.g. `software`, each as one launch description on one line."""
+    text = (resources.files("edge.pipelines") / "launch" / f"{name}.launch").read_text("utf-8")
+    sections: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            lines = sections[line[1:-1]] = []
+        elif line and not line.startswith("#"):
+            lines.append(line)
+    return {name: " ".join(lines) for name, lines in sections.items()}

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from edge.errors import ConfigError
 from edge.media.gstreamer.binding import (
     caps_fields,
     joined,
     load,
     message_fields,
-    parse_sections,
     read_sections,
     shorten_tracks,
 )
@@ -101,30 +99,6 @@ def test_nobody_else_takes_the_structure_of_caps_or_messages():
     takers = [path for path in EDGE.rglob("*.py") if ".get_structure(" in path.read_text(encoding="utf-8")]
 
     assert [path.name for path in takers] == ["binding.py"]
-
-
-def test_sections_are_joined_lines_without_comments():
-    text = "# a comment\n[one]\na !\n  b\n\n# between\nc\n[two]\nd name=x\n"
-
-    assert parse_sections(text, "x.launch") == {"one": "a ! b c", "two": "d name=x"}
-
-
-@pytest.mark.parametrize(
-    ("text", "where"), [("a ! b\n", "x.launch:1"), ("[]\n", "x.launch:1"), ("[a]\nb\n[a]\n", "x.launch:3")]
-)
-def test_text_that_is_not_in_sections_is_refused_with_its_line(text, where):
-    with pytest.raises(ConfigError, match=re.escape(where)):
-        parse_sections(text, "x.launch")
-
-
-def test_unknown_section_names_those_that_exist():
-    with pytest.raises(ConfigError, match=r"x\.launch: there is no section \[c\]; its sections are: a, b"):
-        parse_sections("[a]\nx\n[b]\ny\n", "x.launch")["c"]
-
-
-def test_unknown_launch_text_says_where_it_was_looked_for():
-    with pytest.raises(ConfigError, match=r"no-such\.launch is neither in the package"):
-        read_sections("no-such")
 
 
 def test_joined_leaves_out_what_is_empty():

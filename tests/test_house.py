@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "quantize": 3291,
     "registry": 1078,
     "roofline": 925,
-    "runtime": 12013,
+    "runtime": 11978,
     "track": 974,
     "transport": 445,
     "vision": 514,

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
-from edge.config.pipeline import Pipeline
 from edge.device.sensors import Sensors, read_sensors
 from edge.engine.kinds import AUTO
 from edge.roofline.proof import Row, Verdict
-from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.prove.kit import CLIP_FPS, Rows, held, parts, pipeline, told, watched
-from edge.runtime.serve.bench import measured_peaks
+from edge.runtime.serve.bench import Running, measured_peaks
 from edge.runtime.serve.parts import build_parts
-from edge.runtime.serve.service import Service
 from edge.runtime.software.binding import module_command
 
 __all__ = ["beside", "load"]
@@ -33,10 +29,9 @@ _LATE_MS = 500.0
 
 def beside(folder: Path) -> Rows:
     """Yield what a build takes from a pipeline that serves meanwhile."""
-    served = pipeline(folder, streams=_BESIDE_STREAMS)
-    with _running(served) as run:
+    with closing(Running(pipeline(folder, streams=_BESIDE_STREAMS))) as run:
         run.wait(_WARM_UP_S)
-        alone = run.fps(_ALONE_S)
+        alone = run.cost_of(_ALONE_S).fps
         done, seconds, fps = _built_beside(run, folder)
     wanted = _BESIDE_STREAMS * CLIP_FPS
     is_met = fps >= _MET * min(alone, wanted)
@@ -45,22 +40,20 @@ def beside(folder: Path) -> Rows:
     yield held("served meanwhile", is_met, detail, else_=Verdict.WORSE, before_fps=alone, fps=fps, build_s=seconds)
 
 
-def _built_beside(run: _Running, folder: Path) -> tuple[int, float, float]:
+def _built_beside(run: Running, folder: Path) -> tuple[int, float, float]:
     """Return how a build ended that was begun now, its seconds, and the rate of the pipeline meanwhile.
 
     The build is begun once more as long as fewer than some seconds of the rate are seen.
     """
-    began_s, frames = time.monotonic(), run.inferred
     command = ["nice", "-n", str(_NICE), *module_command("edge.runtime.prove.load"), str(folder)]
-    build_s: list[float] = []
+    began, build_s = run.cost(), list[float]()
     while True:
         started_s = time.monotonic()
         done = subprocess.run(command, stdin=subprocess.DEVNULL)
         build_s.append(time.monotonic() - started_s)
-        elapsed_s = time.monotonic() - began_s
-        if done.returncode or elapsed_s >= _ALONE_S:
-            rate = (run.inferred - frames) / elapsed_s
-            return done.returncode, round(statistics.median(build_s), 2), round(rate, 2)
+        cost = run.cost().since(began)
+        if done.returncode or cost.elapsed_s >= _ALONE_S:
+            return done.returncode, round(statistics.median(build_s), 2), cost.fps
 
 
 def build(folder: Path) -> None:
@@ -81,13 +74,11 @@ def _peaks() -> Rows:
 
 
 def _load(folder: Path) -> Rows:
-    with _running(pipeline(folder, streams=_STREAMS)) as run:
+    with closing(Running(pipeline(folder, streams=_STREAMS))) as run:
         run.wait(_WARM_UP_S)
         with watched(read_sensors, every_s=_SENSE_S) as sensed:
-            fps = run.fps(_LOAD_S)
-        run.stop()
-    report = run.report
-    assert report is not None  # because it has stopped
+            fps = run.cost_of(_LOAD_S).fps
+        report = run.stop()
     wanted = _STREAMS * CLIP_FPS
     content = report.as_json()
     total = report.stages_ms["total"]
@@ -115,54 +106,6 @@ def _of_sensors(sensed: list[Sensors], fps: float) -> Iterator[Row]:
         watts = statistics.mean(one.watts[rail] for one in sensed if rail in one.watts)
         joules = round(watts / fps, 4) if fps else None
         yield told(f"rail {rail}", f"{watts:.2f} W, {joules} J a frame", watts=round(watts, 3), joules=joules)
-
-
-class _Running:
-    """A pipeline that runs in a thread of this process; `report` is its account, once it has stopped."""
-
-    def __init__(self, served: Pipeline) -> None:
-        self._parts = build_parts(served)
-        self._stop = threading.Event()
-        self._failed: list[BaseException] = []
-        self.report: RunReport | None = None
-        self._thread = threading.Thread(target=self._run, name="served")
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.report = Service(self._parts).run(self._stop)
-        except BaseException as error:
-            self._failed.append(error)
-
-    @property
-    def inferred(self) -> int:
-        """Frames so far; what ended the pipeline is raised."""
-        if self._failed:
-            raise self._failed[0]
-        counters = self._parts.counters
-        return sum(counters.of_stream(source.stream).inferred for source in self._parts.sources)
-
-    def wait(self, seconds: float) -> None:
-        self._thread.join(seconds)
-
-    def fps(self, seconds: float) -> float:
-        """Return the rate of the next seconds."""
-        began_s, frames = time.monotonic(), self.inferred
-        self.wait(seconds)
-        return round((self.inferred - frames) / (time.monotonic() - began_s), 2)
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
-@contextmanager
-def _running(served: Pipeline) -> Iterator[_Running]:
-    run = _Running(served)
-    try:
-        yield run
-    finally:
-        run.stop()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -25,6 +24,7 @@ from edge.protocols import FrameSource
 from edge.roofline.proof import Verdict
 from edge.runtime.pipeline.rows import Canvases, Ticket
 from edge.runtime.prove.kit import BARS, CLIP, CLIP_FPS, NotHereError, Rows, held, parts, told
+from edge.runtime.serve.bench import decode_alone
 from edge.types import ClockSource, Frame, FrameHeader, ImageSize, Preprocess, StreamId
 from edge.vision.letterbox import fit
 
@@ -123,26 +123,12 @@ def _streams(decoder: str) -> Rows:
 
 
 def _rate(decoder: str, count: int) -> float:
-    counts, stop = [0] * count, threading.Event()
-
-    def read(index: int) -> None:
-        stream = StreamConfig(id=f"s{index}", uri=str(CLIP), loop=True, realtime=True, decoder=decoder)  # type: ignore[arg-type]
-        with closing(make_source(stream, preprocess=_PREPROCESS, base_dir=CLIP.parent)) as source:
-            source.open()
-            while not stop.is_set():
-                counts[index] += source.read(0.2) is not None
-
-    threads = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(count)]
-    for thread in threads:
-        thread.start()
-    stop.wait(1.0)
-    before, began_s = sum(counts), time.monotonic()
-    stop.wait(_RATE_S)
-    fps = (sum(counts) - before) / (time.monotonic() - began_s)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    return fps
+    streams = [
+        StreamConfig(id=f"s{index}", uri=str(CLIP), loop=True, realtime=True, decoder=decoder)  # type: ignore[arg-type]
+        for index in range(count)
+    ]
+    sources = [make_source(one, preprocess=_PREPROCESS, base_dir=CLIP.parent) for one in streams]
+    return decode_alone(sources, _RATE_S).fps
 
 
 def _pastes() -> Rows:

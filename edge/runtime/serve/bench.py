@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from edge.runtime.serve.engine import warm_up
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import Service
 
-__all__ = ["BenchReport", "Cost", "bench", "measured_peaks"]
+__all__ = ["Running", "bench", "decode_alone", "measured_peaks"]
 
 _READ_TIMEOUT_S = 0.2
 _NAME = "bench"  # of the device, whose state and numbers are not those of the service here
@@ -64,8 +65,12 @@ class Cost:
         """CPU milliseconds, all cores together."""
         return self.cpu_s * 1e3 / self.frames if self.frames else 0.0
 
+    @property
+    def fps(self) -> float:
+        return round(self.frames / self.elapsed_s, 2)
+
     def as_json(self) -> dict[str, float]:
-        return {"fps": round(self.frames / self.elapsed_s, 2), "cpu_ms_per_frame": round(self.cpu_ms_per_frame, 3)}
+        return {"fps": self.fps, "cpu_ms_per_frame": round(self.cpu_ms_per_frame, 3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,37 +121,67 @@ def _unheard(pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, config=config)
 
 
+class Running:
+    """A pipeline that runs in a thread of this process, to be closed."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._parts = build_parts(pipeline)
+        self._stop = threading.Event()
+        self._failed: list[BaseException] = []
+        self._reports: list[RunReport] = []
+        self._thread = threading.Thread(target=self._run, name="served")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._reports.append(Service(self._parts).run(self._stop))
+        except BaseException as error:  # the border of a thread: raised again where a cost is asked for
+            self._failed.append(error)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def cost(self) -> Cost:
+        """Return a mark, as `Cost.until_now`; what ended the pipeline is raised."""
+        if self._failed:
+            raise self._failed[0]
+        counters = self._parts.counters
+        return Cost.until_now(sum(counters.of_stream(source.stream).inferred for source in self._parts.sources))
+
+    def cost_of(self, seconds: float) -> Cost:
+        """Return what the next seconds cost."""
+        began = self.cost()
+        self.wait(seconds)
+        return self.cost().since(began)
+
+    def stop(self) -> RunReport:
+        """Return the account of the whole run; what ended the pipeline is raised."""
+        self.close()
+        self.cost()
+        return self._reports[0]
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
 def _whole(pipeline: Pipeline, duration_s: float) -> tuple[Cost, RunReport]:
-    parts = build_parts(pipeline)
-    at: list[Cost] = []
-
-    def note() -> None:
-        at.append(Cost.until_now(sum(parts.counters.of_stream(source.stream).inferred for source in parts.sources)))
-
-    stop = threading.Event()
-
-    def end() -> None:
-        note()
-        stop.set()
-
-    timers = [threading.Timer(_WARM_UP_S, note), threading.Timer(_WARM_UP_S + duration_s, end)]
-    for timer in timers:
-        timer.start()
-    try:
-        report = Service(parts).run(stop)
-    finally:
-        for timer in timers:
-            timer.cancel()
-    if len(at) < len(timers):
-        raise SourceError(f"the streams ended before {_WARM_UP_S + duration_s:g} s", hint="set loop: true")
-    first, last = at
-    return last.since(first), report
+    with closing(Running(pipeline)) as run:
+        run.wait(_WARM_UP_S)
+        cost = run.cost_of(duration_s)
+        if not run.is_alive:
+            raise SourceError(f"the streams ended before {_WARM_UP_S + duration_s:g} s", hint="set loop: true")
+        return cost, run.stop()
 
 
 def _parts_alone(pipeline: Pipeline, duration_s: float) -> tuple[Cost, Cost]:
     parts = build_parts(pipeline)
     try:
-        return _engine_alone(parts.inference.engine, duration_s), _decode_alone(parts.sources, duration_s)
+        return _engine_alone(parts.inference.engine, duration_s), decode_alone(parts.sources, duration_s)
     finally:
         parts.inference.engine.close()
         parts.publisher.close()
@@ -165,7 +200,8 @@ def _engine_alone(engine: Engine, duration_s: float) -> Cost:
     return Cost.until_now(frames).since(start)
 
 
-def _decode_alone(sources: Sequence[FrameSource], duration_s: float) -> Cost:
+def decode_alone(sources: Sequence[FrameSource], duration_s: float) -> Cost:
+    """Return what reading all sources at once costs, once they are warm."""
     stop, counts = threading.Event(), [0] * len(sources)
 
     def read(index: int) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "open_file",
     "read_file",
     "read_part",
+    "text_of",
 ]
 
 SMALL_BYTES = 4 << 20
@@ -85,6 +86,14 @@ def read_file(
         return _read_all(descriptor, path, most_bytes, time.monotonic() + within_s)
     finally:
         os.close(descriptor)
+
+
+def text_of(path: Path) -> str:
+    """Return what a file of the system says; empty where it cannot be read."""
+    try:
+        return read_file(path, follows_links=True).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def open_file(path: Path, *, follows_links: bool = False) -> int:

@@ -19,7 +19,7 @@ import msgspec
 
 from edge.capacity.work import Video
 from edge.device.sensors import read_sensors
-from edge.reading import read_file
+from edge.reading import text_of
 from edge.roofline.machines import DecoderSpec, Machine, all_machines, jetson_of_board
 from edge.types import Precision
 
@@ -254,7 +254,7 @@ def machine_here(root: Path = Path("/")) -> Machine | None:
 
     `root`: where its files lie.
     """
-    board = _text(root / "proc/device-tree/model").strip("\0\n ")
+    board = text_of(root / "proc/device-tree/model").strip("\0\n ")
     machine = jetson_of_board(board, _memory_bytes(root))
     if machine is None:
         return None
@@ -263,14 +263,7 @@ def machine_here(root: Path = Path("/")) -> Machine | None:
 
 
 def _memory_bytes(root: Path) -> int:
-    pairs = (line.partition(":") for line in _text(root / "proc/meminfo").splitlines())
+    pairs = (line.partition(":") for line in text_of(root / "proc/meminfo").splitlines())
     found = {name: rest.split() for name, _, rest in pairs}
     words = found.get("MemTotal", [])
     return int(words[0]) * _KIB if words and words[0].isdigit() else 0
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_file(path, follows_links=True).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -34,7 +34,6 @@ __all__ = [
     "HttpResponse",
     "HttpServer",
     "Listener",
-    "Responder",
     "bind_port",
     "bind_socket_file",
     "json_response",
@@ -42,10 +41,8 @@ __all__ = [
     "picture_of",
     "picture_response",
     "read_http_request",
-    "refusal",
     "short_name",
     "text_response",
-    "wire_bytes",
 ]
 
 _LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]{0,1024}) HTTP/1\.[01]")

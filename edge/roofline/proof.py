@@ -27,7 +27,6 @@ from edge.untrusted import cleaned_json
 __all__ = [
     "FORMAT",
     "MACHINE",
-    "PEAKS",
     "Proof",
     "Row",
     "Step",
@@ -35,7 +34,6 @@ __all__ = [
     "decode_proof",
     "encode_proof",
     "machine_named",
-    "worst",
     "worst_code",
 ]
 

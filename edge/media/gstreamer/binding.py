@@ -25,7 +25,6 @@ from edge.errors import ConfigError, MissingDependencyError
 
 __all__ = [
     "APT",
-    "GStreamer",
     "JETSON_HINT",
     "caps_fields",
     "elements_of",
@@ -67,7 +66,6 @@ class GStreamer:
 
     glib: Any
     gst: Any
-    app: Any
     sdp: Any
     video: Any
 
@@ -101,19 +99,19 @@ def _load() -> GStreamer:
     try:
         import gi
 
-        for namespace in ("Gst", "GstApp", "GstSdp", "GstVideo"):
+        for namespace in ("Gst", "GstSdp", "GstVideo"):
             gi.require_version(namespace, "1.0")
         with warnings.catch_warnings():
             # PyGObject imports in ways, and makes names of its own, that Python and it call outdated.
             warnings.simplefilter("ignore")
-            from gi.repository import GLib, Gst, GstApp, GstSdp, GstVideo
+            from gi.repository import GLib, Gst, GstSdp, GstVideo
     except (ImportError, ValueError) as error:
         raise MissingDependencyError(f"GStreamer is not importable: {error}", hint=_HINT) from error
     Gst.init(None)
     version = Gst.version()[:2]
     if version < _OLDEST:
         raise MissingDependencyError(f"expected GStreamer 1.20 or newer, got {version[0]}.{version[1]}", hint=_HINT)
-    return GStreamer(GLib, Gst, GstApp, GstSdp, GstVideo)
+    return GStreamer(GLib, Gst, GstSdp, GstVideo)
 
 
 def is_available() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import math
 import re
@@ -18,7 +17,7 @@ from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNI
 from edge.engine.kinds import AUTO, Choice, choose_kind
 from edge.errors import ConfigError, DeployError
 from edge.media.gstreamer import binding as gstreamer
-from edge.reading import read_file
+from edge.reading import text_of
 from edge.reports import Facts
 from edge.runtime.software.binding import installation_of
 
@@ -155,9 +154,7 @@ def _given_secrets(layout: Layout) -> set[str]:
     for folder in _UNIT_FOLDERS:
         unit = layout.root / folder / RUNTIME_UNIT
         for path in (unit, *sorted(unit.with_name(f"{RUNTIME_UNIT}.d").glob("*.conf"))):
-            with contextlib.suppress(OSError):
-                lines = read_file(path, follows_links=True).decode("utf-8", "replace").splitlines()
-                found |= {match[1] for match in map(_CREDENTIAL.match, lines) if match}
+            found |= {match[1] for match in map(_CREDENTIAL.match, text_of(path).splitlines()) if match}
     return found
 
 

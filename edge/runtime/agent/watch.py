@@ -106,9 +106,8 @@ def _file(path: Path) -> FileReport | None:
         written_s = os.stat(path).st_mtime
     except OSError:
         return None
-    now = datetime.now(timezone.utc)
-    at = datetime.fromtimestamp(written_s, timezone.utc)
-    return FileReport(at=at.strftime("%Y-%m-%dT%H:%M:%SZ"), age_s=max(0, round((now - at).total_seconds())))
+    at = datetime.fromtimestamp(written_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return FileReport(at=at, age_s=age_s(at) or 0)
 
 
 def status(session: Session, request: Nothing) -> StatusAnswer:

@@ -44,7 +44,6 @@ __all__ = [
     "answer_request",
     "build_for_pipeline",
     "build_for_release",
-    "make_for_release",
     "make_in_workshop",
 ]
 

@@ -27,7 +27,6 @@ __all__ = [
     "CLIP",
     "CLIP_FPS",
     "MODEL",
-    "TABLE",
     "UNIT",
     "NotHereError",
     "Rows",
@@ -35,7 +34,6 @@ __all__ = [
     "golden_canvases",
     "held",
     "parts",
-    "pictures",
     "pipeline",
     "told",
     "watched",
@@ -83,14 +81,10 @@ def forms_of(spec: ModelSpec) -> Forms:
     return Forms(spec, computed.table)
 
 
-def pictures() -> Sequence[Path]:
-    """Return pictures of the clip's street."""
-    return sorted(_IMAGES.parent.glob(f"{_IMAGES.name}-*.jpg"))
-
-
 def golden_canvases(spec: ModelSpec) -> Sequence[NDArray[np.uint8]]:
     """Return pictures of the clip's street, uint8 (H, W, 3) RGB each, as the model takes them."""
-    with closing(StillSource(StreamId("prove"), pictures()[:_GOLDEN], preprocess=spec.preprocess)) as source:
+    paths = sorted(_IMAGES.parent.glob(f"{_IMAGES.name}-*.jpg"))[:_GOLDEN]
+    with closing(StillSource(StreamId("prove"), paths, preprocess=spec.preprocess)) as source:
         source.open()
         return list(canvases_of(source, spec.preprocess))
 

@@ -21,10 +21,10 @@ from edge.device.layout import Layout
 from edge.device.sensors import read_sensors
 from edge.engine.kind import DoctorFinding
 from edge.errors import EdgeError
+from edge.reading import text_of
 from edge.roofline.proof import MACHINE, Row, Verdict
 from edge.runtime.doctor import examine
 from edge.runtime.prove.kit import UNIT, Rows, held, parts, told
-from edge.runtime.prove.run import text_of
 
 __all__ = ["facts", "nodes"]
 

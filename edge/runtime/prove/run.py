@@ -25,14 +25,14 @@ import msgspec
 
 from edge.deadline import Deadline
 from edge.engine.kind import DoctorFinding
-from edge.reading import read_file
+from edge.reading import text_of
 from edge.roofline.proof import FORMAT, Proof, Row, Step, Verdict
 from edge.runtime.sandbox import UNIT, why_no_sandbox, within_sandbox
 from edge.runtime.software.binding import module_command
 from edge.untrusted import cleaned
 from edge.version import __version__
 
-__all__ = ["STEPS", "StepPlan", "examine_as_service", "prove", "redacted", "text_of"]
+__all__ = ["STEPS", "StepPlan", "examine_as_service", "prove", "redacted"]
 
 MOST_S = 600.0
 """For all steps together."""
@@ -288,11 +288,3 @@ def _machines(root: Path) -> Iterable[str]:
     """Return the names of machines that this one knows by its files, its own longer ones among them."""
     lines = (line.partition("#")[0].split()[1:] for line in text_of(root / "etc/hosts").splitlines())
     return {name for words in lines for name in words if len(name) >= _SHORTEST_NAME}
-
-
-def text_of(path: Path) -> str:
-    """Return what a file says; empty where it cannot be read."""
-    try:
-        return read_file(path, follows_links=True).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -25,10 +25,8 @@ __all__ = [
     "EngineSpeed",
     "Overload",
     "Relief",
-    "Windows",
     "judge_admission",
     "measure_engine",
-    "rate_text",
 ]
 
 _log = logging.getLogger(__name__)

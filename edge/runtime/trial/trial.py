@@ -25,7 +25,6 @@ from edge.reports import Moment, UnitState
 __all__ = [
     "REFUSED",
     "Baseline",
-    "Judgement",
     "Observation",
     "Trial",
     "TrialVerdict",

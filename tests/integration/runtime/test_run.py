@@ -114,15 +114,6 @@ def test_sizes_are_those_of_the_source(run, tmp_path):
     assert sizes == {"odd": [852, 480], "one": [320, 180]}
 
 
-def test_a_name_with_spaces_quotes_and_signs(run, tmp_path):
-    name = 'a b\'s "c" ! # %41 ü.mp4'
-    write_clip(tmp_path / name, count=5)
-
-    stats, _ = run.complete([{"id": "a", "uri": name}])
-
-    assert stream(stats, "a")["inferred"] == 5
-
-
 @pytest.mark.parametrize(
     ("damage", "state", "exit_code"),
     [

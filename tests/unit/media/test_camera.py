@@ -226,8 +226,10 @@ def test_counts_balance_over_all_connections():
     assert counts.dropped[DropReason.LATE] > 0
 
 
-def test_close_wakes_a_reader_out_of_a_backoff():
-    source, _ = opened(Connections([Breakage(SourceError("gone"))]), backoff=CameraBackoff(lambda _low, _high: 1000.0))
+def test_close_wakes_a_reader_out_of_a_backoff_and_leaves_the_last_state_as_it_was():
+    source, statuses = opened(
+        Connections([Breakage(SourceError("gone"))]), backoff=CameraBackoff(lambda _low, _high: 1000.0)
+    )
     source.read(0.05)
     assert source.phase is CameraPhase.BACKOFF
     done = threading.Event()
@@ -239,6 +241,7 @@ def test_close_wakes_a_reader_out_of_a_backoff():
     reader.join()
     with pytest.raises(SourceError, match="closed"):
         source.read(0.1)
+    assert [(status.state, status.reason) for status in statuses][1:] == [(StreamState.DOWN, "gone")]
 
 
 def test_file_that_cannot_be_read_raises_and_is_not_tried_again():
@@ -261,16 +264,6 @@ def test_file_that_has_been_read_raises_end_of_stream():
 
     assert states(statuses) == [StreamState.CONNECTING, StreamState.UP, StreamState.ENDED]
     assert statuses[-1].reason != "closed"
-
-
-def test_close_leaves_the_last_state_as_it_was():
-    source, statuses = opened(
-        Connections([Breakage(SourceError("gone"))]), backoff=CameraBackoff(lambda _low, _high: 1000.0)
-    )
-    source.read(0.05)
-    source.close()
-
-    assert [(status.state, status.reason) for status in statuses][1:] == [(StreamState.DOWN, "gone")]
 
 
 def test_file_that_gives_nothing_is_given_up_though_its_reader_takes_pauses(monkeypatch):

@@ -262,11 +262,6 @@ def test_int8_that_cannot_be_built_is_refused_where_nothing_else_would_be_better
         choose(Maker(**known))
 
 
-def test_without_a_fallback_int8_that_cannot_be_built_is_refused():
-    with pytest.raises(EngineError, match="Conv_3"):
-        choose(Maker(int8=NO_INT8), fallback=None)
-
-
 def test_a_race_is_run_in_turn_on_full_batches_of_the_golden_frames():
     one, two = Working(FAST), Working(FAST)
     canvases = [np.full((8, 8, 3), level, np.uint8) for level in (1, 2, 3)]

@@ -105,32 +105,22 @@ def test_a_batch_is_closed_when_its_oldest_frame_has_waited_long_enough(make):
     assert len(batcher.take(0).rows) == 1
 
 
-def test_newer_frames_of_a_fast_stream_do_not_move_the_deadline_of_their_batch(make):
-    clock = Clock()
-    batcher = make(clock=clock)
-    batcher.join("slow", is_live=True)
-    put(batcher, frame("fast", 1, read_at_ns=clock.ns), is_live=True)
-    clock.ns += 16_000_000
-    put(batcher, frame("fast", 2, read_at_ns=clock.ns), is_live=True)
-    assert batcher.take(0) is None
-
-    clock.ns += 4_000_000
-
-    assert [row.header.frame for row in batcher.take(0).rows] == [2]
-
-
-def test_a_row_that_is_given_up_takes_its_deadline_along(make):
+@pytest.mark.parametrize(("is_given_up", "closes_after_ns"), [(False, 20_000_000), (True, 30_000_000)])
+def test_a_newer_frame_moves_no_deadline_and_a_row_that_is_given_up_takes_its_own_along(
+    make, is_given_up, closes_after_ns
+):
     clock = Clock()
     batcher = make(clock=clock)
     batcher.join("slow", is_live=True)
     put(batcher, frame("fast", 1, read_at_ns=clock.ns), is_live=True)
     clock.ns += 10_000_000
-    batcher.abandon(batcher.reserve("fast", is_live=True))
+    if is_given_up:
+        batcher.abandon(batcher.reserve("fast", is_live=True))
     put(batcher, frame("fast", 2, read_at_ns=clock.ns), is_live=True)
-    clock.ns += 10_000_000
+    clock.ns += closes_after_ns - 10_000_001
     assert batcher.take(0) is None
 
-    clock.ns += 10_000_000
+    clock.ns += 1
 
     assert [row.header.frame for row in batcher.take(0).rows] == [2]
 
@@ -181,17 +171,6 @@ def test_a_frame_that_cannot_be_copied_gives_its_row_up(make, drops):
 
     assert [row.header.frame for row in batcher.take(0).rows] == [5, 6]
     assert drops == []
-
-
-def test_a_stream_that_leaves_is_not_waited_for(make):
-    batcher = make(clock=Clock())
-    batcher.join("b", is_live=True)
-    put(batcher, frame("a", 1), is_live=True)
-    assert batcher.take(0) is None
-
-    batcher.leave("b")
-
-    assert len(batcher.take(0).rows) == 1
 
 
 def test_a_newer_frame_of_a_live_stream_takes_the_row_and_the_older_is_counted(make, drops):
@@ -367,15 +346,6 @@ def test_an_abandoned_row_leaves_no_hole(make):
     assert batcher.arrays[batch.index][0, 0, 0, 0] == 114
     assert batcher.arrays[batch.index][0, 0, 4, 0] == 6
     assert batcher.arrays[batch.index][1, 4, 4, 0] == 5
-
-
-def test_an_abandoned_row_is_given_to_the_next_who_asks(make):
-    batcher = make(rows=2, clock=Clock())
-    batcher.abandon(batcher.reserve("a", is_live=False))
-    put(batcher, frame("b", 1))
-    put(batcher, frame("b", 2))
-
-    assert [row.header.frame for row in batcher.take(0).rows] == [1, 2]
 
 
 def test_the_frames_of_a_file_stay_in_order_around_a_row_that_was_given_up(make):

@@ -195,16 +195,6 @@ def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec
         running.join(60)
 
 
-def test_more_streams_than_rows_are_served_in_turn(make, spec):
-    parts, _ = make([live(spec, f"s{i}", fps=100) for i in range(5)], max_batch=2, extra_s=0.02)
-
-    report = Service(parts).run(threading.Event(), duration_s=2)
-
-    inferred = [stream.inferred for stream in report.streams]
-    assert min(inferred) > 0.7 * max(inferred)
-    assert report.is_balanced
-
-
 def test_stop_drains_what_was_read(make, spec):
     parts, results = make([recorded(spec, "a", itertools.repeat(PICTURE))])
     stop = threading.Event()
@@ -230,22 +220,6 @@ def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, sp
     assert counted.inferred == len(results) == 2
     assert counted.dropped[DropReason.FAILED] == 1
     assert source.counts().decoded == counted.inferred + sum(counted.dropped.values())
-
-
-def test_a_tick_sees_the_run_as_it_goes(make, spec):
-    parts, _ = make([recorded(spec, "a", itertools.repeat(PICTURE))])
-    seen = []
-    stop = threading.Event()
-
-    def on_tick(report):
-        seen.append(report.inferred)
-        if len(seen) == 5:
-            stop.set()
-
-    Service(parts).run(stop, on_tick=on_tick)
-
-    assert seen == sorted(seen)
-    assert seen[-1] > seen[0]
 
 
 def test_the_report_has_stable_keys(make, spec):

@@ -50,11 +50,8 @@ def run_as_root() -> tuple[str, ...] | None:
 
 
 def within_sandbox(command: Sequence[str], *options: str, unit: Path = UNIT) -> list[str]:
-    """Return the command that runs another one as the service would; what it writes comes out as its own.
-
-    Args:
-        command: of what the service's user may read.
-        unit: the installed file.
+    """Return the command that runs another one, of what the service's user may read, as the service of the file `unit`
+    would; what it writes comes out as its own.
     """
     given = [part for one in unit_properties(unit) for part in ("-p", one)]
     talk = ("--pipe", "--wait", "--collect", "--quiet")

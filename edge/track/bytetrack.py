@@ -63,7 +63,8 @@ class Motion:
         np.maximum(state[0, :, 2:], 1.0, out=state[0, :, 2:])
         onward = np.array([[1, 2 * elapsed_s, elapsed_s**2], [0, 1, elapsed_s], [0, 0, 1]])
         self.cov = (onward @ cov.reshape(3, -1)).reshape(cov.shape)
-        self.cov += _NOISE * (self._variance() * (elapsed_s * _FPS))
+        size = _size(state[0])
+        self.cov += _NOISE * (size * size * (elapsed_s * _FPS))
 
     def correct(self, index: Indices, cxcywh: FloatArray) -> None:
         """Take in what was seen, float64 (M, 4), of M different objects."""
@@ -89,10 +90,6 @@ class Motion:
         cxcywh = self.state[0]
         half = cxcywh[:, 2:] / 2
         return np.concatenate([cxcywh[:, :2] - half, cxcywh[:, :2] + half], axis=1, dtype=np.float32)
-
-    def _variance(self) -> FloatArray:
-        size = _size(self.state[0])
-        return size * size
 
 
 def cxcywh_from_xyxy(xyxy: NDArray[np.float32]) -> FloatArray:

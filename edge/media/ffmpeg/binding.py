@@ -247,11 +247,7 @@ def turn_of(frame: Any) -> int:
 
 
 def rgb_from_frame(frame: Any, size: ImageSize) -> NDArray[np.uint8]:
-    """Return a decoded frame, scaled to `size`.
-
-    Returns:
-        uint8 (height, width, 3) RGB, rows padded; it owns its memory.
-    """
+    """Return a decoded frame, scaled to `size`: uint8 (height, width, 3) RGB, rows padded; it owns its memory."""
     full_range_formats = ("yuvj420p", "yuvj422p", "yuvj444p", "yuvj440p")
     is_full = frame.color_range == _FULL or frame.format.name in full_range_formats
     scaled = frame.reformat(

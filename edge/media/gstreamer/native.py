@@ -171,13 +171,10 @@ class Sample:
             self._calls.free(text)
 
     def view(self, layout: PixelLayout) -> NDArray[np.uint8]:
-        """Return the RGB part of an RGB or RGBA buffer without a copy.
+        """Return the RGB part of an RGB or RGBA buffer without a copy: uint8 (H, W, 3), read-only, rows padded.
 
         The buffer stays mapped until the returned array and all views of it are gone, so that a reader can never look
         at memory that has been given back, not even when the source is closed meanwhile. To be called once.
-
-        Returns:
-            uint8 (height, width, 3) RGB, read-only, rows padded as the buffer has them.
 
         Raises `SourceError` if the buffer cannot be mapped.
         """

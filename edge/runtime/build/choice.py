@@ -162,9 +162,8 @@ def choose_precision(
         rival: without a fallback, a precision that takes the place of INT8 where it passes the gate and is faster; it
             never stands in for INT8 that fails the gate or is not built.
 
-    Raises:
-        DeployError: `smoke.accuracy` with the numbers, if nothing passes the gate.
-        EngineError: if what was asked for cannot be built here, and there is no fallback, or memory ran out.
+    Raises `DeployError` `smoke.accuracy` with the numbers, if nothing passes the gate; `EngineError` if what was asked
+    for cannot be built here, and there is no fallback, or memory ran out.
     """
     try:
         first = make(asked)
@@ -222,10 +221,7 @@ def _instead(
     asked: Precision, failed: EngineError, other: Candidate | None, absent: str, labels: tuple[str, ...]
 ) -> Candidate:
     """Return what was built in place of what cannot be.
-
-    Raises:
-        DeployError: `smoke.accuracy`, if that fails the gate.
-        EngineError: if nothing was.
+    Raises `DeployError` `smoke.accuracy` if that fails the gate; `EngineError` if nothing was.
     """
     if other is None:
         raise EngineError(f"{failed.problem}; nothing to fall back to: {absent}", hint=failed.hint)

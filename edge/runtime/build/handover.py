@@ -83,8 +83,7 @@ def adopt(device: Device, made: Path, answer: BuildResult, manifest: Manifest | 
         answer: of the builder, with an engine.
         manifest: of the release that gets it; None: of a pipeline file, which has no golden frames.
 
-    Raises:
-        DeployError: `build.untrusted` with what does not fit; `device.disk.*`.
+    Raises `DeployError` `build.untrusted` with what does not fit; `device.disk.*`.
     """
     key = check_key(str(answer.key))
     record = _taken(device, made, key, manifest, is_reused=answer.reused)

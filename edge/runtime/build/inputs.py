@@ -20,16 +20,15 @@ __all__ = ["engine_inputs", "require_same_inputs"]
 def engine_inputs(pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine, *, proof: str = "") -> EngineInputs:
     """Return the inputs of the engine that this pipeline gets on this machine.
 
-    Args:
-        proof: what the golden frames are, for a pipeline with a fallback: by them its precision is chosen.
+    `proof`: what the golden frames are, for a pipeline with a fallback: by them its precision is chosen.
     """
     config = pipeline.config
     precision = Precision.INT8 if spec.is_quantized else Precision(config.model.precision)
     size, fallback = spec.preprocess.size, config.model.fallback
-    has_table = precision is Precision.INT8 and config.model.calibration is not None
+    table = config.model.calibration if precision is Precision.INT8 else None
     return EngineInputs(
         onnx_sha256=spec.sha256,
-        calibration_sha256=_sha256(pipeline, config.model.calibration or "") if has_table else None,
+        calibration_sha256=None if table is None else hashlib.sha256(pipeline.resolve(table).read_bytes()).hexdigest(),
         kind=chosen.kind,
         precision=precision.value,
         max_batch=max_batch_of(pipeline),
@@ -54,7 +53,3 @@ def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec
             f"{pipeline.path}: engine {built.key[:12]} does not belong to this release here ({told})",
             hint="it is built again by itself, or: push the release again",
         )
-
-
-def _sha256(pipeline: Pipeline, path: str) -> str:
-    return hashlib.sha256(pipeline.resolve(path).read_bytes()).hexdigest()

@@ -90,13 +90,9 @@ class FormRace:
     def run(self, forms: Sequence[Int8Form]) -> Candidate:
         """Return the fastest candidate that passes the gate, with a row for each form in its report.
 
-        Where none passes, it is the first one that was built.
-
-        Args:
-            forms: at least one, the one that was proven on the workstation first.
-
-        Raises:
-            EngineError: if none can be built, that of the first; at once, if memory ran out before any was.
+        Where none passes, it is the first one that was built. `forms` begin with the one that was proven on the
+        workstation. Raises `EngineError` if none can be built, that of the first; at once, if memory ran out before
+        any was.
         """
         if len(forms) == 1:
             return self._make(forms[0])

@@ -59,12 +59,8 @@ def run_worker(
 ) -> Mapping[str, Any]:
     """Let a worker do its job, and return what it says of it; when this returns, no process of it is left.
 
-    Args:
-        worker: the command, which gets the job as its last argument.
-        on_progress: told what the worker says of how far it is, when that changes.
-
-    Raises:
-        DeployError: what the worker says; `build.oom`, `build.timeout`, `build.stopped`, `build.failed`.
+    `worker` gets the job as its last argument; `on_progress` is told how far it says that it is, when that changes.
+    Raises `DeployError`: what the worker says; `build.oom`, `build.timeout`, `build.stopped`, `build.failed`.
     """
     folder = Path(job.folder)
     with tempfile.TemporaryFile() as told:

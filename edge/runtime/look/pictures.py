@@ -108,12 +108,7 @@ def _bounded_jpeg(image: NDArray[np.uint8]) -> bytes:
 
 
 class PicturePublisher:
-    """Publishes the newest picture of each stream every so often; a stream without new frames has none.
-
-    Args:
-        every_s: between two pictures of a stream.
-        clock_s: monotonic seconds.
-    """
+    """Publishes the newest picture of each stream every `every_s`; a stream without new frames has none."""
 
     def __init__(
         self,

@@ -40,7 +40,6 @@ class Batcher:
         max_wait_s: how long the first frame of a batch waits for others.
         on_drop: called for each frame that is dropped here; must return at once.
         terms: of streams that have other ones than most.
-        clock_ns: monotonic nanoseconds.
     """
 
     def __init__(

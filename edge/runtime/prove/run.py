@@ -109,11 +109,7 @@ def prove(
 ) -> Proof:
     """Return what the machine has proven of itself, redacted.
 
-    Args:
-        command: what runs a step.
-        most_s: for all of them; steps that are not begun by then are reported.
-        on_step: told of each step, and whether it is its second time.
-        unit: the installed service.
+    Steps that are not begun within `most_s` are reported. `on_step` is told of each, and whether it is its second time.
     """
     began_s, deadline = time.monotonic(), Deadline.after(most_s)
     done: list[Step] = []

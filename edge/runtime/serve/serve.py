@@ -62,9 +62,7 @@ def alone(health: Path | None) -> Iterator[None]:
 class Heartbeat:
     """Tells systemd and the health file how a start and a run go on; never raises.
 
-    Args:
-        release: name of the release that runs; "" for a pipeline file.
-        clock_s: monotonic seconds.
+    `release`: name of the release that runs; "" for a pipeline file.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from edge.errors import DeployError
 from edge.transport.channel import Frame, encode_frame, read_frame
 from edge.untrusted import cleaned
 
-__all__ = ["LOCAL_AGENT", "ChildChannel", "Ending", "LocalChannel", "PipeChannel", "connect_socket"]
+__all__ = ["ChildChannel", "Ending", "PipeChannel", "connect_socket"]
 
 _READ_BYTES = 256 * 1024
 _KEPT_LINES = 20

@@ -3,7 +3,7 @@
 Zones and lines of one stream: who enters, leaves, stays, crosses.
 
 A change is an event once it has held for `settle_s`; what goes back before that was a box that trembles on a border.
-An object that stands there does so for minutes: it has not moved while its point stays within a tenth of its box.
+An object that stands there does so for minutes: it has not moved while its point stays within a fifth of its box.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Visit:
 _Key = tuple[int, int]  # number of the object, index of the zone or line
 
 
-_STILL = 0.1  # of a box's sides
+_STILL = 0.2  # of a box's sides
 
 
 class Watch:

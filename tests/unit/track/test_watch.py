@@ -63,15 +63,15 @@ STANDING = [(0.505, 0.5)] * 8 + [(0.497, 0.5)] * 8  # by 8 px for 0.8 s, longer 
 
 
 @pytest.mark.parametrize(("place", "once"), [(watch, "enter yard"), (line, "cross gate forward")])
-def test_who_stands_where_the_picture_is_divided_is_counted_once_and_again_after_a_tenth_of_the_box(place, once):
-    events = told(walk(place(), [OUT] * 4 + STANDING * 10, side_px=100))
+def test_who_stands_where_the_picture_is_divided_is_counted_once_and_again_after_a_fifth_of_the_box(place, once):
+    events = told(walk(place(), [OUT] * 4 + STANDING * 10, side_px=50))
 
     assert [f"{kind} {where}" for kind, where, _ in events] == [once]
-    assert len(walk(place(), [OUT] * 4 + STANDING * 10, side_px=60)) == 20  # it walks: 8 of 60 px
+    assert len(walk(place(), [OUT] * 4 + STANDING * 10, side_px=30)) == 20  # it walks: 8 of 30 px
 
 
-def test_a_way_in_small_steps_is_a_crossing_within_a_tenth_of_the_box():
-    events = told(walk(line(), [(x / 1000, 0.5) for x in range(440, 560)], side_px=100))
+def test_a_way_in_small_steps_is_a_crossing_within_a_fifth_of_the_box():
+    events = told(walk(line(), [(x / 1000, 0.5) for x in range(440, 560)], side_px=50))
 
     ((*what, frame),) = events
     assert what == ["cross", "gate forward"]

@@ -47,12 +47,13 @@ def account(*streams, batches=1, **values):
 class Run:
     """Two streams, whose frames per second are given second by second; it stands for their batcher, too.
 
-    `told` is for what the watcher has to say; the engine is at work for a share of the time.
+    `told` is for what the watcher has to say; the engine is at work for a share of the time. Streams that are `away`
+    are in no account.
     """
 
     def __init__(self):
         self.told, self.terms, self.live = [], {}, frozenset((FIRST, SECOND))
-        self.state, self.lost_as = UP, DropReason.SUPERSEDED
+        self.away, self.state, self.lost_as = frozenset(), UP, DropReason.SUPERSEDED
         self._watcher, self._second, self._busy_s = None, 0, 0.0
         self._counts = {name: [0, 0] for name in ("inferred", "lost", "capped", "skipped")}
 
@@ -75,4 +76,6 @@ class Run:
             more = {"dropped": {self.lost_as: lost, DropReason.CAPPED: capped}, "skipped": skipped}
             streams.append((self.state, inferred + lost + capped, inferred, more))
         times = RunTimes(elapsed_s=float(self._second), cpu_s=1, peak_memory_bytes=1)
-        self._watcher.tick(account(*streams, times=times, engine_busy_s=self._busy_s))
+        report = account(*streams, times=times, engine_busy_s=self._busy_s)
+        there = tuple(one for one in report.streams if one.stream not in self.away)
+        self._watcher.tick(dataclasses.replace(report, streams=there))

@@ -76,10 +76,14 @@ class Rates:
         counts = {one.stream: one.inferred for one in report.streams}
         while len(self._seen) > 1 and now_s - self._seen[1][0] >= _WINDOW_S:
             self._seen.popleft()
-        then_s, before = self._seen[0] if self._seen else (now_s, counts)
         self._seen.append((now_s, counts))
-        span_s = now_s - then_s
-        return {name: (n - before.get(name, 0)) / span_s if span_s > 0 else 0.0 for name, n in counts.items()}
+        # By stream: the account of one that a reload brings back may be of days before it was taken out.
+        first = {name: (then_s, n) for then_s, before in reversed(self._seen) for name, n in before.items()}
+        rates = {}
+        for name, n in counts.items():
+            then_s, before_n = first[name]
+            rates[name] = (n - before_n) / (now_s - then_s) if now_s > then_s else 0.0
+        return rates
 
 
 def status_json(

@@ -42,6 +42,7 @@ class Windows:
     """Cuts the accounts of a run into windows of some seconds; one ends with the first account after its time.
 
     Frames go on the way in front of a stream's own limit, too: its terms say how many of them it could have wanted.
+    A stream that a reload brings is in its first whole window: its account may be of days before it was taken out.
     """
 
     def __init__(self, window_s: float, batcher: Batcher) -> None:
@@ -62,9 +63,9 @@ class Windows:
             return None
         window_s, terms = now_s - begun_s, self._batcher.terms
         new = {}
-        for stream, one in counts.items():
+        for stream in filter(before.__contains__, counts):
             most_fps = terms.get(stream, Terms()).max_fps
-            since = one.since(before.get(stream, FrameCounts()))
+            since = counts[stream].since(before[stream])
             new[stream] = since if most_fps is None else since.up_to(most_fps * window_s)
         return new, window_s, report.engine_busy_s - busy_s
 
@@ -107,6 +108,8 @@ class Overload:
         window = self._windows.cut(report)
         if window is not None:
             self._judge(window[0], window[1])
+            for gone in self._verdicts.keys() - window[0].keys():
+                del self._verdicts[gone]
             for stream, counts in window[0].items():
                 self._judge_stream(stream, counts, window[1])
 
@@ -279,7 +282,8 @@ def judge_admission(speed: EngineSpeed, wanted_fps: Mapping[StreamId, float | No
 
 
 class Admission:
-    """Judges at the start by the rates that are stated, and once more by those that come, ten seconds after all do.
+    """Judges at the start by the rates that are stated, then by those that come, ten seconds after all do. That stands
+    until the streams are others or half a minute says otherwise: a camera is set anew, a reload brings other limits.
     `tell`: called with what is wrong in one sentence, None when nothing is.
     """
 
@@ -293,6 +297,7 @@ class Admission:
         self._speed, self._tell, self._batcher = speed, tell, batcher
         self._windows = Windows(_WINDOW_S, batcher)
         self._judged: frozenset[StreamId] = frozenset()
+        self._is_served, self._against = True, 0  # as was said, and windows in a row that say otherwise
         _log.info("engine measured batch_ms=%.1f rows=%d fps=%.1f", speed.batch_s * 1e3, speed.rows, speed.fps)
 
     def at_start(self, stated_fps: Mapping[StreamId, float | None], *, refuses: bool) -> None:
@@ -313,12 +318,16 @@ class Admission:
         new, window_s, _ = window
         live = self._batcher.live & new.keys()
         are_up = all(one.state is StreamState.UP for one in report.statuses.values())
-        if live == self._judged or not live or not are_up or not all(new[stream].wanted for stream in live):
+        if not live or not are_up or not all(new[stream].wanted for stream in live):
             return
-        self._judged = live
-        self._say(judge_admission(self._speed, {stream: new[stream].wanted / window_s for stream in live}))
+        verdict = judge_admission(self._speed, {stream: new[stream].wanted / window_s for stream in live})
+        self._against = 0 if verdict.is_served is self._is_served else self._against + 1
+        if live != self._judged or self._against >= _WINDOWS:
+            self._judged = live
+            self._say(verdict)
 
     def _say(self, verdict: AdmissionVerdict) -> None:
+        self._is_served, self._against = verdict.is_served, 0
         if verdict.is_served:
             self._tell(None)
             return

@@ -175,3 +175,13 @@ def test_rates_are_of_the_last_seconds():
         found = rates.of(report(streams=(one,)), now_s=second)[A]
         expected = {0: 0, 1: 10, 2: 10, 8: 0, 14: 0}[second]
         assert found == pytest.approx(expected), second
+
+
+def test_the_rate_of_a_stream_that_reloads_take_out_and_bring_back_is_of_now():
+    rates = Rates()
+    found = []
+    for second, streams in enumerate(({A: 0, B: 900}, {A: 9}, {A: 18}, {A: 27, B: 900}, {A: 36, B: 905})):
+        told = tuple(counted(name, inferred=inferred) for name, inferred in streams.items())
+        found.append(rates.of(report(streams=told), now_s=float(10 * second)))
+    assert found[3][B] == 0
+    assert found[4] == pytest.approx({A: 0.9, B: 0.5})

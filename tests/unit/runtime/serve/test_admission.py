@@ -125,6 +125,30 @@ def test_streams_of_a_reload_are_judged_as_well(run):
     assert "60.0 fps" in run.told[1]
 
 
+def test_a_stream_that_reloads_take_out_and_bring_back_wants_what_it_sends_now(run):
+    run.seconds(600, inferred=(10, 10))
+    run.away, run.live = frozenset((B,)), frozenset((A,))
+    run.seconds(15, inferred=(10, 0))
+    run.away, run.live = frozenset(), frozenset((A, B))
+    run.seconds(30, inferred=(10, 10))
+
+    assert run.told == [None] * 3  # both, one, both
+
+
+def test_a_verdict_goes_when_half_a_minute_says_otherwise(run):
+    run.seconds(10, inferred=(30, 30))
+    run.seconds(20, inferred=(15, 15))
+    run.seconds(10, inferred=(30, 30))
+    run.seconds(20, inferred=(15, 15))
+    assert len(run.told) == 1
+
+    run.seconds(10, inferred=(15, 15))
+    run.seconds(30, inferred=(30, 30))
+
+    assert run.told[1] is None
+    assert "60.0 fps" in run.told[2]
+
+
 def test_stated_rates_are_judged_at_once_and_refused_where_that_is_asked_for(run, caplog):
     run.admission.at_start({A: 30.0, B: 30.0}, refuses=False)
 

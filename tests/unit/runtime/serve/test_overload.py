@@ -55,6 +55,16 @@ def test_a_stream_is_told_of_by_itself_though_the_machine_as_a_whole_keeps_up(ru
     assert run.told_of_streams[1:] == [("s1", None)]
 
 
+def test_a_stream_that_reloads_take_out_and_bring_back_is_told_of_anew(run):
+    run.seconds(30, inferred=(60, 5), lost=(0, 20))
+    run.away = {"s1"}
+    run.seconds(10, inferred=(60, 0), lost=(0, 0))
+    run.away = ()
+    run.seconds(40, inferred=(60, 5), lost=(0, 20))
+
+    assert run.told_of_streams == [("s1", "overload: 5.0 of 25.0 fps are inferred")] * 2
+
+
 def test_a_burst_is_no_overload(run):
     for _ in range(5):
         run.seconds(20, inferred=(20, 20), lost=(10, 0))

@@ -104,7 +104,7 @@ class HeatWatch:
         self._on_alarm = on_alarm
         self._read = read
         self._every_s = every_s
-        self._events: Mapping[str, int] | None = None
+        self._events: Mapping[str, int] = {}  # also of those that cannot be read just now
         self._throttled_at_s = float("-inf")
         self._text: str | None = None
         self._stop = threading.Event()
@@ -135,9 +135,8 @@ class HeatWatch:
             self._on_alarm(now)
 
     def _judged(self, sensors: Sensors, now_s: float) -> str | None:
-        before = sensors.events if self._events is None else self._events
-        grown = [kind for kind, count in sensors.events.items() if count > before.get(kind, 0)]
-        self._events = sensors.events
+        grown = [kind for kind, count in sensors.events.items() if count > self._events.get(kind, count)]
+        self._events = {**self._events, **sensors.events}
         reasons = [*sensors.throttled_by, *grown]
         if reasons:
             self._throttled_at_s = now_s

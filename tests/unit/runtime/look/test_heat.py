@@ -41,9 +41,9 @@ def test_heat_throttles_and_the_alarm_says_by_what_where_and_in_which_mode(tmp_p
 
 
 def test_over_current_of_before_the_start_is_no_alarm_and_one_more_is(tmp_path):
-    said = replay(tmp_path, [(0, {}), (5, {}), (10, {"oc3": "38"})])
-    assert said[:2] == [None, None]
-    assert said[2].startswith("throttled by instantaneous-over-current; ")
+    said = replay(tmp_path, [(0, {}), (5, {"oc3": "not readable just now"}), (10, {}), (15, {"oc3": "38"})])
+    assert said[:3] == [None] * 3
+    assert said[3].startswith("throttled by instantaneous-over-current; ")
 
 
 def test_subscribers_and_the_log_hear_of_it_once(tmp_path, caplog):

@@ -22,7 +22,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ _BACKLOG = 256
 _log = logging.getLogger(__name__)
 _CLOSE_S = 3.0
 _BIND_EVERY_S = 10.0
+_EARLY_S, _AGAIN_S = 1.0, 0.1
 
 
 class BadRequestError(Exception):
@@ -85,12 +86,15 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """An answer; `headers` come over those that every answer has."""
+    """An answer; `headers` come over those that every answer has.
+    `is_early`: there may be a better one in a moment; the responder is asked again for a second, and serves others.
+    """
 
     status: int
     kind: str
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_early: bool = False
 
 
 Responder = Callable[[HttpRequest], HttpResponse]
@@ -125,7 +129,7 @@ def read_http_request(head: bytes) -> HttpRequest:
 
 def wire_bytes(answer: HttpResponse, *, has_body: bool = True) -> bytes:
     """Leave out the body for HEAD."""
-    content = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))} if answer.status != 204 else {}
+    content = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
     headers = {**_ALWAYS, **content, **answer.headers}
     lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", *(f"{k}: {v}" for k, v in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (answer.body if has_body else b"")
@@ -162,9 +166,12 @@ def page_response() -> HttpResponse:
     return HttpResponse(status=200, kind="text/html; charset=utf-8", body=text.encode(), headers=headers)
 
 
-def picture_response(jpeg: bytes | None) -> HttpResponse:
-    """`jpeg` None: no picture yet, which is no error."""
-    return HttpResponse(status=204 if jpeg is None else 200, kind="image/jpeg", body=jpeg or b"")
+def picture_response(jpeg: bytes | None, *, is_early: bool = False) -> HttpResponse:
+    """`jpeg` None: no frame has come for it, yet if it `is_early`."""
+    if jpeg is not None:
+        return HttpResponse(status=200, kind="image/jpeg", body=jpeg)
+    why = text_response(503, "no frame of this stream has come for a picture; ask again, /status.json has its state")
+    return replace(why, headers={"Retry-After": "1"}, is_early=is_early)
 
 
 def picture_of(path: str) -> str | None:
@@ -337,8 +344,13 @@ class HttpServer:
         refused = refusal(request) if listener.is_tcp else None
         if refused is not None:
             return refused
+        early_until_s = self._loop.time() + _EARLY_S
         try:
-            return await self._loop.run_in_executor(self._workers, listener.respond, request)
+            while True:
+                answer = await self._loop.run_in_executor(self._workers, listener.respond, request)
+                if not answer.is_early or self._loop.time() >= early_until_s:
+                    return answer
+                await asyncio.sleep(_AGAIN_S)
         except Exception:  # the border: the client learns that it is our fault, and nothing of our code
             _log.exception("http request failed path=%s", request.path)
             return text_response(500, "internal error")

@@ -91,7 +91,7 @@ def look(session: Session, request: LookRequest) -> LookAnswer:
             f"the service does not show its status page: {reason}",
             hint="look at edge-deploy status and edge-deploy logs",
         ) from None
-    if status in (204, 404) and request.stream:
+    if status in (404, 503) and request.stream:
         return LookAnswer(content=None)
     if status != 200:
         raise DeployError("device.page", f"the service answers {status} to {path}", hint="look at edge-deploy logs")

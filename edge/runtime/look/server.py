@@ -39,7 +39,7 @@ from edge.runtime.look.status import Rates, Snapshot, metrics_of, status_json
 from edge.runtime.pipeline.counters import FrameCounters, RunReport
 from edge.runtime.serve.publishing import LastLook, LastSwitchPublisher
 from edge.runtime.serve.streams import StreamStates
-from edge.types import StreamId
+from edge.types import StreamId, StreamState
 
 __all__ = ["HeatWatch", "Shown", "StatusServer", "places_of"]
 
@@ -242,9 +242,10 @@ class StatusServer:
         return self._public(request) if stream is None else self._picture(stream)
 
     def _picture(self, stream: str) -> HttpResponse:
-        if stream not in self._shown.states.statuses():
+        status = self._shown.states.statuses().get(StreamId(stream))
+        if status is None:
             return text_response(404, "no stream of that name")
-        return picture_response(self._shown.pictures.ask(StreamId(stream)))
+        return picture_response(self._shown.pictures.ask(StreamId(stream)), is_early=status.state is StreamState.UP)
 
     def _livez(self) -> HttpResponse:
         stuck_s = time.monotonic() - self._turned_at_s

@@ -225,7 +225,15 @@ def test_what_is_far_below_is_not_asked_for(service, page):
     page.set_viewport_size({"width": 360, "height": 200})
     page.goto(service.url)
     wait_for_picture(page, "east")
+    assert not any("/pictures/west" in url for url in page.asked)
+
+
+def test_a_camera_that_is_down_is_not_asked_for_and_its_picture_is_of_the_past(service, page):
+    page.goto(service.url)
+    wait_for_picture(page, "west")
+    wait_until(lambda: card(page, "gone").locator(".pill.bad").count(), what="the camera is shown as down")
     assert not any("/pictures/gone" in url for url in page.asked)
+    assert [card(page, stream).locator(".past").count() for stream in ("west", "gone")] == [0, 1]
 
 
 def test_another_page_can_neither_frame_nor_read_nor_show_it(service, page, browser):

@@ -1,6 +1,7 @@
 """The HTTP server against those who mean it harm: nobody else waits for them, and they cost little."""
 
 import contextlib
+import dataclasses
 import os
 import select
 import threading
@@ -17,6 +18,7 @@ from edge.http.server import (
     Listener,
     bind_port,
     bind_socket_file,
+    picture_response,
     read_http_request,
     text_response,
 )
@@ -167,6 +169,27 @@ def test_one_who_does_not_read_is_given_up_and_holds_up_nobody():
         watch.register(connection, select.POLLRDHUP)
         wait_until(lambda: watch.poll(0), what="the server has given it up")
         assert len(read_all(connection)) < len(LARGE)
+
+
+@pytest.mark.parametrize(("early", "status"), [(3, 200), (1_000_000, 503)])
+def test_what_may_come_in_a_moment_is_waited_for_and_holds_up_nobody(early, status):
+    asked = []
+
+    def respond(request):
+        if request.path == "/other":
+            return text_response(200, "other")
+        asked.append(request.path)
+        return picture_response(None if len(asked) <= early else b"jpeg", is_early=True)
+
+    with serving(dataclasses.replace(on_port(), respond=respond)) as (port,), connect(port) as connection:
+        connection.sendall(b"GET /late HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: asked, what="it is asked for")
+        assert ask(port, "/other")[0] == 200
+        assert len(asked) <= early
+        found, headers, _ = parsed(read_all(connection))
+    assert found == status
+    assert ("retry-after" in headers) == (status == 503)
+    assert len(asked) <= min(early, 20) + 1
 
 
 def test_a_flood_is_answered_no_faster_than_is_allowed():

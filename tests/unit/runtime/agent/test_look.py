@@ -56,8 +56,9 @@ def test_what_it_shows_is_handed_on(session):
         assert look(session, LookRequest(stream="east")).content == base64.b64encode(b"\xff\xd8\xff").decode()
 
 
-def test_no_picture_yet_is_no_error(session):
-    with runtime(session, b"HTTP/1.1 404 Not Found\r\n\r\nno"):
+@pytest.mark.parametrize("status", [b"404 Not Found", b"503 Service Unavailable"])
+def test_no_picture_yet_is_no_error(session, status):
+    with runtime(session, b"HTTP/1.1 " + status + b"\r\n\r\nno"):
         assert look(session, LookRequest(stream="east")).content is None
 
 

@@ -1,5 +1,9 @@
 """Health over HTTP: before the first account, while it runs, and when the loop is stuck."""
 
+import dataclasses
+import threading
+
+import numpy as np
 import pytest
 
 from edge.config.schema import HttpConfig
@@ -10,11 +14,17 @@ from edge.runtime.look import server as looking
 from edge.runtime.look.pictures import Pictures
 from edge.runtime.look.server import HeatWatch, Shown, StatusServer
 from edge.runtime.pipeline.counters import FrameCounters
+from edge.runtime.pipeline.rows import Batch, Row
 from edge.runtime.serve.streams import StreamStates
+from edge.types import ImageSize, Letterbox
 from tests.support.accounts import FIRST, UP, account
 from tests.support.http_client import ask
 from tests.support.kept import Kept
+from tests.support.values import detections, header, result
 from tests.support.wait import wait_until
+
+SQUARE = ImageSize(width=64, height=64)
+WHOLE = Letterbox(source=SQUARE, fitted=SQUARE, canvas=SQUARE, pad_left=0, pad_top=0)
 
 
 @pytest.fixture
@@ -62,6 +72,34 @@ def test_it_is_alive_as_long_as_the_loop_turns(served, monkeypatch):
     monkeypatch.setattr(looking, "_STUCK_S", 0.0)
     server.tick(account((UP, 0, 0)))  # it has not turned since
     assert ask(path, "/livez")[0] == 503
+
+
+def test_the_first_question_gets_a_picture_of_the_next_frame(served):
+    server, states, path = served
+    states.change(dataclasses.replace(states.statuses()[FIRST], state=UP))
+    row = Row(header=header("s0", size=SQUARE), letterbox=WHOLE)
+    over = threading.Event()
+
+    def infer():
+        while not over.wait(0.05):
+            for _ in server._shown.pictures.wants(Batch(index=0, rows=(row,), closed_at_ns=0)):
+                server._shown.pictures.see(row, np.zeros((64, 64, 3), np.uint8), result(row.header, detections()))
+
+    loop = threading.Thread(target=infer)
+    loop.start()
+    status, _, body = ask(path, "/pictures/s0.jpg")
+    over.set()
+    loop.join()
+    assert (status, body[:3]) == (200, b"\xff\xd8\xff")
+
+
+def test_a_camera_without_frames_has_no_picture_and_is_not_waited_for(served):
+    server, states, path = served
+    states.fail(FIRST, "gone")
+    asked = []
+    server._shown.pictures.ask = asked.append
+    status, headers, _ = ask(path, "/pictures/s0.jpg")
+    assert (status, headers["retry-after"], asked) == (503, "1", [FIRST])
 
 
 @pytest.mark.parametrize("path", ["/pictures/b.jpg", "/pictures/..%2f..jpg", "/pictures/s0.jpg/x", "/pictures/", "/x"])

@@ -35,15 +35,19 @@ _WINDOW_NS = 10_000_000_000  # over so long the rate of frames is taken
 _STEADY = 0.95  # cameras are not exact, nor is the first frame of a window
 _TELL_EVERY_NS = 500_000_000  # counts of a busy street change with every frame
 _COUNTS_EVERY_NS = 1_000_000_000
+_Followed = Literal["following", "interrupted", "stopped"]
 
 
 class _Stream:
-    """One stream. The lock is there because a camera that goes away says so in a thread of its own."""
+    """One stream, followed from when it is up: what comes before that is of the opening that a reload ends.
+
+    The lock is there because a camera that goes away says so in a thread of its own.
+    """
 
     def __init__(self, follower: Follower) -> None:
         self.follower = follower
         self.lock = threading.Lock()
-        self.is_down = False
+        self.state: _Followed | None = None  # as was told
         self.told_version = -1
         self.told_at_ns = 0
         self.is_sparse = False
@@ -93,7 +97,7 @@ class Following:
             publish(result)
             return
         with stream.lock:
-            if stream.is_down:  # frames that were on their way when the camera went; what they show is over
+            if stream.state != "following":  # frames on their way when the camera went; what they show is over
                 publish(result)
                 return
             self._look_at_rate(result.header.stream, stream, result.header.pts_ns)
@@ -111,10 +115,9 @@ class Following:
             return
         with stream.lock:
             if status.state is StreamState.UP:
-                stream.is_down, stream.frames = False, 0
+                stream.frames = 0
                 self._tell(status.stream, stream, "following")
-            elif status.state in (StreamState.DOWN, StreamState.ENDED) and not stream.is_down:
-                stream.is_down = True
+            elif status.state in (StreamState.DOWN, StreamState.ENDED) and stream.state in (None, "following"):
                 if status.state is StreamState.ENDED:
                     self._end(status.stream, stream, EndReason.STOPPED, "stopped")
                 else:
@@ -125,8 +128,7 @@ class Following:
         before = self._streams.pop(stream, None)
         if before is not None:
             with before.lock:
-                before.is_down = True  # for a frame that waits for the lock
-                self._end(stream, before, EndReason.STOPPED, "stopped")
+                self._end(stream, before, EndReason.STOPPED, "stopped")  # also for a frame that waits for the lock
             self._past[stream] = before.follower
         if follower is not None:
             if stream in self._past:
@@ -151,13 +153,12 @@ class Following:
             _log.info("enough frames to follow objects stream=%s fps=%.1f", name, fps)
         stream.is_sparse = lack is not None
 
-    def _end(
-        self, name: StreamId, stream: _Stream, reason: EndReason, state: Literal["interrupted", "stopped"]
-    ) -> None:
+    def _end(self, name: StreamId, stream: _Stream, reason: EndReason, state: _Followed) -> None:
         self._publisher.publish(name, stream.follower.interrupt(reason))
         self._tell(name, stream, state)
 
-    def _tell(self, name: StreamId, stream: _Stream, state: Literal["following", "interrupted", "stopped"]) -> None:
+    def _tell(self, name: StreamId, stream: _Stream, state: _Followed) -> None:
+        stream.state = state
         stream.told_version, stream.told_at_ns = stream.follower.version, self._monotonic_ns()
         self._publisher.tell(name, stream.follower.occupancy(), state=state, now_ns=self._now_ns())
 
@@ -168,7 +169,7 @@ _State = Literal["counting", "interrupted", "stopped"]
 class _CountedStream:
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = dict.fromkeys(labels)  # that are counted, also where there is none of them
-        self.state: _State = "counting"
+        self.state: _State = "interrupted"  # until it is up: what comes before is of the opening that a reload ends
         self.told: tuple[_State, Mapping[str, int]] | None = None
         self.told_at_ns = 0
 

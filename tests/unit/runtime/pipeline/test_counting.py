@@ -25,6 +25,7 @@ class Stage:
             now_ns=lambda: self.now_ns,
             monotonic_ns=lambda: self.now_ns,
         )
+        self.status(StreamState.UP)
 
     def publish(self, message):
         self.published.append(message)
@@ -105,6 +106,8 @@ def test_a_stream_that_was_never_there_has_no_counts(stage):
 def test_other_classes_begin_anew(stage):
     stage.see(CAR)
     stage.counting.begin(EAST, ["bird"])
+    stage.see(CAR, after_s=0.1)  # a frame that was on its way
+    stage.status(StreamState.UP)
     stage.see(BIRD, after_s=0.1)
     assert stage.told()[1:] == [("counting", 1, {"bird": 1})]
 
@@ -124,5 +127,6 @@ def test_a_stream_that_is_gone_is_told_of_no_more(stage):
     assert stage.told() == before
 
     stage.counting.begin(EAST, ())
+    stage.status(StreamState.UP)
     stage.see(PERSON)
     assert stage.told()[len(before) :] == [("counting", 1, {"person": 1})]

@@ -29,7 +29,7 @@ PARKED = (400, 200, 500, 260)
 
 
 class Stage:
-    def __init__(self, *streams):
+    def __init__(self, *streams, is_up=True):
         self.kept, self.frames = Kept(), []
         rules = WatchRules(zones=[WHOLE], lines=[GATE], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
         followers = {stream: Follower(ByteTracker(lost_s=1.0, sure_score=0.5), rules) for stream in streams or (EAST,)}
@@ -37,6 +37,8 @@ class Stage:
         events = EventPublisher(self.kept, info, is_synced=lambda: None)
         clock = itertools.count(10**9, 10**9)
         self.following = Following(followers, events, now_ns=lambda: 0, monotonic_ns=lambda: next(clock))
+        if is_up:
+            self.status(StreamState.UP)
 
     def give(self, *results):
         self.following.follow(results, self.frames.append)
@@ -107,7 +109,6 @@ def test_classes_of_one_label_are_added_up():
 
 
 def test_a_camera_that_goes_away_makes_nobody_leave(stage):
-    stage.status(StreamState.UP)
     stage.give(*parked(1, 8))
     stage.status(StreamState.DOWN)
     stage.status(StreamState.DOWN)
@@ -118,7 +119,6 @@ def test_a_camera_that_goes_away_makes_nobody_leave(stage):
 
 
 def test_nobody_is_followed_in_a_file_that_was_read_to_its_end(stage):
-    stage.status(StreamState.UP)
     stage.give(*parked(1, 8))
     stage.status(StreamState.ENDED)
 
@@ -139,6 +139,26 @@ def test_frames_that_were_on_their_way_when_the_camera_went_bring_nobody_back(st
     stage.give(*parked(14, 8))
     assert stage.told()[-1] == ("appear", "yard", None)
     assert stage.kept.of(OccupancyMessage)[-1].state == "following"
+
+
+def test_frames_of_before_a_reload_are_not_followed_by_the_rules_of_after_it(stage):
+    stage.give(*parked(1, 8))
+    rules = WatchRules(zones=[WHOLE], lines=[], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
+    stage.following.replace(EAST, Follower(ByteTracker(lost_s=1.0, sure_score=0.5), rules))
+    stage.give(*parked(9, 5))
+    assert [frame.track_id for frame in stage.frames[8:]] == [None] * 5
+    assert stage.kept.of(OccupancyMessage)[-1].state == "stopped"
+
+    stage.status(StreamState.UP)
+    stage.give(*parked(1, 8))
+    assert stage.frames[-1].track_id.tolist() == [2]
+    assert stage.kept.of(OccupancyMessage)[-1].state == "following"
+
+
+def test_a_camera_that_never_came_is_told_as_interrupted():
+    stage = Stage(is_up=False)
+    stage.status(StreamState.DOWN)
+    assert [one.state for one in stage.kept.of(OccupancyMessage)] == ["interrupted"]
 
 
 def test_occupancy_is_told_when_it_changes_and_not_too_often(stage):
@@ -173,6 +193,7 @@ def test_a_stream_that_is_followed_anew_gives_no_number_twice(stage):
         stage.following.replace(EAST, None)
         rules = WatchRules(zones=[WHOLE], lines=[], anchor="bottom", settle_s=0.2, lost_s=1.0, classes=2)
         stage.following.replace(EAST, Follower(ByteTracker(lost_s=1.0, sure_score=0.5), rules))
+        stage.status(StreamState.UP)
         stage.give(*parked(9, 8))
 
     appeared = [event.track_id for event in stage.kept.of(EventMessage) if event.kind == "appear"]

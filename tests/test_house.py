@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "quantize": 3291,
     "registry": 1078,
     "roofline": 923,
-    "runtime": 11937,
+    "runtime": 11939,
     "track": 971,
     "transport": 445,
     "vision": 514,

@@ -200,7 +200,9 @@ class Annotator:
         return is_new
 
     def _is_due(self, header: FrameHeader) -> bool:
-        return header.pts_ns >= self._next_pts_ns.get(header.stream, 0)
+        next_pts_ns = self._next_pts_ns.get(header.stream, 0)
+        # Time before that of the last picture is that of a stream which begins anew, by a reload.
+        return not next_pts_ns - self._every_ns <= header.pts_ns < next_pts_ns
 
 
 def boxed(

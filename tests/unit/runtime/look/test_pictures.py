@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edge.runtime.look.pictures import PicturePublisher, Pictures
+from edge.runtime.look.pictures import Annotator, PicturePublisher, Pictures
 from edge.runtime.pipeline.batcher import Batch, Row
 from edge.types import ImageSize, Letterbox, StreamId
 from tests.support import values
@@ -138,3 +138,16 @@ def test_a_picture_that_cannot_be_made_small_is_smaller_and_bounded():
 
     assert 20_000 < len(jpeg) <= 120_000
     assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape[:2] in ((640, 640), (320, 320))
+
+
+def test_pictures_are_written_of_a_stream_that_begins_anew(tmp_path):
+    writing = Annotator(tmp_path, labels=["car"], every_s=1.0)
+    written = []
+    for second in (0.0, 0.9, 1.0, 900.0, 900.5, 0.1, 0.2, 1.1):
+        head = values.header(EAST, size=SOURCE, pts_ns=round(second * 1e9))
+        one = Batch(index=0, rows=(Row(header=head, letterbox=LETTERBOX),), closed_at_ns=0)
+        for index in writing.wants(one):
+            writing.see(one.rows[index], np.zeros((96, 96, 3), np.uint8), values.result(head, values.detections()))
+            written.append(second)
+    assert written == [0.0, 1.0, 900.0, 0.1, 1.1]
+    assert len(list(tmp_path.iterdir())) == 5

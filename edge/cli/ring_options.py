@@ -91,8 +91,7 @@ def heard(path: Path, credential: str | None) -> Iterator[tuple[Hearing, str]]:
     mqtt = pipeline.config.mqtt
     if mqtt is None:
         raise pipeline.error(("mqtt",), "is missing; there is no broker that devices could speak to")
-    name = credential or mqtt.credential
-    secret = None if name is None else read_credential(name)
+    secret = read_credential(credential) if credential else pipeline.login_of_broker()
     with Hearing(mqtt, credential=secret, base_dir=pipeline.path.parent, say=tell) as hearing:
         hearing.wait_complete()
         yield hearing, mqtt.site

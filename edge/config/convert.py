@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from edge.config.credentials import NOT_A_NAME
 from edge.document import Document, Location
 from edge.errors import ConfigError
 
@@ -61,10 +62,13 @@ def _in_our_words(text: str, value: object, location: Location, struct: type[msg
     missing = re.search(r"missing required field `(.*)`", text)
     if missing is not None:
         return f"{missing.group(1)!r} is missing; it has no default, add it"
+    if location[-1:] == ("credential",):
+        return NOT_A_NAME
     got = f"got {value}" if isinstance(value, date) else f"got {value!r}"
     if "matching regex" in text:
         keys = [step for step in location if isinstance(step, str)]
-        got = "got what may hold a password" if "@" in str(value) else got
+        may_be_login = "@" in str(value) or (keys[-1:] == ["user"] and ":" in str(value))
+        got = "got what may hold a password" if may_be_login else got
         is_web = str(value).startswith(("ws://", "wss://"))
         no_web = "; MQTT over WebSocket is not spoken, so name the broker's port for MQTT" if is_web else ""
         return f"{got}, expected {_PATTERNS.get(keys[-1], _NAME)}{no_web}"

@@ -14,7 +14,23 @@ from pathlib import Path
 
 from edge.errors import ConfigError, LackingError
 
-__all__ = ["Credential", "configuration", "credential_from_line", "line_from_credential", "own_path", "read_credential"]
+__all__ = [
+    "NOT_A_NAME",
+    "SECRET_NAME",
+    "Credential",
+    "configuration",
+    "credential_from_line",
+    "line_from_credential",
+    "own_path",
+    "read_credential",
+]
+
+# A login has a colon, which no name has: what does not match may be a secret, and is never told.
+SECRET_NAME = r"^(?!\.)[^:/\x00-\x1f]{1,255}(?!\n)$"
+NOT_A_NAME = (
+    "expected the name of a secret, not the secret itself; write user:password to a file of that name "
+    "(a text without ':' and '/', no dot first)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +94,8 @@ def own_path(name: str, *, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _find(name: str, environ: Mapping[str, str]) -> Path:
-    if "/" in name or name.startswith("."):
-        raise ConfigError(f"credential {name!r}: expected a name, not a path")
+    if re.search(SECRET_NAME, name) is None:
+        raise ConfigError(f"credential: {NOT_A_NAME}")
     folder = environ.get("CREDENTIALS_DIRECTORY")
     if folder and (given := Path(folder) / name).is_file():
         return given

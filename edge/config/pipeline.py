@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge.config.credentials import Credential, read_credential
 from edge.config.schema import PipelineConfig, TlsConfig
 from edge.config.uris import local_path
 from edge.document import Document, Location
-from edge.errors import ConfigError
+from edge.errors import ConfigError, LackingError
 
 __all__ = ["Pipeline", "files_of_pipeline", "overwritten"]
 
@@ -30,6 +31,20 @@ class Pipeline:
     def error(self, location: Location, problem: str) -> ConfigError:
         """Return an error that points at a key of the file, for what only shows when the pipeline is built."""
         return self.document.error(location, problem)
+
+    def login_of_stream(self, index: int) -> Credential | None:
+        """Raises `LackingError` as `read_credential`, with the place in the file."""
+        return self._login(("streams", index, "credential"), self.config.streams[index].credential)
+
+    def login_of_broker(self) -> Credential | None:
+        """Raises `LackingError` as `read_credential`, with the place in the file."""
+        return self._login(("mqtt", "credential"), None if self.config.mqtt is None else self.config.mqtt.credential)
+
+    def _login(self, location: Location, name: str | None) -> Credential | None:
+        try:
+            return None if name is None else read_credential(name)
+        except LackingError as error:
+            raise LackingError(str(self.error(location, error.problem)), hint=error.hint) from None
 
     def class_ids(self, location: Location, wanted: Sequence[str], labels: Sequence[str]) -> list[int]:
         """Return the class ids of the labels that a key of the file names; a model may have several of one label.

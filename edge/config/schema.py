@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from edge.config.credentials import SECRET_NAME
+
 __all__ = [
     "BatchConfig",
     "CameraTlsConfig",
@@ -44,6 +46,7 @@ Labels = Annotated[list[str], msgspec.Meta(min_length=1)]
 TopicPrefix = Annotated[str, msgspec.Meta(pattern=r"^(?!\$)[^+#/\x00-\x1f]+(/[^+#/\x00-\x1f]+)*(?!\n)$")]
 DiscoveryPrefix = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*(?!\n)$")]
 Fingerprint = Annotated[str, msgspec.Meta(pattern=r"^sha256:([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}(?!\n)$")]
+SecretName = Annotated[str, msgspec.Meta(pattern=SECRET_NAME)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -142,7 +145,7 @@ class StreamConfig(Strict, frozen=True, kw_only=True):
 
     id: TopicLevel
     uri: str
-    credential: str | None = None
+    credential: SecretName | None = None
     tls: CameraTlsConfig | None = None
     max_fps: Rate | None = None
     classes: Labels | None = None
@@ -192,7 +195,7 @@ class MqttConfig(Strict, frozen=True, kw_only=True):
     site: TopicLevel = "default"
     prefix: TopicPrefix = "edge/v1"
     tls: TlsConfig | bool = True
-    credential: str | None = None
+    credential: SecretName | None = None
     client_id: str | None = None
     keepalive_s: Annotated[int, msgspec.Meta(ge=5, le=3600)] = 10
     protocol: Literal["auto", "v5", "v3.1.1"] = "auto"

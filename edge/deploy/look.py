@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from edge.capacity.work import Origin, StreamDemand, Video, video_of
-from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
 from edge.deploy.new.side_by_side import Attempt, side_by_side
@@ -37,8 +36,10 @@ def cameras_of(
 
 
 def _attempt(pipeline: Pipeline, stream: StreamConfig, within_s: float) -> Attempt[FirstLook]:
+    index = pipeline.config.streams.index(stream)
+
     def attempt(is_stopped: Callable[[], bool]) -> FirstLook:
-        login = None if stream.credential is None else read_credential(stream.credential)
+        login = pipeline.login_of_stream(index)
         pair = None if login is None else (login.user, login.password)
         address = parse_address(stream.uri, base_dir=pipeline.path.parent, credential=pair, tls=stream.tls)
         return look_at(stream, address, within_s=within_s, is_stopped=is_stopped)

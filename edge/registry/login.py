@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,7 @@ def read_login(path: Path) -> Login:
 
 
 def _no_login(path: Path, what: str) -> DeployError:
+    where = path if ":" not in str(path) or os.path.lexists(path) else "not shown, as it may be a login"
     return DeployError(
-        "registry.login", f"{path}: {what}", hint="write user:password into it; docs/fleet.md says where it lies"
+        "registry.login", f"{where}: {what}", hint="write user:password into it; docs/fleet.md says where it lies"
     )

@@ -56,8 +56,9 @@ def withdrawal_tag(release: str) -> str:
 
 
 def _wrong(where: str, text: str, expected: str) -> DeployError:
+    shown = re.sub(r".*@(?!sha256:)", "...@", text)[:100]  # what stands before it may be a login
     return DeployError(
         "request.registry",
-        f"{where}: {text[:100]!r} names no artifact: expected {expected}",
+        f"{where}: {shown!r} names no artifact: expected {expected}",
         hint="write HOST[:PORT]/REPOSITORY[:TAG], such as registry.example/farms/gates:stable-canary",
     )

@@ -81,21 +81,22 @@ def listen(
         if pipeline.config.mqtt is None:
             raise pipeline.error(("mqtt",), "is missing; there is no broker to listen to")
         mqtt, base_dir = pipeline.config.mqtt, pipeline.path.parent
+        login = read_credential(credential) if credential else pipeline.login_of_broker()
     else:
         files = {"ca": ca, "certificate": certificate, "key": key}
         security = {name: str(file) for name, file in files.items() if file is not None} or tls
         mqtt = mqtt_from_options({"host": host, "tls": security, "credential": credential, **broker})
         base_dir = Path()
+        login = None if mqtt.credential is None else read_credential(mqtt.credential)
     try:
         checked_device(device)
     except ConfigError as error:
         raise click.BadParameter(str(error).removeprefix("device: "), param_hint="--device") from None
-    login = credential or mqtt.credential
     options = ListenOptions(
         mqtt=mqtt,
         device=device,
         client_id=client_id,
-        credential=None if login is None else read_credential(login),
+        credential=login,
         base_dir=base_dir,
         is_json=as_json,
         is_gaps=gaps,

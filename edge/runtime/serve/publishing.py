@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from edge.codec import encode
-from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
 from edge.config.schema import MqttConfig, SpoolConfig
 from edge.device.files import Files
@@ -70,11 +69,10 @@ def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:
     config = pipeline.config
     publishers: list[Publisher] = []
     if config.mqtt is not None:
-        name = config.mqtt.credential
         mqtt = MqttPublisher(
             config.mqtt,
             info=info,
-            credential=lambda: None if name is None else read_credential(name),
+            credential=pipeline.login_of_broker,
             base_dir=pipeline.path.parent,
             max_bytes=config.mqtt.memory_mib << 20,
             run_path=_run_path(),

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from edge.config.credentials import read_credential
 from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
 from edge.config.uris import local_path
@@ -226,14 +225,12 @@ class StreamMaker:
             stream,
             preprocess=self.spec.preprocess,
             base_dir=pipeline.path.parent,
-            credential=functools.partial(_user_and_password, stream.credential),
+            credential=functools.partial(_user_and_password, pipeline, pipeline.config.streams.index(stream)),
             on_status=self.states.change,
             cap=self.orders.of(stream.id),
         )
 
 
-def _user_and_password(name: str | None) -> tuple[str, str] | None:
-    if name is None:
-        return None
-    credential = read_credential(name)
-    return credential.user, credential.password
+def _user_and_password(pipeline: Pipeline, index: int) -> tuple[str, str] | None:
+    login = pipeline.login_of_stream(index)
+    return None if login is None else (login.user, login.password)

@@ -166,7 +166,10 @@ def test_a_service_under_systemd_exits_with_78_for_its_configuration(monkeypatch
 
 @pytest.mark.parametrize(
     ("stream", "says"),
-    [("credential: absent", "credential 'absent' is not here"), ("decoder: nvmm", "decoder nvmm needs GStreamer's")],
+    [
+        ("credential: absent", "p.yaml:3: streams[0].credential: credential 'absent' is not here"),
+        ("decoder: nvmm", "decoder nvmm needs GStreamer's"),
+    ],
 )
 def test_a_service_under_systemd_exits_with_69_for_what_the_machine_lacks(tmp_path, monkeypatch, stream, says):
     models.yolov8(tmp_path / "m.onnx")

@@ -1,7 +1,7 @@
 import pytest
 
 from edge.config.credentials import Credential, own_path, read_credential
-from edge.errors import ConfigError
+from edge.errors import ConfigError, LackingError
 
 
 @pytest.fixture
@@ -76,10 +76,25 @@ def test_a_file_in_another_encoding_is_to_be_saved_again(home, tmp_path):
         read_credential("broker", environ={"XDG_CONFIG_HOME": str(tmp_path)})
 
 
-@pytest.mark.parametrize("name", ["absent", "../broker", ".hidden"])
-def test_an_unknown_name_says_what_to_do(tmp_path, name):
-    with pytest.raises(ConfigError, match="credential"):
+def test_an_absent_name_says_what_to_do(tmp_path):
+    with pytest.raises(LackingError, match="credential 'absent' is not here; write user:password to"):
+        read_credential("absent", environ={"XDG_CONFIG_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("name", ["../secret", ".secret", "me:secret", "", "secret\n", "secret" * 50])
+def test_what_is_no_name_may_be_the_secret_and_is_not_told(tmp_path, name):
+    with pytest.raises(ConfigError, match="expected the name of a secret, not the secret itself") as caught:
         read_credential(name, environ={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert not isinstance(caught.value, LackingError)
+    assert "me:" not in str(caught.value)
+    assert str(tmp_path) not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gate-east", "Gate_East.2", "gate@east", "gate east", "10-0-0-7"])
+def test_names_of_files_are_names_of_secrets(home, tmp_path, name):
+    write(home / name, "me:pw")
+
+    assert read_credential(name, environ={"XDG_CONFIG_HOME": str(tmp_path)}).user == "me"
 
 
 def test_the_password_is_not_in_the_repr():

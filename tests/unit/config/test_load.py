@@ -7,7 +7,7 @@ import pytest
 
 from edge.config.load import load_pipeline
 from edge.config.yaml_file import read_yaml
-from edge.errors import ConfigError
+from edge.errors import ConfigError, LackingError
 
 GOOD = """\
 version: 1
@@ -57,6 +57,15 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
         ("max_fps: 15", "max_fps: fast", "p.yaml:7: streams[1].max_fps: got 'fast', expected a number above 0"),
         ("max_fps: 15", "max_fps: .inf", "streams[1].max_fps: got inf, expected a number above 0 and at most 1000"),
         ("max_fps: 15", "max_fps: .nan", "streams[1].max_fps: got nan, expected a number above 0"),
+        *(
+            ("max_fps: 15", f"credential: {given}", "p.yaml:7: streams[1].credential: expected the name of a secret")
+            for given in ('"me:hush"', "{user: me, password: hush}", "[me, hush]", "4711", '"me:hush\\n"')
+        ),
+        (
+            "publish:",
+            'mqtt: {host: b, credential: "me:hush"}\npublish:',
+            "p.yaml:8: mqtt.credential: expected the name of a secret, not the secret itself",
+        ),
         ("id: gate", 'id: "gate\\n"', "streams[0].id: got 'gate\\n', expected 1 to 32 of a-z"),
         ("max_fps: 15", "tls: {ca: ca.pem}", "p.yaml:7: streams[1].tls: is for rtsps:// and https://; remove it"),
         ('"rtsp://camera/main", max_fps: 15', '"rtsps://camera/a", tls: {}', "streams[1].tls: expected either ca or"),
@@ -115,7 +124,7 @@ def test_a_good_file_is_read_with_defaults(load, tmp_path):
             "rtmp://camera",
             "p.yaml:7: streams[1].uri: unknown scheme 'rtmp'; use a path, or one of file, rtsp",
         ),
-        ("rtsp://camera", "rtsp://me:secret@camera", "streams[1].uri: a password in a file is read by everybody"),
+        ("rtsp://camera", "rtsp://me:hush@camera", "streams[1].uri: a password in a file is read by everybody"),
         (
             "rtsp://camera",
             "rtsp://camera/?user=me&pwd=s3cret",
@@ -188,7 +197,7 @@ def test_a_mistake_is_named_with_its_line(load, old, new, expected):
         load(GOOD.replace(old, new))
 
     assert expected in str(caught.value)
-    assert "secret" not in str(caught.value)
+    assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +220,20 @@ def test_a_label_is_that_of_each_class_that_is_called_so(load):
     labels = ("car", "bus", "person", "car")
 
     assert load(GOOD).class_ids(("streams", 0), ["person", "car"], labels) == [0, 2, 3]
+
+
+def test_a_secret_that_is_absent_is_named_with_its_place(load, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    text = GOOD.replace("max_fps: 15", "credential: nope").replace(
+        "publish:", "mqtt: {host: b, credential: me}\npublish:"
+    )
+    pipeline = load(text)
+
+    assert pipeline.login_of_stream(0) is None
+    with pytest.raises(LackingError, match=r"p.yaml:7: streams\[1\].credential: credential 'nope' is not here; write"):
+        pipeline.login_of_stream(1)
+    with pytest.raises(LackingError, match=r"p.yaml:8: mqtt.credential: credential 'me' is not here; write"):
+        pipeline.login_of_broker()
 
 
 def test_a_folder_is_not_called_missing(load):

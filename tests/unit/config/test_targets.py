@@ -87,6 +87,11 @@ def test_a_file_with_targets_alone_has_careful_defaults(load):
         ('host = "10.0.0.7"', 'host = "ssh://x"', "targets.toml:19: target[1].host: got 'ssh://x', expected a host"),
         ('host = "10.0.0.7"', 'host = "-oProxyCommand=x"', "targets.toml:19: target[1].host: got '-oProxy"),
         ('user = "other"', 'user = "-x"', "targets.toml:20: target[1].user: got '-x', expected the name of a user"),
+        (
+            'user = "other"',
+            'user = "me:hush"',
+            "targets.toml:20: target[1].user: got what may hold a password, expected",
+        ),
         ("port = 2222", "port = 0", "targets.toml:21: target[1].port: got 0, expected a whole number from 1 to 65535"),
         (
             "port = 2222",

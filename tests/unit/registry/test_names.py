@@ -1,5 +1,7 @@
 """References, logins and settings, as people write them."""
 
+from pathlib import Path
+
 import pytest
 
 from edge.errors import DeployError
@@ -31,7 +33,8 @@ def test_a_reference_is_read_and_written_alike(text, expected):
         *("", "/", "gates", "gates:tag", "registry.example", "registry.example/", "registry.example/Gates"),
         *("https://registry.example/gates", "registry.example/gates:", "registry.example/gates:a/b", "farms/gates"),
         *("registry.example/gates@sha256:00", "registry.example//gates", "registry.example/../gates", "-a.b/gates"),
-        *("registry.example/gates:" + "t" * 129, "registry.example/" + "g" * 256, "a.b/gates\n", "user@a.b/gates"),
+        *("registry.example/gates:" + "t" * 129, "registry.example/" + "g" * 256, "a.b/gates\n", "me:hush@a.b/gates"),
+        *("https://me:hush@a.b/gates", "me:hush@gates"),
     ],
 )
 def test_what_names_no_artifact_is_refused_with_what_was_given(text):
@@ -39,6 +42,7 @@ def test_what_names_no_artifact_is_refused_with_what_was_given(text):
 
     assert error.code == "request.registry"
     assert "pull.toml:1" in str(error)
+    assert "hush" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +123,10 @@ def test_a_login_that_is_none_is_refused_without_its_content(tmp_path, content):
 
     assert error.code == "registry.login"
     assert "secret" not in str(error)
+
+
+def test_a_login_in_the_place_of_its_file_is_not_told(tmp_path):
+    assert "hush" not in str(error_of(read_login, Path("me:hu/hush")))
 
 
 def test_settings_are_written_and_read_alike():

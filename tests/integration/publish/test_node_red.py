@@ -6,6 +6,7 @@ import msgspec
 import paho.mqtt.client as paho
 import pytest
 
+from edge.publish.message import RetainedBytes
 from edge.publish.messages import GapMessage, StreamStateMessage
 from tests.support import node_red
 from tests.support.event_messages import crossing, event, occupancy
@@ -48,11 +49,12 @@ class Screen:
 def screen(broker, tmp_path):
     if missing := node_red.lacking():
         pytest.skip(missing)
-    with NodeRed(tmp_path / "node-red", broker_port=broker.port):
+    with NodeRed(tmp_path / "node-red", broker_port=broker.port) as running:
         screen = Screen(broker.port)
         wait_until(lambda: broker.log().count("Sending SUBACK") == 4, what="three topics of the flow, one of ours")
         yield screen
         screen.close()
+        assert "[error]" not in running.log()
 
 
 def test_node_red_shows_counts_events_losses_and_states_each_once(screen, broker, make_publisher):
@@ -61,7 +63,19 @@ def test_node_red_shows_counts_events_losses_and_states_each_once(screen, broker
     late = msgspec.structs.replace(detections(4), replayed=True)
     down = StreamStateMessage(device="gate-01", stream="east", state="down", since=SINCE, reason="no frame for 3 s")
     again = [detections(1), crossing(1), event(2)]  # as after a broken connection
-    for message in (*again, *again, lost, late, detections(5, count=0), occupancy(), down, event(3, kind="vanish")):
+    picture, gone = RetainedBytes("streams/east/picture", b"\xff\xd8\xff", 60), RetainedBytes("streams/old/state")
+    for message in (
+        picture,
+        gone,
+        *again,
+        *again,
+        lost,
+        late,
+        detections(5, count=0),
+        occupancy(),
+        down,
+        event(3, kind="vanish"),
+    ):
         publisher.publish(message)
     screen.wait_for("events", ["car 57 crosses gate forward", "car 57 enters yard", "car 57 vanishes in yard"])
     screen.wait_for("lost", ["gate-01 east: detections 2 to 3 are lost (oversize)"])

@@ -4,6 +4,7 @@
     ├─ ConfigError             the pipeline file, an option                  exit 2 (service: 78)
     │  └─ LackingError         this machine has not the secret that is named exit 2 (service: 69)
     ├─ ModelError              the ONNX file is not what it has to be        exit 2 (service: 78)
+    │  └─ StatedError          ... what was said of it is                    exit 2 (service: 78)
     ├─ DatasetError            images or labels cannot be used               exit 2
     ├─ CalibrationError        a table, cache or histogram cannot be used    exit 2
     ├─ EngineError             an engine cannot be made or run               exit 7
@@ -46,6 +47,7 @@ __all__ = [
     "OutOfMemoryError",
     "PublishError",
     "SourceError",
+    "StatedError",
     "TensorMismatchError",
     "VerificationError",
     "nearest",
@@ -83,6 +85,14 @@ class ModelError(EdgeError):
     """The ONNX file is damaged, unknown, or does not fit what the configuration says of it."""
 
     exit_code = 2
+
+
+class StatedError(ModelError):
+    """What was stated of a model does not fit it: `key` of `edge.model.inspect.ModelOverrides`."""
+
+    def __init__(self, key: str, problem: str, *, hint: str) -> None:
+        super().__init__(problem, hint=hint)
+        self.key = key
 
 
 class DatasetError(EdgeError):

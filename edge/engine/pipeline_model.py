@@ -5,6 +5,7 @@ from __future__ import annotations
 from edge.config.pipeline import Pipeline
 from edge.config.uris import local_path
 from edge.engine.section import read_section
+from edge.errors import StatedError
 from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import ModelOverrides, inspect_file
 from edge.types import HeadFamily, ImageSize, ModelSpec
@@ -21,8 +22,8 @@ def open_model(pipeline: Pipeline) -> tuple[ModelFile, ModelSpec]:
     """Return the pipeline's model file, and what it is as far as the pipeline does not say otherwise.
 
     Each load of a pipeline comes through here, so that what is wrong with its `engine` section shows before all else.
-    Raises `ConfigError` naming file, line and key, if the `engine` section cannot be used, or there is nothing to fall
-    back to; ModelError if it is damaged, unknown, or contradicts the pipeline.
+    Raises `ConfigError` naming file, line and key, if the `engine` section cannot be used, there is nothing to fall
+    back to, or the model is not what the pipeline says of it; ModelError if it is damaged or unknown.
     """
     read_section(pipeline)
     model = pipeline.config.model
@@ -33,7 +34,10 @@ def open_model(pipeline: Pipeline) -> tuple[ModelFile, ModelSpec]:
         input_size=None if size is None else ImageSize(width=size[0], height=size[1]),
     )
     file = read_model_file(pipeline.resolve(model.onnx))
-    spec = inspect_file(file, overrides=overrides)
+    try:
+        spec = inspect_file(file, overrides=overrides)
+    except StatedError as error:
+        raise pipeline.error(("model", error.key), str(error)) from error
     if model.fallback is not None and spec.is_quantized:
         problem = f"{spec.path} carries Q/DQ pairs and has no float form; remove it, or use the float model and a table"
         raise pipeline.error(("model", "fallback"), problem)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edge.errors import ModelError
+from edge.errors import ModelError, StatedError
 from edge.model.editor import resolve
 from edge.model.families import LAYOUTS, Match, NotThisFamily, Output, match_family
 from edge.model.graph import Dim, Graph, ModelFile, TensorInfo, read_model_file
@@ -63,16 +63,17 @@ def picture_size(
 ) -> tuple[ImageSize, tuple[str, ...]]:
     """Return the size of the canvas: what the graph fixes, else what is stated, else what the exporter noted, else the
     usual one; and a sentence where it is that.
-    Raises NotThisFamily if the graph fixes another size than stated.
+    Raises `StatedError` if the graph does not take the stated size; NotThisFamily if not that of the exporter.
     """
     height, width = picture.shape[2:]
     chosen = stated or exported or USUAL_SIZE
+    is_taken = _agrees(height, chosen.height) and _agrees(width, chosen.width)
+    if stated is not None and not is_taken:
+        hint = "remove it, or export the model for that size"
+        raise StatedError("input_size", f"got {stated}, the input of the model is {picture}", hint=hint)
     if isinstance(height, int) and isinstance(width, int):
-        fixed = ImageSize(width=width, height=height)
-        if stated not in (None, fixed):
-            raise NotThisFamily(f"the input {picture} is fixed to {fixed}, the stated input size is {stated}")
-        return fixed, ()
-    if not (_agrees(height, chosen.height) and _agrees(width, chosen.width)):
+        return ImageSize(width=width, height=height), ()
+    if not is_taken:
         raise NotThisFamily(f"the input {picture} does not take {chosen}")
     if stated is not None or exported is not None:
         return chosen, ()
@@ -188,8 +189,8 @@ class ModelOverrides:
 
 
 def inspect_model(path: Path, *, overrides: ModelOverrides | None = None) -> ModelSpec:
-    """Raise `ModelError` if the file is damaged, is not a detector that we decode, or contradicts `overrides`;
-    MissingDependencyError if onnx is not installed.
+    """Raise `ModelError` if the file is damaged or is not a detector that we decode, `StatedError` if it contradicts
+    `overrides`; MissingDependencyError if onnx is not installed.
     """
     return inspect_file(read_model_file(path), overrides=overrides)
 
@@ -201,7 +202,7 @@ def inspect_file(file: ModelFile, *, overrides: ModelOverrides | None = None) ->
 
 def inspect_graph(graph: Graph, *, path: Path, sha256: str, overrides: ModelOverrides | None = None) -> ModelSpec:
     """Return what `graph` is, the inside of a file at `path` with digest `sha256`.
-    Raises `ModelError` if it is not a detector that we decode, or contradicts `overrides`.
+    Raises `ModelError` as `inspect_model`.
     """
     stated = overrides or ModelOverrides()
     _require_static(graph, path)
@@ -276,6 +277,9 @@ def _recognised(output: Output, stated: HeadFamily | None) -> Match:
     if matches:
         names = " and ".join(match.family.value for match in matches)
         raise NotThisFamily(f"it could be {names}; state the family")
+    if stated is not None:
+        hint = "remove it: what the model is, is read from its file"
+        raise StatedError("family", f"got {stated.value}, which the model is not: {reasons[0]}", hint=hint)
     close = [str(reason) for reason in reasons if reason.is_close] or [str(reason) for reason in reasons]
     raise NotThisFamily("; ".join(close))
 
@@ -286,11 +290,13 @@ def _labels(
     """Return one label for each class: stated, else from the file, else COCO's for eighty, else numbered; and a
     sentence where they are taken for granted.
     """
-    for origin, labels in (("stated", stated), ("the file names", metadata.labels)):
-        if labels is not None and match.classes not in (None, len(labels)):
-            raise NotThisFamily(
-                f"{match.family.value}: the output has {match.classes} classes, {origin}: {len(labels)}"
-            )
+    if stated is not None and match.classes not in (None, len(stated)):
+        hint = "give one for each, or use streams[].classes to report only some"
+        raise StatedError("labels", f"{len(stated)} labels, the model has {match.classes} classes", hint=hint)
+    if metadata.labels is not None and match.classes not in (None, len(metadata.labels)):
+        raise NotThisFamily(
+            f"{match.family.value}: the output has {match.classes} classes, the file names: {len(metadata.labels)}"
+        )
     known = stated or metadata.labels
     if known is not None:
         return known, ()

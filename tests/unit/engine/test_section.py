@@ -14,6 +14,7 @@ from edge.engine.kinds import kinds
 from edge.engine.pipeline_model import read_model
 from edge.engine.section import choose_engine, read_section
 from edge.errors import ConfigError, EngineError
+from tests.support.models import yolov8
 from tools.pipeline_schema import pipeline_json_schema
 
 REST = """\
@@ -96,6 +97,24 @@ def test_a_mistake_is_named_with_its_line_by_whoever_loads_the_pipeline(load, se
 def test_a_section_that_is_no_mapping_is_refused(load, section):
     with pytest.raises(ConfigError, match=r"p\.yaml:5: engine: got .*, expected keys with values"):
         load(section)
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("labels: [person, car]", "labels: 2 labels, the model has 3 classes; give one for each, or use streams"),
+        ("input_size: [128, 96]", "input_size: got 128x96, the input of the model is "),
+        ("family: yolov5", "family: got yolov5, which the model is not: "),
+    ],
+)
+def test_what_is_said_wrongly_of_the_model_is_a_mistake_at_its_key(load, tmp_path, stated, expected):
+    pipeline = load("")
+    yolov8(tmp_path / "model.onnx")
+    (tmp_path / "p.yaml").write_text(REST.replace("model.onnx", f"model.onnx, {stated}"))
+
+    with pytest.raises(ConfigError, match=rf"p\.yaml:2: model\.{expected}") as caught:
+        read_model(load_pipeline(pipeline.path))
+    assert "not a detector" not in str(caught.value)
 
 
 def test_a_kind_that_cannot_run_here_is_refused_with_what_is_missing(load, monkeypatch):

@@ -50,6 +50,7 @@ _ORPHAN_S = 20  # after so long a judge is at work, unless the agent that was to
 _REST_S = 2 * 3600.0  # build and golden frames as a device allows them, twice, and some
 _SLOWEST_BYTES_PER_S = 64 * 1024
 _MOST_SWITCHES = 3  # a request to switch is lost with a connection; a device that says so again and again is not well
+_SETTLED_S = 30.0  # in a trial: what is not well for as long as a service takes to start is the usual
 _MOST_ROUNDS = 3  # a collection of garbage may take what was fetched without the lock
 _VERDICT_GRACE_S = 300.0  # a restart of the service, or of the device, on top of the trial's own deadline
 
@@ -252,6 +253,7 @@ class _Delivery:
         deadline = Deadline(self._report.moved_at + self._patience_s)
         hold_s = int(self._bundle.manifest.health.hold_s)
         link = self.reach.link()
+        told: str | None = None
         with self._report.phase("trial", total=hold_s):
             while True:
                 status = link.ask(STATUS, Nothing())
@@ -274,9 +276,18 @@ class _Delivery:
                 if deadline.is_over:
                     raise _undecided(self._release, self._patience_s)
                 self._report.far("trial", elapsed_s(status), hold_s)
+                told = self._tell_wait(status, told)
                 self._pause(_WATCH_PAUSE_S)
         self._clean(link)
         return self.ended("committed")
+
+    def _tell_wait(self, status: StatusAnswer, told: str | None) -> str | None:
+        limits = self._bundle.manifest.health
+        if status.waits_for == told or elapsed_s(status) < min(limits.hold_s, _SETTLED_S):
+            return told
+        how = f"at most {limits.deadline_s:g} s from the switch on, for {limits.hold_s:g} s in which all is well"
+        self._report.note("trial", f"{status.waits_for or 'all is well now'}; the trial waits, {how}")
+        return status.waits_for
 
     def _await_old_release(self, link: Link) -> None:
         # The verdict is on the disk before the service is started again; a reader of "serves" needs it to be true.

@@ -62,8 +62,9 @@ class Layout:
     software = _At("var/lib/edge-software")
     # What the last look at the registry came to, as edge-pull wrote it.
     pull_record = _At("var/lib/edge-pull/pull.json")
-    run = _At("run/edge-deploy")  # locks; gone after a reboot
+    run = _At("run/edge-deploy")  # locks, and how far a trial is; gone after a reboot
     build_progress = _At("run/edge-build/progress.json")  # how far the build is that is under way
+    trial_progress = _At("run/edge-deploy/trial.json")  # what the trial waits for
     push_lock = _At("run/edge-deploy/lock")  # held by one push for its whole length
     fetch_lock = _At("run/edge-deploy/fetch.lock")  # held by one pull while it fetches, beside a push
     # Held for the moments in which `state.json` and `current` are changed.

@@ -34,7 +34,7 @@ _CODE, _TEXT = 100, 16_000
 PROTOCOL = 1
 """Peers of different numbers do not understand each other."""
 
-REVISION = 4
+REVISION = 5
 """Revision of the fields; 0 is the first one, which did not say so. Add one with each release that adds fields."""
 
 PROVISION = "run: edge-deploy provision, with the same edge-deploy that pushes"

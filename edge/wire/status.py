@@ -174,6 +174,7 @@ class StatusAnswer:
     `installed` is the version of what provision installed, which answers; `overdue` that with which the release that
     serves was made, where that is later. `left` is the release that the device has left last, by a verdict or by a
     person; None: it has gone on to something newer. `look` is None for one that fetches nothing.
+    `waits_for` is what is not well in a trial; None: nothing, it has to stay well, or there is no trial.
     """
 
     at: Moment
@@ -190,6 +191,7 @@ class StatusAnswer:
     ring: RingReport | None = since(4)
     left: str | None = since(4)
     look: LookReport | None = since(4)
+    waits_for: str | None = since(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Units as plain processes with a script: what a builder, a runtime and a trial do to a device, and their failures.
 
 `root/lab.json` holds the script: `build` (ok, fail, die, hang), `trial` (commit, refuse, hang), `restart` (ok, fail),
-`build_s`, `trial_s`, `restart_s`, and the state of each of the `streams`. Run as a program, it is one of the processes.
+`build_s`, `trial_s`, `restart_s`, what the trial `waits_for`, and the state of each of the `streams`. Run as a program,
+it is one of the processes.
 """
 
 import fcntl
@@ -24,11 +25,12 @@ from edge.device.switch import commit, refuse, roll_back  # noqa: E402
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  # noqa: E402
 from edge.errors import DeployError  # noqa: E402
 from edge.runtime.build.handover import ANSWER  # noqa: E402
+from edge.runtime.build.request import write_progress  # noqa: E402
 from tests.support.values import health  # noqa: E402
 from tests.support.workshop import leave_answer, leave_engine, request_of  # noqa: E402
 
 SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}
-SCRIPT |= {"streams": {"gate": "up"}}
+SCRIPT |= {"streams": {"gate": "up"}, "waits_for": ""}
 
 
 class ServingUnits:
@@ -111,6 +113,7 @@ def _build_alone(device: Device, plan: dict) -> int:
 
 
 def _trial(device: Device, plan: dict) -> int:
+    write_progress(device.layout.trial_progress, plan["waits_for"])
     threading.Event().wait(plan["trial_s"] if plan["trial"] != "hang" else 3600)
     deadline = time.monotonic() + 20
     while device.state().confirm and time.monotonic() < deadline:

@@ -79,7 +79,8 @@ def _state(answer: StatusAnswer) -> Iterator[str]:
     for kept in answer.releases:
         if kept.release == answer.current:
             yield from _current(kept)
-    yield f"phase     {state.phase}{on_trial}{waits}"
+    missing = f": {answer.waits_for}" if answer.waits_for else ""
+    yield f"phase     {state.phase}{on_trial}{waits}{missing}"
     if state.last is not None:
         why = f": {state.last.reason}" if state.last.reason else ""
         yield f"last      {state.last.release or 'no release'} {state.last.result} at {state.last.at}{why}"

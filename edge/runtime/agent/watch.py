@@ -19,13 +19,14 @@ from edge.device.engines import EngineRecord, read_record
 from edge.device.facts import gather_facts, is_clock_sure, read_settings, this_moment
 from edge.device.health import read_health
 from edge.device.lock import PushLock
-from edge.device.state import read_bad, read_counters
+from edge.device.state import Phase, read_bad, read_counters
 from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
 from edge.reading import json_object
 from edge.reports import Facts
 from edge.runtime.agent.offer import channels_of, left_by, ring_report
 from edge.runtime.agent.session import Session
+from edge.runtime.build.request import read_progress
 from edge.runtime.pull.record import read_pull_record
 from edge.runtime.software.binding import brought_by, installation_of
 from edge.runtime.trial.soundness import why_better
@@ -114,10 +115,11 @@ def status(session: Session, request: Nothing) -> StatusAnswer:
     """A damaged part is named in its place, so that the rest is seen."""
     device = session.device
     bad = read_bad(device.layout, device.durable.files)
+    state = _or_problem(lambda: _state(session))
     return StatusAnswer(
         at=this_moment(),
         current=device.releases.current(),
-        state=_or_problem(lambda: _state(session)),
+        state=state,
         releases=tuple(_release(session, name) for name in device.releases.names()),
         bad={name: BadReport(verdict=one.verdict.value, reason=one.reason, at=one.at) for name, one in bad.items()},
         health=_health(session),
@@ -129,7 +131,13 @@ def status(session: Session, request: Nothing) -> StatusAnswer:
         ring=ring_report(device),
         left=_left(device),
         look=_look(device),
+        waits_for=_waits_for(device, state),
     )
+
+
+def _waits_for(device: Device, state: StateReport | Problem) -> str | None:
+    is_on_trial = isinstance(state, StateReport) and state.phase == Phase.TRIAL.value
+    return (read_progress(device.layout.trial_progress) or None) if is_on_trial else None
 
 
 def _left(device: Device) -> str | None:

@@ -21,6 +21,7 @@ from edge.device.units import LACKING, LACKING_STATUS, RUNTIME_UNIT, Units
 from edge.errors import DeployError
 from edge.reading import available_bytes
 from edge.reports import Moment, UnitState
+from edge.runtime.build.request import write_progress
 
 __all__ = [
     "REFUSED",
@@ -46,6 +47,7 @@ REFUSED = 8
 """Exit code: the release is refused; systemd then starts the way back."""
 
 _EVERY_S = 1.0
+_HOLDING = "holding"
 _KEPT_S = 30.0  # beyond the time that all has to hold: the window of a rate, and some
 
 
@@ -152,7 +154,7 @@ def judge_trial(
     if (now_ns - started_ns) / 1e9 >= limits.deadline_s:
         reason = f"not well for {limits.hold_s:g} s within {limits.deadline_s:g} s: {problem or 'too late'}"
         return Judgement(verdict=TrialVerdict.BAD, reason=reason, warnings=warnings)
-    return Judgement(verdict=TrialVerdict.WAIT, reason=problem or "holding", warnings=warnings)
+    return Judgement(verdict=TrialVerdict.WAIT, reason=problem or _HOLDING, warnings=warnings)
 
 
 def _without_strangers(one: Observation, release: str) -> Observation:
@@ -338,7 +340,10 @@ def run_trial(device: Device, units: Units, trial: Trial | None = None) -> int:
         limits = decode_manifest(device.releases.manifest(state.target)).health
     except DeployError as error:
         return _refuse(device, state.target, f"its manifest cannot be read: {error.problem}", this_moment())
-    return _watch(device, units, trial, state, limits)
+    try:
+        return _watch(device, units, trial, state, limits)
+    finally:
+        write_progress(device.layout.trial_progress, "")
 
 
 def _watch(device: Device, units: Units, trial: Trial, state: State, limits: HealthLimits) -> int:
@@ -348,7 +353,7 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, limits: Hea
     while True:
         seen = _kept([*seen, trial.observe(device, units)], limits)
         judgement = judge_trial(baseline, limits, seen, release=release, started_ns=state.started_boottime_ns)
-        said = _say(release, judgement, said)
+        said = _say(device, release, judgement, said)
         if judgement.verdict is TrialVerdict.BAD:
             return _refuse(device, release, judgement.reason, this_moment())
         if judgement.verdict is TrialVerdict.GOOD:
@@ -388,10 +393,12 @@ def _refuse(device: Device, release: str, reason: str, moment: Moment) -> int:
     return REFUSED
 
 
-def _say(release: str, judgement: Judgement, before: Judgement | None) -> Judgement:
+def _say(device: Device, release: str, judgement: Judgement, before: Judgement | None) -> Judgement:
     if before is None or judgement.warnings != before.warnings:
         for warning in judgement.warnings:
             _log.warning("trial warning release=%s what=%s", release, warning)
     if before is None or judgement.reason.split(":")[0] != before.reason.split(":")[0]:
         _log.warning("trial release=%s verdict=%s reason=%s", release, judgement.verdict.value, judgement.reason)
+        is_waiting = judgement.verdict is TrialVerdict.WAIT and judgement.reason != _HOLDING
+        write_progress(device.layout.trial_progress, judgement.reason if is_waiting else "")
     return judgement

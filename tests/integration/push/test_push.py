@@ -50,6 +50,22 @@ def test_a_push_that_is_committed_names_the_streams_that_give_no_frames(device):
     assert [("lobby" in words, "gate" in words) for words in told] == [(True, False)]
 
 
+def test_a_push_and_a_status_say_what_a_trial_waits_for(device):
+    device.script(waits_for="no broker", trial_s=3.0)
+    trials = []
+
+    def on_event(event):
+        device.events.append(event)
+        if (event.phase, event.event) == ("trial", "note"):
+            trials.append(_ask(device, ("status", {}))["waits_for"])
+
+    assert device.push(device.bundle(), on_event=on_event).result == "committed"
+
+    told = [event.hint for event in device.events if (event.phase, event.event) == ("trial", "note")]
+    assert (["no broker" in words for words in told], trials) == ([True], ["no broker"])
+    assert _ask(device, ("status", {}))["waits_for"] is None
+
+
 def test_a_second_release_sends_only_what_is_new_and_can_be_undone(device):
     model = os.urandom(100_000)
     first, second = device.bundle("one", model=model), device.bundle("two", model=model, sequence=2)

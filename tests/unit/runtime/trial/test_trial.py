@@ -11,7 +11,7 @@ from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm, roll_back
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT
 from edge.reading import available_bytes
 from edge.reports import UnitState
-from edge.runtime.build.request import BuildResult, read_request
+from edge.runtime.build.request import BuildResult, read_progress, read_request
 from edge.runtime.trial.rollback import go_back, go_to, is_needed, recover_at_boot
 from edge.runtime.trial.trial import REFUSED, Trial, run_trial
 from edge.wire.peer import Problem
@@ -106,6 +106,19 @@ def test_f22_a_camera_and_a_broker_that_were_down_before_are_not_blamed(device, 
 
     assert "no frames, as before" in caplog.text
     assert "broker is not connected, as before" in caplog.text
+
+
+def test_what_a_trial_waits_for_can_be_read_while_it_waits_and_not_afterwards(device, switched):
+    _, _, service = switched
+    read = lambda: read_progress(device.layout.trial_progress)  # noqa: E731
+    said = {}
+    service.mqtt = False
+    service.at |= {second: lambda second=second: said.update({second: read()}) for second in (15, 30)}
+    service.at[16] = lambda: setattr(service, "mqtt", True)
+
+    assert verdict_of(device, service) == 0
+    assert "broker is not connected" in said[15]
+    assert (said[30], read()) == ("", "")
 
 
 def test_a_release_that_waits_for_a_person_is_committed_when_confirmed(device, put_new_on_trial):

@@ -101,7 +101,7 @@ LINES_OF_ROOMS = {
     "bundle": 1927,
     "calibrate": 2734,
     "capacity": 993,
-    "cli": 7178,
+    "cli": 7181,
     "client": 529,
     "config": 1519,
     "delivery": 1035,

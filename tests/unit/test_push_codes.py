@@ -5,6 +5,7 @@ import functools
 import re
 from pathlib import Path
 
+from edge.cli.commands.push import push
 from edge.errors import EXIT_CODE_OF
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,15 @@ def test_every_code_is_documented():
     known = {*_documented(), *FILES}
     missing = {f"{code} ({path})" for code, path in _written() if code not in known}
     assert not missing, sorted(missing)
+
+
+def test_page_and_help_say_the_same_of_each_exit_code_that_a_device_causes():
+    page, told = (
+        re.search(r"3 not reached.*?(?=\.)", " ".join(text.split()))[0]
+        for text in ((ROOT / "docs/first-device.md").read_text(encoding="utf-8"), push.help)
+    )
+    assert page == told
+    assert sorted(map(int, re.findall(r"\d+", page))) == sorted({one for one in EXIT_CODE_OF.values() if 3 <= one < 10})
 
 
 def test_every_documented_code_is_used():

@@ -74,6 +74,9 @@ def push(
 
     A TARGET is a host of your ssh_config, or a name, label=value or all of the inventory. The release before serves
     until the moment of the switch; nothing that goes wrong, here or there, leaves a device without one.
+
+    Exit codes: 3 not reached, 4 signature or sequence refused, 5 another push at work, 6 not fit for the device (space,
+    a secret, failed before), 7 not built or not proven, 8 rolled back, 9 the device stopped trying.
     """
     if detach and confirm:
         raise click.UsageError("--detach leaves before there is anything to confirm; leave one of them out")

@@ -106,7 +106,7 @@ LINES_OF_ROOMS = {
     "config": 1519,
     "delivery": 1035,
     "demo": 603,
-    "deploy": 7476,
+    "deploy": 7479,
     "device": 3175,
     "engine": 6930,
     "evaluate": 1920,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from edge.delivery.outcome import DONE, PLANNED, UPLOAD, Outcome, Report
 from edge.deploy.provision.admin import AdminShell, StepsAnswer
 from edge.deploy.provision.facts import ProvisionFacts, is_jetson, pycuda_wheel
 from edge.deploy.provision.keys import read_public_key
-from edge.deploy.provision.wanted import KEYS, SIGNERS, Wanted, steps
+from edge.deploy.provision.wanted import DEVICE_TOML, KEYS, SIGNERS, Wanted, steps
 from edge.deploy.provision.wheels import WheelSet, WheelSource
 from edge.errors import DeployError
 from edge.media.gstreamer.binding import APT
@@ -72,6 +73,7 @@ PLAN = "plan"
 BROUGHT = "software"
 """The phase whose notes say what of the software that releases bring cannot run over what was installed."""
 
+_LATER = {f"replace {DEVICE_TOML}": "; a new name takes effect when the service starts again (docs/fleet.md)"}
 _UNPACKED = 4  # wheels and what they unpack to, in lengths of the wheels
 _ROOM_BYTES = 256 * 1024**2
 
@@ -175,7 +177,7 @@ def _ask(shell: AdminShell, request: dict[str, Any]) -> StepsAnswer:
         )
     if answer.failed:
         raise DeployError("device.provision", f"{shell.address.host}: {answer.failed}")
-    return answer
+    return replace(answer, changes=tuple(f"{one}{_LATER.get(one, '')}" for one in answer.changes))
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:

@@ -17,13 +17,14 @@ from edge.deploy.provision.wheels import WheelSet
 from edge.registry.pull_settings import PullSettings, encode_pull_settings
 from edge.version import __version__
 
-__all__ = ["KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps", "with_ids"]
+__all__ = ["DEVICE_TOML", "KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps", "with_ids"]
 
 Step = dict[str, Any]
 
 PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 """Where cameras and brokers are unless somebody says otherwise: private and link-local addresses."""
 
+DEVICE_TOML = "/etc/edge-deploy/device.toml"
 KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/allowed_signers"
 """Keys that may push, and keys whose releases count."""
 
@@ -145,7 +146,7 @@ def _folders() -> Iterator[Step]:
 def _settings(wanted: Wanted) -> Iterator[Step]:
     values = {"name": wanted.name, "compatible": list(wanted.compatible), "channels": list(wanted.channels)}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-    yield _file("/etc/edge-deploy/device.toml", text, is_seed=not wanted.is_setting_stated)
+    yield _file(DEVICE_TOML, text, is_seed=not wanted.is_setting_stated)
     if wanted.pull is not None:
         yield _file("/etc/edge-deploy/pull.toml", encode_pull_settings(wanted.pull))
     if wanted.trust is not None:

@@ -1,6 +1,8 @@
 """The access list of docs/fleet.md at a real mosquitto: a device's login speaks for that device only."""
 
 import re
+import shlex
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,3 +95,17 @@ def test_a_login_that_may_not_read_is_not_told_that_all_is_well(broker, user, tm
     fleet = command("edge-deploy", "fleet", "--pipeline", *words)
 
     assert all("this login may not read" in told.stderr for told in (listened, fleet))
+
+
+def test_the_page_s_line_removes_what_the_broker_keeps_of_an_old_name_alone(tmp_path):
+    page = (Path(__file__).parents[3] / "docs/fleet.md").read_text()
+    words = shlex.split(re.search(r"    (mosquitto_sub .*--remove-retained.*)", page)[1].replace("SITE", "north"))
+    with Mosquitto(tmp_path / "broker", users={"ops": "s"}) as broker:
+        say(broker, "ops", [("north", "gate-01"), ("north", "gate-99")])
+        words[words.index("-h") + 1] = broker.host
+        subprocess.run([*words, "-p", str(broker.port), "-u", "ops", "-P", "s"], timeout=30, capture_output=True)
+        kept = subprocess.run(
+            [*words[:3], "-t", "edge/v1/#", "-W", "1", "-F", "%t", "-p", str(broker.port), "-u", "ops", "-P", "s"],
+            timeout=30, capture_output=True, text=True,
+        )  # fmt: skip
+    assert {topic.split("/")[3] for topic in kept.stdout.split()} == {"gate-99"}

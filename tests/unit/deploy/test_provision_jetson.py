@@ -12,7 +12,7 @@ from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.admin import StepsAnswer
 from edge.deploy.provision.facts import FACTS_SCRIPT
 from edge.deploy.provision.provision import provision
-from edge.deploy.provision.wanted import Wanted
+from edge.deploy.provision.wanted import DEVICE_TOML, Wanted
 from edge.deploy.provision.wheels import WheelSource, gather_wheels, read_wheels
 from edge.transport.ssh import SshAddress
 from tests.support.little_wheels import device_facts, facts_told, little_lock, little_wheel
@@ -114,22 +114,32 @@ class Shell:
 
     address = SshAddress(host="gate-01")
 
-    def __init__(self, facts):
+    def __init__(self, facts, change="install edge-deploy"):
         self.facts = lambda: facts
-        self.asked = []
+        self.asked, self.change = [], change
 
     def steps(self, request):
         self.asked.append(request)
-        return StepsAnswer(conflicts=(), failed=None, changes=("install edge-deploy",), applied=False)
+        return StepsAnswer(conflicts=(), failed=None, changes=(self.change,), applied=False)
 
 
-def planned(facts):
+def planned(facts, **asked):
     """Return the steps that a provision of such a device plans, and what it tells."""
-    shell, events = Shell(dataclasses.replace(facts, has_key=True, has_signer=True)), []
+    shell, events = Shell(dataclasses.replace(facts, has_key=True, has_signer=True), **asked), []
     wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
     software = WheelSource()
     provision(shell, wanted, software=software, is_plan=True, report=Report("gate-01", events.append))
     return shell.asked[0]["steps"], events
+
+
+@pytest.mark.parametrize(("change", "is_later"), [(f"replace {DEVICE_TOML}", True), (f"write {DEVICE_TOML}", False)])
+def test_a_change_of_the_settings_says_when_a_new_name_takes_effect(make, change, is_later):
+    make("cp310")
+
+    _, events = planned(device_facts(), change=change)
+
+    (told,) = (event.hint for event in events if (event.phase, event.event) == ("plan", "note"))
+    assert (told.startswith(change), "starts again" in told) == (True, is_later)
 
 
 @pytest.mark.parametrize(

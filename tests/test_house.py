@@ -104,7 +104,7 @@ LINES_OF_ROOMS = {
     "cli": 7181,
     "client": 529,
     "config": 1519,
-    "delivery": 1035,
+    "delivery": 1037,
     "demo": 603,
     "deploy": 7479,
     "device": 3175,

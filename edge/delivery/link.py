@@ -71,7 +71,7 @@ class Link:
         self._channel, self._stop, self._deadline = channel, stop, deadline
         self._number = 0
         self._spoke_at = time.monotonic()
-        self._heard_at = self._spoke_at + GREETING_S - SILENCE_S
+        self._heard_at, self._patience_s = self._spoke_at, GREETING_S
         self.bytes_sent = 0
         self._device = Peer(is_device=True)
         try:
@@ -161,12 +161,14 @@ class Link:
             frame = self._channel.receive(timeout_s=_STEP_S)
         except DeployError as error:
             now = time.monotonic()
-            if error.code != "transfer.timeout" or now - self._heard_at > SILENCE_S:
+            if error.code != "transfer.timeout":
                 raise
+            if now - self._heard_at > self._patience_s:
+                raise DeployError(error.code, f"the device has said nothing for {self._patience_s:g} s") from error
             if now - self._spoke_at > PING_S:
                 self._send(Message("ping", {"id": -1}))
             return None
-        self._heard_at = time.monotonic()
+        self._heard_at, self._patience_s = time.monotonic(), SILENCE_S
         if not isinstance(frame, Message):
             raise DeployError("transfer.protocol", "the device sent bytes of a blob, expected a message")
         return frame

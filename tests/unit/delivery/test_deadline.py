@@ -7,8 +7,12 @@ import pytest
 
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
+from edge.delivery.link import Link
 from edge.deploy.fleet.over_ssh import roll_back
+from edge.wire.peer import Nothing
+from edge.wire.verbs import STATUS
 from tests.support.fleet import Running, targets, wave
+from tests.support.raised import error_of
 from tests.support.recorded_device import progress_for_ever, recorded_bundle, recorded_device, status_of
 from tests.support.scripted_device import body
 from tests.support.scripted_push import ScriptedPush
@@ -88,6 +92,21 @@ def test_a_rollback_of_a_device_that_drags_on_ends_as_late():
     one = roll_back(None, options, connect=lambda _: recorded_device(STORY, rollback=progress_for_ever))
     outcome = one(targets(1)[0], lambda event: None, threading.Event())
     assert (outcome.result, outcome.code) == ("late", "transfer.deadline")
+
+
+@pytest.mark.parametrize(("is_greeted", "waited"), [(True, "0.5 s"), (False, "0.3 s")])
+def test_a_device_that_falls_silent_is_told_with_the_silence_that_was_waited_for(monkeypatch, is_greeted, waited):
+    monkeypatch.setattr("edge.delivery.link.SILENCE_S", 0.5)
+    monkeypatch.setattr("edge.delivery.link.GREETING_S", 0.3)
+
+    def ask():
+        device = recorded_device("what people ask", status=lambda values: [])
+        if not is_greeted:
+            device.receive()
+        Link(device, threading.Event()).ask(STATUS, Nothing())
+
+    error = error_of(ask)
+    assert (error.code, waited in error.problem) == ("transfer.timeout", True)
 
 
 def test_without_a_deadline_of_its_own_a_push_has_one_all_the_same(tmp_path, monkeypatch):

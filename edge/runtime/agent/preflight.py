@@ -28,7 +28,6 @@ __all__ = [
     "check_preflight",
     "check_secrets",
     "check_software",
-    "free_for_release",
     "need_of",
 ]
 
@@ -182,45 +181,39 @@ def check_preflight(need: Need, facts: Facts, layout: Layout) -> list[Callable[[
     settings = read_settings(layout.device_toml)
     return [
         lambda: _check_one_file_system(facts, layout),
-        lambda: _check_space(need, facts, settings),
-        lambda: _check_inodes(need, facts),
+        lambda: _check_space(need, facts, settings, layout),
+        lambda: _check_inodes(need, facts, layout),
         lambda: _check_memory(need, facts, settings),
         lambda: _check_units(layout),
     ]
 
 
-def free_for_release(facts: Facts, settings: DeviceSettings) -> int:
-    """Return the bytes that a release may take: what is free without the reserve."""
-    return facts.disk_free_bytes - _reserve(facts, settings)
-
-
-def _reserve(facts: Facts, settings: DeviceSettings) -> int:
-    return max(settings.reserve_bytes, int(settings.reserve_share * facts.disk_bytes))
-
-
-def _check_space(need: Need, facts: Facts, settings: DeviceSettings) -> None:
-    wanted, free = need.blob_bytes + need.engine_bytes, free_for_release(facts, settings)
-    if wanted > free:
+def _check_space(need: Need, facts: Facts, settings: DeviceSettings, layout: Layout) -> None:
+    wanted = need.blob_bytes + need.engine_bytes
+    reserve = max(settings.reserve_bytes, int(settings.reserve_share * facts.disk_bytes))
+    if wanted + reserve > facts.disk_free_bytes:
         raise DeployError(
             "preflight.space",
-            f"the release takes {_mib(wanted)}, about {_mib(need.engine_bytes)} of them for the engine; "
-            f"free are {_mib(facts.disk_free_bytes)}, {_mib(_reserve(facts, settings))} of them in reserve",
-            hint="free space on the device's /var, or lower reserve_bytes in its device.toml",
+            f"{layout.var} has {_mib(facts.disk_free_bytes)} free; {_mib(wanted + reserve)} are needed: "
+            f"{_mib(need.blob_bytes)} for files, about {_mib(need.engine_bytes)} for the engine, and "
+            f"{_mib(reserve)} in reserve",
+            hint=f"free space in the file system of {layout.var} on the device, or lower reserve_bytes and "
+            "reserve_share in its device.toml",
             evidence={
                 "blob_bytes": need.blob_bytes,
                 "engine_bytes": need.engine_bytes,
                 "free_bytes": facts.disk_free_bytes,
-                "reserve_bytes": _reserve(facts, settings),
+                "reserve_bytes": reserve,
             },
         )
 
 
-def _check_inodes(need: Need, facts: Facts) -> None:
+def _check_inodes(need: Need, facts: Facts, layout: Layout) -> None:
     if need.inodes > facts.inodes_free:
         raise DeployError(
             "preflight.inodes",
-            f"the release takes up to {need.inodes} files, {facts.inodes_free} are left on the file system",
-            hint="remove small files from the device's /var",
+            f"the release takes up to {need.inodes} files; {facts.inodes_free} are left in {layout.var}",
+            hint=f"remove small files from the file system of {layout.var} on the device",
             evidence={"needed": need.inodes, "free": facts.inodes_free},
         )
 

@@ -1,11 +1,12 @@
 """What a release needs is asked before its first byte: each thing that is missing has a refusal of its own."""
 
 import dataclasses
+import re
 
 import pytest
 
 from edge.bundle.manifest import Role
-from edge.device.facts import gather_facts, read_settings
+from edge.device.facts import gather_facts
 from edge.device.software import Installation
 from edge.device.units import SOFTWARE_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
@@ -17,7 +18,6 @@ from edge.runtime.agent.preflight import (
     check_preflight,
     check_secrets,
     check_software,
-    free_for_release,
     need_of,
 )
 from edge.runtime.software.binding import installed
@@ -48,14 +48,22 @@ def facts(root):
     )
 
 
-def codes(root, facts):
+def refusals(root, facts):
     found = []
     for check in check_preflight(NEED, facts, root.layout):
         try:
             check()
         except DeployError as error:
-            found.append(error.code)
+            found.append(error)
     return found
+
+
+def codes(root, facts):
+    return [one.code for one in refusals(root, facts)]
+
+
+def error_of_space(root, facts):
+    return next((one for one in refusals(root, facts) if one.code == "preflight.space"), None)
 
 
 def test_a_device_that_has_just_enough_of_everything_takes_it(root, facts):
@@ -80,10 +88,21 @@ def test_a_unit_that_was_not_installed_is_named(root, facts):
     assert codes(root, facts) == ["preflight.units"]
 
 
-def test_what_is_in_reserve_is_not_free(root, facts):
-    layout = root.layout
-    layout.device_toml.write_text('name = "a"\ncompatible = ["lab"]\nreserve_bytes = 0\nreserve_share = 0.25\n')
-    assert free_for_release(facts, read_settings(layout.device_toml)) == 150 * MIB
+@pytest.mark.parametrize(
+    ("reserve", "free", "told"),
+    [
+        ("reserve_bytes = 0\nreserve_share = 0.25\n", 650, None),
+        ("reserve_bytes = 0\nreserve_share = 0.25\n", 649, ("649", "650", "250")),
+        ("reserve_bytes = 1073741824\n", 21, ("21", "1424", "1024")),
+    ],
+)
+def test_what_is_in_reserve_is_not_free(root, facts, reserve, free, told):
+    root.layout.device_toml.write_text(f'name = "a"\ncompatible = ["lab"]\n{reserve}')
+    error = error_of_space(root, dataclasses.replace(facts, disk_free_bytes=free * MIB))
+    assert (error is None) == (told is None)
+    if told is not None:
+        assert re.findall(r"(\d+) MiB", error.problem) == [told[0], told[1], "100", "300", told[2]]
+        assert str(root.layout.var) in error.problem
 
 
 def test_an_engine_that_cannot_run_here_is_refused_and_one_that_can_is_not(root):

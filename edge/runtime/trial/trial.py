@@ -274,11 +274,12 @@ def _warnings(baseline: Baseline, limits: HealthLimits, last: Observation) -> It
         yield f"stream {name}: is not part of this release"
     for name, stream in sorted(health.streams.items()):
         if name not in baseline.rates and stream.inferred == 0:
-            yield f"stream {name}: no frames, as before ({stream.state})"
+            yield f"stream {name}: no frames ({stream.state}); it is new or gave none before"
     if health.mqtt_connected is False and not baseline.mqtt_connected:
-        yield "the broker is not connected, as before"
-    if last.available_bytes is not None and last.available_bytes < limits.min_available_bytes:
-        yield f"{last.available_bytes} bytes of memory are left, as before"
+        yield "the broker is not connected; it is new or was not connected before"
+    before, now = baseline.available_bytes, last.available_bytes
+    if before is not None and now is not None and max(before, now) < limits.min_available_bytes:
+        yield f"{now} bytes of memory are left, {before} were before"
 
 
 def record(device: Device, what: str, result: str, *, release: str | None, moment: Moment) -> None:

@@ -148,14 +148,22 @@ def test_f21_what_does_not_come_to_frames_is_refused_at_the_deadline(seen, says)
     assert says in judged.reason
 
 
-def test_f22_what_was_down_before_is_not_blamed_but_named():
-    before = Baseline(rates={"east": 10.0}, infer_p95_ms=20.0, mqtt_connected=False)
+@pytest.mark.parametrize(
+    "before",
+    [Baseline(rates={"east": 10.0}, infer_p95_ms=20.0, mqtt_connected=False), Baseline(rates={"east": 10.0})],
+    ids=["down", "not-there"],
+)
+def test_f22_what_was_down_before_or_was_not_there_is_not_blamed_but_named(before):
     seen = run(30, fps={"east": 10, "west": 0}, mqtt=False, acknowledged=0, states={"west": "down"})
 
     judged = verdict(seen, baseline=before)
 
     assert judged.verdict is TrialVerdict.GOOD
-    assert judged.warnings == ("stream west: no frames, as before (down)", "the broker is not connected, as before")
+    assert [one.partition(";")[0] for one in judged.warnings] == [
+        "stream west: no frames (down)",
+        "the broker is not connected",
+    ]
+    assert all("new or" in one and "as before" not in one for one in judged.warnings)
 
 
 def test_f22_memory_that_was_short_before_is_not_blamed():
@@ -164,7 +172,8 @@ def test_f22_memory_that_was_short_before_is_not_blamed():
     judged = verdict(run(30, free=100), baseline=before)
 
     assert judged.verdict is TrialVerdict.GOOD
-    assert "as before" in judged.warnings[-1]
+    assert f"100 bytes of memory are left, {before.available_bytes} were before" in judged.warnings
+    assert verdict([second(1, free=100)]).warnings == ()  # it is why the release is refused, and was not so before
 
 
 def test_without_a_release_before_it_is_judged_by_itself():

@@ -176,8 +176,9 @@ def switch(session: Session, request: SwitchRequest) -> SwitchAnswer:
 def start_trial(session: Session, release: str, *, confirm: bool, offer: Signed | None) -> SwitchAnswer:
     """Start the trial of a release that is complete and has its engine."""
     device = session.device
+    before = device.releases.current()
     baseline = session.talk.while_doing(
-        lambda: measure_baseline(device.layout.health, release=device.releases.current()), phase="baseline", total_s=5.0
+        lambda: measure_baseline(device.layout.health, release=before), phase="baseline", total_s=5.0
     )
     session.talk.go_on_alone()
     arm(
@@ -193,7 +194,8 @@ def start_trial(session: Session, release: str, *, confirm: bool, offer: Signed 
     problem = restart_runtime(session)
     # Also when the restart failed: the trial says so, and starts the way back.
     session.units.start(TRIAL_UNIT, wait=False, timeout_s=_TRIAL_START_S)
-    return SwitchAnswer(release=release, confirm=confirm, note=problem or "")
+    unmeasured = None if baseline or before is None else f"not compared with {before}, which did not run until now"
+    return SwitchAnswer(release=release, confirm=confirm, note="; ".join(filter(None, (problem, unmeasured))))
 
 
 def restart_runtime(session: Session) -> str | None:

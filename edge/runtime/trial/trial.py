@@ -69,7 +69,7 @@ class Baseline:
         mqtt_connected: None: there was no broker in the pipeline.
         mqtt_per_s: messages acknowledged per second.
         available_bytes: memory that was free; None: not known.
-        doubt: why nothing of what the release before said of itself is counted; None: it is.
+        doubt: why nothing of the release before is counted; None: it is.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -82,6 +82,8 @@ class Baseline:
 
 def baseline_from_state(values: Mapping[str, Any]) -> Baseline:
     """Return what `edge.device.health` has measured; what is not there, or cannot be, was not known."""
+    if not values:
+        return Baseline(doubt="none ran until the switch")
     rates = {str(name): float(rate) for name, rate in dict(values.get("streams") or {}).items()}
     doubt = _doubt(rates, values.get("infer_p95_ms"))
     if doubt is not None:
@@ -98,9 +100,9 @@ def baseline_from_state(values: Mapping[str, Any]) -> Baseline:
 def _doubt(rates: Mapping[str, float], infer_p95_ms: float | None) -> str | None:
     fastest = max(rates.values(), default=0.0)
     if fastest > _MOST_FPS:
-        return f"{fastest:g} frames per second of a stream"
+        return f"the release before said what cannot be: {fastest:g} frames per second of a stream"
     if infer_p95_ms is not None and infer_p95_ms < _LEAST_INFER_MS:
-        return f"inference in {infer_p95_ms:g} ms"
+        return f"the release before said what cannot be: inference in {infer_p95_ms:g} ms"
     return None
 
 
@@ -266,7 +268,7 @@ def _mqtt_complaints(baseline: Baseline, first: Health, last: Health) -> Iterato
 
 def _warnings(baseline: Baseline, limits: HealthLimits, last: Observation) -> Iterator[str]:
     if baseline.doubt is not None:
-        yield f"the release before said what cannot be ({baseline.doubt}): not compared with it"
+        yield f"nothing is compared with a release before: {baseline.doubt}"
     health = last.health
     if health is None:
         return

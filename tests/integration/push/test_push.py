@@ -73,6 +73,9 @@ def test_a_second_release_sends_only_what_is_new_and_can_be_undone(device):
     outcome = device.push(second)
     assert outcome.result == "committed"
     assert outcome.bytes_sent == len(b"name: two")
+    told = [event.hint for event in device.events if (event.phase, event.event) == ("switch", "note")]
+    # The service that stands for the first one has not said a word for a minute.
+    assert [first.manifest.release in words for words in told] == [True]
     answer = _ask(device, ("lock", {"who": "tester", "why": "test"}), ("rollback", {}))
     assert answer["release"] == first.manifest.release
     assert device.device.releases.current() == first.manifest.release

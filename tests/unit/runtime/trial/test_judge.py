@@ -204,7 +204,11 @@ def test_the_baseline_of_a_state_knows_what_was_up():
     assert baseline_from_state(values) == Baseline(
         rates={"east": 9.5}, infer_p95_ms=20.0, mqtt_connected=True, mqtt_per_s=9.0
     )
-    assert baseline_from_state({}) == Baseline()
+
+
+def test_a_trial_says_that_it_compares_with_nothing_where_nothing_was_measured():
+    found = verdict(run(30), baseline=baseline_from_state({}))
+    assert (found.verdict, ["nothing is compared" in one for one in found.warnings]) == (TrialVerdict.GOOD, [True])
 
 
 @pytest.mark.parametrize("lie", [{"streams": {"east": 1e9}}, {"infer_p95_ms": 1e-9}, {"infer_p95_ms": 0.0}])

@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "quantize": 3291,
     "registry": 1081,
     "roofline": 923,
-    "runtime": 11949,
+    "runtime": 11947,
     "track": 971,
     "transport": 445,
     "vision": 514,

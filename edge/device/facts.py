@@ -29,6 +29,7 @@ __all__ = [
     "decode_settings",
     "gather_facts",
     "is_clock_sure",
+    "name_of_host",
     "newest_accepted",
     "read_settings",
     "this_moment",
@@ -67,6 +68,11 @@ def is_clock_sure() -> bool:
     asked = ctypes.create_string_buffer(512)
     state: int = ctypes.CDLL(None).adjtimex(asked)
     return 0 <= state < _TIME_ERROR
+
+
+def name_of_host(host: str) -> str:
+    """Return the name of a device whose host name is this, in the characters that are allowed."""
+    return re.sub(r"[^a-z0-9-]+", "-", host.split(".")[0].lower()).strip("-")[:32].strip("-") or "device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +177,9 @@ def _value(text: str, where: str) -> Any:
 
 def _wrong(where: str, what: str) -> DeployError:
     return DeployError(
-        "device.settings", f"{where}: {what}", hint="correct the file, or run: edge-deploy provision, which writes it"
+        "device.settings",
+        f"{where}: {what}",
+        hint="correct the file, or run: edge-deploy provision TARGET --name NAME, which writes it",
     )
 
 

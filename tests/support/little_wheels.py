@@ -36,6 +36,7 @@ def device_facts(
     architecture: str = "aarch64",
     l4t: str | None = None,
     glibc: tuple[int, int] = (2, 35),
+    name: str = "gate-01",
 ) -> ProvisionFacts:
     return ProvisionFacts(
         architecture=architecture,
@@ -49,6 +50,7 @@ def device_facts(
         has_video=True,
         credentials=(),
         free_bytes=1 << 40,
+        name=name,
     )
 
 

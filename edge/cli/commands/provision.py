@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from edge.deploy.provision.own_wheel import own_wheel
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import WheelSource
 from edge.deploy.rings.trust import read_chain
+from edge.device.facts import name_of_host
 from edge.errors import DeployError
 from edge.registry.https import tls_context
 from edge.registry.pull_settings import PullSettings
@@ -83,7 +84,9 @@ def admins_of(chosen: Chosen, user: str | None, ssh_config: Path | None) -> Admi
 )
 @click.option("--exactly", is_flag=True, help="Keys and signers become those named; all others go, as the plan says.")
 @click.option("--lock-me-out", is_flag=True, help="With --exactly: also the keys that this machine uses.")
-@click.option("--name", metavar="NAME", help="Name of the device; by default the target's. One target only.")
+@click.option(
+    "--name", metavar="NAME", help="Name of the device; default: the target's, or its host's. One target only."
+)
 @click.option(
     "--compatible",
     metavar="CLASS",
@@ -142,15 +145,15 @@ def provision(
     if purge and not is_undo:
         raise click.UsageError("--purge goes with --undo")
     admins = admins_of(chosen, admin, ssh_config)
+    wanted = {} if is_undo else _wanted(chosen, **asked)
     if ask_sudo_password:
         admins = _with_passwords(admins, chosen.targets)
     if is_undo:
         one, what = undo_over_ssh(admins, is_plan=is_plan, purge=purge, tells_changes=as_json), "undo"
     else:
-        wanted_of = _wanted(chosen, **asked)
         software = WheelSource(wheels)
-        one = provision_over_ssh(admins, wanted_of, software=software, is_plan=is_plan, tells_changes=as_json)
-        what = _digest(wanted_of(chosen.targets[0]), software)
+        one = provision_over_ssh(admins, wanted, software=software, is_plan=is_plan, tells_changes=as_json)
+        what = _digest(wanted[chosen.targets[0].name], software)
     result = drive(
         chosen,
         one,
@@ -178,7 +181,7 @@ def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
 
 def _digest(wanted: Wanted, software: WheelSource) -> str:
     """Return a name for what is wanted of every target, so that --resume goes on with the same only."""
-    same = replace(wanted, name="")
+    same = replace(wanted, name=None)
     asked = repr((same, software.folder, read_lock().made_at))
     return hashlib.sha256(asked.encode() + own_wheel()).hexdigest()[:12]
 
@@ -202,7 +205,8 @@ def _wanted(
     ring: str,
     registry_ca: Path | None,
     registry_ca_alone: bool,
-) -> Callable[[Target], Wanted]:
+) -> Mapping[str, Wanted]:
+    """By the targets' names, before any of them is called."""
     trusted = [(read_public_key(path), False) for path in signers]
     trusted += [(read_public_key(path), True) for path in downgraders]
     let_in = [read_public_key(path) for path in keys]
@@ -215,10 +219,11 @@ def _wanted(
     pull = _pull(pull_from, channels or ("stable",), ring, registry_ca, is_alone=registry_ca_alone)
 
     def wanted(target: Target) -> Wanted:
-        is_known = target.name in chosen.inventory.targets
+        is_known, is_name = target.name in chosen.inventory.targets, target.host == name_of_host(target.host)
+        default = target.name if is_known else target.host if is_name else None
         classes = compatible or ((target.compatible,) if target.compatible else ("any",))
         return Wanted(
-            name=name or (target.name if is_known else target.host),
+            name=default if name is None else name,
             compatible=classes,
             channels=channels or ("stable",),
             is_setting_stated=name is not None or bool(compatible or channels),
@@ -234,7 +239,11 @@ def _wanted(
             registry_ca=None if registry_ca is None else registry_ca.read_text("ascii", "replace"),
         )
 
-    return wanted
+    try:
+        return {target.name: wanted(target) for target in chosen.targets}
+    except ValueError as error:
+        key, _, problem = str(error).partition(": ")
+        raise click.BadParameter(problem, param_hint=f"--{key.removesuffix('s')}") from None
 
 
 def _first_trust(path: Path) -> tuple[str, str]:

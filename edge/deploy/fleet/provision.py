@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,7 @@ class Admins:
 
 def provision_over_ssh(
     admins: Admins,
-    wanted_of: Callable[[Target], Wanted],
+    wanted: Mapping[str, Wanted],
     *,
     software: WheelSource,
     is_plan: bool,
@@ -74,7 +74,7 @@ def provision_over_ssh(
     def one(target: Target, report: Report, stop: threading.Event) -> Outcome:
         shell = admins.shell(target, stop)
         return provision(
-            shell, wanted_of(target), software=software, is_plan=is_plan, report=report, pusher=admins.pusher(target)
+            shell, wanted[target.name], software=software, is_plan=is_plan, report=report, pusher=admins.pusher(target)
         )
 
     return _each(one, tells_changes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.deploy.provision.lock import Environment
+from edge.device.facts import name_of_host
 from edge.errors import DeployError
 
 __all__ = [
@@ -33,6 +34,8 @@ _TESTED = ("x86_64", "aarch64")
 FACTS_SCRIPT = f"""
 echo "architecture=$(uname -m)"
 echo "python=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
+echo "name=$(uname -n)"
+sed -n 's/^name *= *"\\([a-z0-9-]*\\)".*/name=\\1/p' /etc/edge-deploy/device.toml 2>/dev/null
 echo "glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2)"
 echo "systemd=$(systemctl --version 2>/dev/null | sed -n '1s/^systemd \\([0-9]*\\).*/\\1/p')"
 for tool in {" ".join(_NEEDED)}; do
@@ -62,7 +65,7 @@ class ProvisionFacts:
     `has_video`: the system's Python has GStreamer. `wheels` are the SHA-256 of those that it keeps, computed there now;
     `revoked`: what its list revokes. `gpu_nodes`: those below /dev that a Jetson's GPU is not ready without;
     `has_argus`: NVIDIA's daemon of cameras. `made_with` is the version of the edge-deploy that has made the release
-    which serves; None: there is none.
+    which serves; None: there is none. `name` is that of its device.toml, or else after its host name.
     """
 
     architecture: str
@@ -79,6 +82,7 @@ class ProvisionFacts:
     wheels: frozenset[str] = frozenset()
     revoked: frozenset[str] = frozenset()
     made_with: str | None = None
+    name: str = "device"
 
     @property
     def environment(self) -> Environment:
@@ -118,6 +122,7 @@ def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
         wheels=frozenset(value for name, value in pairs if name == "wheel"),
         revoked=frozenset(value.strip() for name, value in pairs if name == "revoked"),
         made_with=values.get("made") or None,
+        name=name_of_host(values.get("name", "")),
     )
 
 

@@ -6,6 +6,7 @@ import importlib.resources
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from edge.bundle.sign import DOWNGRADE, RELEASE
 from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey, Revocations
 from edge.deploy.provision.wheels import WheelSet
+from edge.device.facts import DeviceSettings
 from edge.registry.pull_settings import PullSettings, encode_pull_settings
 from edge.version import __version__
 
@@ -27,6 +29,8 @@ PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.
 DEVICE_TOML = "/etc/edge-deploy/device.toml"
 KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/allowed_signers"
 """Keys that may push, and keys whose releases count."""
+
+DEVICE_TOML = "/etc/edge-deploy/device.toml"
 
 _SERVICES = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback", "edge-pull", "edge-software")
 _TO_PULL = ("edge-agent.socket", "edge-pull.timer")
@@ -43,13 +47,13 @@ _DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A person's wishes for a device; `networks`, `revoked`, `pull` None: as they are there, or the defaults.
+    """A person's wishes for a device; `name`, `networks`, `revoked`, `pull` None: as they are there, or the defaults.
 
     `is_exact`: all other keys and signers go, with `may_lock_out` also those that this machine uses.
-    `registry_ca`: certificates of the pulled registry's own CA, PEM.
+    `registry_ca`: certificates of the pulled registry's own CA, PEM. ValueError for what a device would not read.
     """
 
-    name: str
+    name: str | None
     compatible: tuple[str, ...]
     channels: tuple[str, ...] = ("stable",)
     is_setting_stated: bool
@@ -64,13 +68,22 @@ class Wanted:
     trust: tuple[str, str] | None = None  # a root's public key, and its word on who counts
     registry_ca: str | None = None
 
+    def __post_init__(self) -> None:
+        name = "device" if self.name is None else self.name
+        DeviceSettings(name=name, compatible=self.compatible, channels=self.channels)
+        for network in self.networks or ():
+            try:
+                ip_network(network, strict=False)
+            except ValueError as error:
+                raise ValueError(f"networks: {error}") from None
+
 
 def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: str | None) -> list[Step]:
     """In the order in which they are applied; `folder`: where the wheels lie on the device."""
     made = [
         *_accounts(),
         *_folders(),
-        *_settings(wanted),
+        *_settings(wanted, facts),
         *_trust(wanted),
         _file("/etc/sudoers.d/edge-deploy", _shipped("sudoers"), mode=0o440, test=["visudo", "-cqf"]),
         *_units(wanted, facts),
@@ -143,8 +156,12 @@ def _folders() -> Iterator[Step]:
     yield _folder("/run/edge-deploy", owner="edge-deploy", mode=0o700, is_volatile=True)
 
 
-def _settings(wanted: Wanted) -> Iterator[Step]:
-    values = {"name": wanted.name, "compatible": list(wanted.compatible), "channels": list(wanted.channels)}
+def _settings(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
+    values = {
+        "name": wanted.name or facts.name,
+        "compatible": list(wanted.compatible),
+        "channels": list(wanted.channels),
+    }
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
     yield _file(DEVICE_TOML, text, is_seed=not wanted.is_setting_stated)
     if wanted.pull is not None:

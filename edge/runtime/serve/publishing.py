@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 from edge.codec import encode
 from edge.config.pipeline import Pipeline
 from edge.config.schema import MqttConfig, SpoolConfig
+from edge.device.facts import name_of_host
 from edge.device.files import Files
 from edge.device.layout import Layout
 from edge.device.state import Phase, read_state
@@ -57,11 +57,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def device_name(configured: str | None) -> str:
-    """Return the topic level of this machine: as configured, or its host name in the characters that are allowed."""
-    if configured is not None:
-        return configured
-    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().split(".")[0].lower()).strip("-")
-    return host[:32] or "device"
+    """Return the topic level of this machine."""
+    return name_of_host(socket.gethostname()) if configured is None else configured
 
 
 def make_publisher(pipeline: Pipeline, info: InfoMessage) -> FanoutPublisher:

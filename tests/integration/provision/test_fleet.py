@@ -1,10 +1,12 @@
 """`edge-deploy provision` for many machines at once: in waves, with a plan, a report, and nothing sent twice."""
 
 import json
+import platform
 import time
 
 import pytest
 
+from edge.device.facts import name_of_host, read_settings
 from tests.support.overlay_devices import OverlayDevices, needs_root
 
 pytestmark = [needs_root, pytest.mark.integration, pytest.mark.slow(reason="further first installations")]
@@ -131,6 +133,25 @@ def test_a_start_of_edge_software_that_fails_is_said_and_made_up_for_by_the_next
         assert "edge-software.service has failed: no memory; run provision again" in first.stdout + first.stderr
         assert "lay what releases bring over" in second.stdout
         assert "nothing to change" in third.stdout
+
+
+def test_a_device_that_is_called_by_its_address_is_named_after_its_host_or_as_before(tmp_path, person):
+    with OverlayDevices(tmp_path / "site", 1) as devices:
+        config = devices.ssh_config
+        config.write_text(config.read_text().replace("Host d-00\n", "Host d-00 192.168.1.40\n"))
+        settings = devices.root("d-00") / "etc/edge-deploy/device.toml"
+        own = name_of_host(platform.node())
+
+        planned = person(devices, "root@192.168.1.40", "--ssh-config", config, "--plan")
+        made = person(devices, "root@192.168.1.40", "--ssh-config", config)
+
+        assert f"its name becomes {own}" in planned.stderr
+        assert made.return_value == 0, made.stderr
+        assert read_settings(settings).name == own
+
+        assert person(devices, "192.168.1.40", "--ssh-config", config, "--name", "gate-40").return_value == 0
+        assert person(devices, "192.168.1.40", "--ssh-config", config, "--channel", "beta").return_value == 0
+        assert (read_settings(settings).name, read_settings(settings).channels) == ("gate-40", ("beta",))
 
 
 def test_undo_goes_over_the_fleet_as_well(tmp_path, person):

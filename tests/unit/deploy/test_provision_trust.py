@@ -10,6 +10,7 @@ from edge.deploy.provision.keys import read_public_key
 from edge.deploy.provision.wanted import SIGNERS, Wanted, _settings, _trust
 from edge.deploy.rings.trust import TrustChange, first_chain, public_of
 from edge.registry.pull_settings import PullSettings
+from tests.support.little_wheels import device_facts
 from tests.support.manifests import ssh_key
 
 PULL = PullSettings(repository="registry.example/farms/gates")
@@ -46,7 +47,11 @@ def test_the_first_word_of_a_root_lies_in_roots_folder(tmp_path, keys):
     chain = first_chain(TrustChange(added=[(keys[0], ("edge-release",))]), root=root, now=datetime.now(timezone.utc))
     trust = public_of(root), encode_chain(chain).decode()
 
-    files = {step["path"]: step["content"] for step in _settings(wanted(signers=[], trust=trust)) if "content" in step}
+    files = {
+        step["path"]: step["content"]
+        for step in _settings(wanted(signers=[], trust=trust), device_facts())
+        if "content" in step
+    }
 
     assert files["/etc/edge-deploy/trust_root"] == public_of(root) + "\n"
     assert files["/etc/edge-deploy/trust.json"] == trust[1]

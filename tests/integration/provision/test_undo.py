@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from tests.support import second_user
 pytestmark = [
     second_user.needs_root,
     pytest.mark.slow_but(
-        "test_what_is_made_is_made_once_and_all_of_it_is_taken_back", reason="further first installations"
+        "test_what_is_made_is_made_once_and_all_of_it_is_taken_back",
+        "test_a_fresh_file_system_is_a_folder_for_data_and_is_given_back_as_it_was",
+        reason="further first installations",
     ),
 ]
 
@@ -69,6 +72,41 @@ def test_what_is_made_is_made_once_and_all_of_it_is_taken_back(site):
     assert not any(line.startswith("keep") for line in unmake(is_plan=False, purge=False))
 
     assert list(site.iterdir()) == []
+
+
+@pytest.mark.parametrize("purge", [False, True], ids=["keeping", "purging"])
+def test_a_fresh_file_system_is_a_folder_for_data_and_is_given_back_as_it_was(site, purge):
+    store = site / "data"
+    store.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", store], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        (store / "lost+found").mkdir(mode=0o700)
+        wanted = steps(site)
+        wanted[3]["mode"] = 0o2750  # as /var/lib/edge-deploy
+        made = main.make({"steps": wanted, "is_plan": False})
+        again = main.make({"steps": wanted, "is_plan": False})
+        is_given = (store.stat().st_uid, store.stat().st_mode & 0o7777) == (second_user.ids()[0], 0o2750)
+        told = unmake(is_plan=False, purge=purge)
+        status = store.stat()
+    finally:
+        subprocess.run(["umount", store], check=True)
+
+    assert ("conflicts" in made, again["changes"], is_given) == (False, [], True)
+    assert (status.st_uid, status.st_mode & 0o7777) == (0, 0o755), told
+    assert not any(line.startswith("keep") for line in told)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o2700, 0o711, 0o740])
+def test_a_folder_that_was_closed_to_others_is_not_opened(site, mode):
+    (site / "data").mkdir()
+    (site / "data").chmod(mode)
+    wanted = [{**folder(site / "data", owner=second_user.NAME, group=second_user.GROUP), "mode": 0o2750}]
+
+    made = main.make({"steps": wanted, "is_plan": False})
+
+    assert "does not widen it" in made["conflicts"][0]
+    assert ((site / "data").stat().st_uid, (site / "data").stat().st_mode & 0o7777) == (0, mode)
 
 
 @pytest.mark.parametrize("purge", [False, True], ids=["keeping", "purging"])

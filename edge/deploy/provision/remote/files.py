@@ -42,7 +42,8 @@ class Step:
         have, want = stat.S_IMODE(status.st_mode), self.values["mode"]
         lines = []
         if have != want:
-            if want & ~have and self.record is None:
+            # The setgid bit of a folder opens it to nobody; a file system that was just made has none.
+            if want & ~have & ~stat.S_ISGID and self.record is None:
                 raise Conflict(f"{self.path} has mode {have:04o}; provision needs {want:04o}, and does not widen it")
             lines.append(f"set mode of {self.path} from {have:04o} to {want:04o}")
         try:

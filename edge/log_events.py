@@ -190,7 +190,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     (
         "release-unverifiable",
         "release is served though its signature cannot be verified",
-        "`edge-deploy provision` restores allowed_signers",
+        "`provision --signer` restores allowed_signers",
     ),
     ("release-of-former-signer", "release is served though its signer is not trusted any more", _SIGN),
     ("release-damaged", "release is damaged", "push it again; check the disk"),

@@ -42,6 +42,7 @@ RELEASE = "edge-release"
 DOWNGRADE = "edge-release-downgrade"
 """Namespace of a signature that allows a lower sequence than the device has seen."""
 
+_OPTIONS = {RELEASE: "--signer", DOWNGRADE: "--downgrade-signer"}
 _SIGNING_DEADLINE_S = 120.0  # a person may have to type a passphrase or touch a security key
 _VALIDITY = re.compile(r'valid-(?:after|before)="?[0-9]+Z?"?', re.IGNORECASE)
 _ZONE = re.compile(r'(valid-(?:after|before)="?[0-9]+)Z', re.IGNORECASE)
@@ -224,7 +225,7 @@ def _check_readable(allowed_signers: Path, revoked: Path | None) -> None:
         raise DeployError(
             "device.signers",
             f"{allowed_signers}: cannot be read: {error.strerror}",
-            hint="run edge-deploy provision, which installs it",
+            hint="run edge-deploy provision TARGET --signer KEY.pub, which writes it",
         ) from None
     if revoked is not None and not run_ssh_keygen("-Q", "-l", "-f", str(revoked)).is_ok:
         raise DeployError(
@@ -240,7 +241,9 @@ def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path) -
         return DeployError(
             "verify.signature.signer",
             f"the signer's key is not in {allowed_signers}",
-            hint="sign with a key that the device knows, or add this one with edge-deploy provision",
+            hint="sign with a key that the device knows, or let this one count: "
+            f"edge-deploy provision TARGET {_OPTIONS.get(asked.namespace, '--promoter')} KEY.pub "
+            "(where a root key says who counts: edge-deploy trust sign)",
         )
     at_any_time = "\n".join(_without_validity(line) for line in lines) + "\n"
     without_zone = "\n".join(_ZONE.sub(r"\1", line) for line in lines) + "\n"

@@ -148,7 +148,8 @@ def latest_of(chain: Sequence[SignedTrust], *, root: str, version: int = 0) -> t
                 "verify.trust.signature",
                 f"version {document.version} of who counts is not signed by the root that this device knows"
                 + ("" if document.root == root else " and by the one that is to follow it"),
-                hint="sign it with that key: edge-deploy trust sign; or provision the device for another root",
+                hint="sign it with that key: edge-deploy trust sign; or trust another root: "
+                "edge-deploy provision TARGET --trust FILE",
             )
         found.append(one)
         root, version = document.root, document.version

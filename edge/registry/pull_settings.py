@@ -85,5 +85,5 @@ def read_pull_settings(path: Path) -> PullSettings:
 
 
 def _wrong(where: str, what: str) -> DeployError:
-    hint = "correct the file, or run: edge-deploy provision --pull-from, which writes it"
+    hint = "correct the file, or run: edge-deploy provision TARGET --pull-from REGISTRY/REPOSITORY, which writes it"
     return DeployError("device.settings", f"{where}: {what}", hint=hint)

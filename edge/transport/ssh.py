@@ -42,7 +42,8 @@ _REASONS = (
 )
 _HINTS = {
     "transfer.ssh.hostkey": "check the device's key, then add it: ssh-keyscan {host} >> ~/.ssh/known_hosts",
-    "transfer.ssh.denied": "the device does not know your key for this user; run: edge-deploy provision {host}",
+    "transfer.ssh.denied": "let your key in: edge-deploy provision {host} --key ~/.ssh/id_ed25519.pub (or the key that "
+    "ssh offers); one with a passphrase has to be in ssh-agent",
     "transfer.ssh.unreachable": "check the name and the network: ssh {host}",
     "transfer.ssh.refused": "no SSH server answers there; check that sshd runs, and the port",
     "transfer.ssh.timeout": "the device does not answer; check that it is on and reachable: ping {host}",

@@ -105,7 +105,7 @@ def _unreadable(device: Device, why: str) -> DeployError:
     return DeployError(
         "device.trust",
         f"{device.layout.trust}: who counts cannot be read: {why}",
-        hint="run edge-deploy provision --trust with the latest chain; nothing is taken before",
+        hint="run edge-deploy provision TARGET --trust FILE with the latest chain; nothing is taken before",
     )
 
 
@@ -192,7 +192,7 @@ def signers_text(device: Device) -> str:
         raise DeployError(
             "device.signers",
             f"{device.layout.allowed_signers}: cannot be read: {error.strerror}",
-            hint="run edge-deploy provision, which installs it",
+            hint="run edge-deploy provision TARGET --signer KEY.pub, which writes it",
         ) from None
 
 

@@ -43,7 +43,7 @@ def test_a_key_that_the_device_does_not_know_is_refused(server):
     error = _failure(server.address())
     assert error.code == "transfer.ssh.denied"
     assert "Permission denied" in error.problem
-    assert "provision" in error.hint
+    assert "edge-deploy provision device --key" in error.hint
 
 
 def test_a_port_where_nobody_listens(server):

@@ -8,10 +8,11 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.bundle.manifest import encode_manifest
-from edge.bundle.sign import DOWNGRADE, fingerprint, namespace_of, run_ssh_keygen, sign, verify
+from edge.bundle.ring import RING
+from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, namespace_of, run_ssh_keygen, sign, verify
 from edge.errors import DeployError
 from tests.support.manifests import allowed, manifest, revocation, ssh_agent, ssh_key
-from tests.support.raised import code_of
+from tests.support.raised import code_of, error_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
 CONTENT = encode_manifest(manifest())
@@ -48,6 +49,25 @@ def test_f11_no_signature(ask):
 
 def test_f11_a_key_that_is_not_allowed(ask, keys):
     assert ask(sign(CONTENT, keys[1])) == "verify.signature.signer"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "option"), [(RELEASE, "--signer"), (DOWNGRADE, "--downgrade-signer"), (RING, "--promoter")]
+)
+def test_a_key_that_is_not_allowed_is_let_in_by_the_option_for_its_purpose(tmp_path, keys, namespace, option):
+    signers = allowed(tmp_path / "allowed_signers", keys[0])
+
+    error = error_of(
+        verify,
+        CONTENT,
+        sign(CONTENT, keys[1], namespace),
+        allowed_signers=signers,
+        revoked=None,
+        at=NOW,
+        namespace=namespace,
+    )
+
+    assert f"edge-deploy provision TARGET {option} KEY.pub" in error.hint
 
 
 def test_f11_a_signature_for_another_purpose(ask, keys):

@@ -9,7 +9,7 @@ from pathlib import Path
 from edge.errors import DeployError
 from edge.transport.pipe import ChildChannel
 
-__all__ = ["AGENT", "SshAddress", "SshChannel", "ssh_command", "ssh_failure"]
+__all__ = ["AGENT", "SSH_FAILED", "SshAddress", "SshChannel", "ssh_command", "ssh_failed", "ssh_failure"]
 
 # Known hosts only, no interactive question, a dead link is noticed within 15 s, and no agent is ever lent.
 _ALWAYS = (
@@ -23,14 +23,15 @@ _ALWAYS = (
     "ClearAllForwardings=yes",
 )
 AGENT = ("edge-runtime", "agent")
-_SSH_FAILED = 255
+SSH_FAILED = 255
 _NO_SUCH_COMMAND = 127
 
-# What OpenSSH prints (its texts are not translated), the code, and what to do. The first that is found counts.
+_CHANGED = "REMOTE HOST IDENTIFICATION HAS CHANGED"
+# What OpenSSH prints (its texts are not translated), and the code. The first that is found counts.
 _REASONS = (
+    (_CHANGED, "transfer.ssh.hostkey"),
+    ("host key is known for", "transfer.ssh.hostkey"),
     ("Host key verification failed", "transfer.ssh.hostkey"),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "transfer.ssh.hostkey"),
-    ("No ED25519 host key is known", "transfer.ssh.hostkey"),
     ("Permission denied", "transfer.ssh.denied"),
     ("Too many authentication failures", "transfer.ssh.denied"),
     ("Could not resolve hostname", "transfer.ssh.unreachable"),
@@ -41,6 +42,8 @@ _REASONS = (
     ("not responding", "transfer.ssh.timeout"),
 )
 _HINTS = {
+    _CHANGED: "find out whether the device was installed anew, or another one answers; compare the key; only then: "
+    "ssh-keygen -R {host}; ssh-keyscan {host} >> ~/.ssh/known_hosts",
     "transfer.ssh.hostkey": "check the device's key, then add it: ssh-keyscan {host} >> ~/.ssh/known_hosts",
     "transfer.ssh.denied": "let your key in: edge-deploy provision {host} --key ~/.ssh/id_ed25519.pub (or the key that "
     "ssh offers); one with a passphrase has to be in ssh-agent",
@@ -49,6 +52,7 @@ _HINTS = {
     "transfer.ssh.timeout": "the device does not answer; check that it is on and reachable: ping {host}",
     "transfer.ssh": "try it by hand: ssh {host}",
 }
+_ADMIN_DENIED = "ssh {host} has to work without a question; --admin USER is another login, ssh-add takes a passphrase"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +100,10 @@ class SshChannel(ChildChannel):
         super().__init__(command, ending=lambda status, lines: ssh_failure(address.host, status, lines))
 
 
-def ssh_failure(host: str, status: int | None, lines: Sequence[str]) -> DeployError | None:
+def ssh_failure(host: str, status: int | None, lines: Sequence[str], *, is_admin: bool = False) -> DeployError | None:
     """Return why a command of ours did not run there, by ssh's exit status and last lines; None: it has run."""
-    if status == _SSH_FAILED:
-        return _ssh_failed(host, lines)
+    if status == SSH_FAILED:
+        return ssh_failed(host, lines, is_admin=is_admin)
     if status == _NO_SUCH_COMMAND:
         return DeployError(
             "transfer.ssh.command",
@@ -110,10 +114,15 @@ def ssh_failure(host: str, status: int | None, lines: Sequence[str]) -> DeployEr
     return None
 
 
-def _ssh_failed(host: str, lines: Sequence[str]) -> DeployError:
-    said = "\n".join(lines)
-    code = next((code for text, code in _REASONS if text in said), "transfer.ssh")
-    reason = lines[-1] if lines else "ssh ended with 255 and said nothing"
+def ssh_failed(host: str, lines: Sequence[str], *, is_admin: bool = False) -> DeployError:
+    """Return why ssh has ended with `SSH_FAILED`; `is_admin`: it was the login of a person, which no --key mends."""
+    last = lines[-1] if lines else "ssh ended with 255 and said nothing"
+    found = ((text, code, line) for text, code in _REASONS for line in lines if text in line)
+    text, code, reason = next(found, ("", "transfer.ssh", last))
+    hint = _ADMIN_DENIED if is_admin and code == "transfer.ssh.denied" else _HINTS.get(text, _HINTS[code])
     return DeployError(
-        code, f"{host}: {reason}", hint=_HINTS[code].format(host=host), evidence={"stderr": list(lines[-5:])}
+        code,
+        f"{host}: {reason.strip('@ ')}",
+        hint=hint.format(host=host),
+        evidence={"stderr": list(lines[-5:])},
     )

@@ -128,12 +128,12 @@ def _ask(admins: Admins, target: Target, stop: threading.Event) -> Proof:
     address = admins.shell(target, stop).address
     command = ssh_command(address, [shlex.quote(word) for word in REMOTE])
     done = run_until(command, b"", host=target.name, timeout_s=_TIMEOUT_S, stop=stop)
-    lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    if (failure := ssh_failure(address.host, done.returncode, lines)) is not None:
+    lines = [cleaned(line) for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    if (failure := ssh_failure(address.host, done.returncode, lines, is_admin=True)) is not None:
         raise failure
     try:
         return decode_proof(done.stdout, target.name)
     except ConfigError as error:
-        said = cleaned(lines[-1])[:300] if lines and done.returncode not in _CODES else error.problem
+        said = lines[-1][:300] if lines and done.returncode not in _CODES else error.problem
         hint = f"run: edge-deploy provision {target.name}, which brings the one of here"
         raise DeployError("transfer.protocol", f"{target.name} has given no proof: {said}", hint=hint) from None

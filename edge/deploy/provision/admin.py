@@ -33,7 +33,7 @@ from edge.delivery.link import Interrupted
 from edge.deploy.provision.facts import FACTS_SCRIPT, ProvisionFacts, facts_from_text
 from edge.errors import DeployError
 from edge.reading import json_value
-from edge.transport.ssh import SshAddress, ssh_command
+from edge.transport.ssh import SSH_FAILED, SshAddress, ssh_command, ssh_failed
 from edge.untrusted import cleaned
 from edge.wire.peer import REVISION
 
@@ -135,7 +135,7 @@ class AdminShell:
         done, sent = send_tar(line, paths, on_bytes=on_bytes, host=host, timeout_s=_UPLOAD_S, stop=self.stop)
         if done.returncode:
             self.discard(place)
-            raise self._unreachable(done.stderr)
+            raise self._ended(done.returncode, done.stderr)
         return place, sent
 
     def discard(self, place: str) -> None:
@@ -154,17 +154,15 @@ class AdminShell:
         ran = run_as_root(
             self.address, command, content, password=self.sudo_password, timeout_s=timeout_s, stop=self.stop
         )
-        if ran.code == 255:
-            raise self._unreachable(ran.error)
+        if ran.code == SSH_FAILED:
+            raise self._ended(ran.code, ran.error)
         return ran
 
     def _run(self, line: str) -> bytes:
         command, host = ssh_command(self.address, [line]), self.address.host
         done = run_until(command, b"", host=host, timeout_s=_FACTS_S, stop=self.stop)
-        if done.returncode == 255:
-            raise self._unreachable(done.stderr)
         if done.returncode:
-            raise self._failed(done.stderr)
+            raise self._ended(done.returncode, done.stderr)
         return done.stdout
 
     def _refused(self, ran: RanAsRoot) -> DeployError:
@@ -181,16 +179,15 @@ class AdminShell:
             hint="give --ask-sudo-password, or an administrator who may use sudo by --admin",
         )
 
+    def _ended(self, code: int, words: bytes) -> DeployError:
+        if code != SSH_FAILED:
+            return self._failed(words)
+        lines = [self._hidden(line)[:500] for line in words.splitlines()[-20:] if line.strip()]
+        return ssh_failed(self.address.host, lines, is_admin=True)
+
     def _failed(self, words: bytes) -> DeployError:
         problem = f"{self.address.host}: {self._hidden(words)[-600:]}"
         return DeployError("device.provision", problem, hint="nothing more was changed")
-
-    def _unreachable(self, words: bytes) -> DeployError:
-        return DeployError(
-            "transfer.ssh",
-            f"{self.address.host}: {self._hidden(words)[-400:]}",
-            hint=f"ssh {self.address.host} has to work without a question first: key, user and host key",
-        )
 
     def _hidden(self, words: bytes) -> str:
         """Return what was said there as one line, without the password: a device could say it, and logs are kept."""

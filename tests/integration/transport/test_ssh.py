@@ -6,10 +6,12 @@ import sys
 
 import pytest
 
+from edge.deploy.provision.admin import AdminShell
 from edge.errors import DeployError
 from edge.transport.channel import Message
 from edge.transport.ssh import SshAddress, SshChannel
 from tests.support.ports import free_port
+from tests.support.raised import error_of
 from tests.support.sshd import Sshd
 
 pytestmark = pytest.mark.integration
@@ -30,30 +32,62 @@ def _failure(address, *, remote=("true",), options=()):
     return caught.value
 
 
-def test_an_unknown_host_key_is_refused_with_what_to_do(server):
+def _of_provision(address):
+    return error_of(AdminShell(address=address).wants_password)
+
+
+BOTH = pytest.mark.parametrize("failure", [_failure, _of_provision], ids=["push", "provision"])
+
+
+@BOTH
+def test_an_unknown_host_key_is_refused_with_what_to_do(server, failure):
     server.known_hosts.write_text("")
-    error = _failure(server.address())
+    error = failure(server.address())
     assert error.code == "transfer.ssh.hostkey"
-    assert "known_hosts" in error.hint
+    assert "ssh-keyscan device >> ~/.ssh/known_hosts" in error.hint
     assert error.exit_code == 3
 
 
-def test_a_key_that_the_device_does_not_know_is_refused(server):
+@BOTH
+def test_a_changed_host_key_is_taken_away_only_once_somebody_knows_why(server, failure):
+    other = (server.directory / "user_key.pub").read_text().split()[:2]
+    server.known_hosts.write_text(f"[127.0.0.1]:{server.port} {' '.join(other)}\n")
+    error = failure(server.address())
+    assert error.code == "transfer.ssh.hostkey"
+    assert "device: WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!" in error.problem
+    assert "installed anew" in error.hint
+    assert error.hint.index("ssh-keygen -R device") < error.hint.index("ssh-keyscan device")
+
+
+@pytest.mark.parametrize(
+    ("failure", "todo"), [(_failure, "edge-deploy provision device --key"), (_of_provision, "--admin")]
+)
+def test_a_key_that_the_device_does_not_know_is_refused(server, failure, todo):
     (server.directory / "authorized_keys").write_text("")
-    error = _failure(server.address())
+    error = failure(server.address())
     assert error.code == "transfer.ssh.denied"
     assert "Permission denied" in error.problem
-    assert "edge-deploy provision device --key" in error.hint
+    assert todo in error.hint
 
 
-def test_a_port_where_nobody_listens(server):
-    error = _failure(server.address(port=free_port()))
+@BOTH
+def test_a_port_where_nobody_listens(server, failure):
+    error = failure(server.address(port=free_port()))
     assert error.code == "transfer.ssh.refused"
 
 
-def test_a_name_that_nobody_knows():
-    error = _failure(SshAddress(host="no-such-device.invalid"))
+@BOTH
+def test_a_name_that_nobody_knows(failure):
+    error = failure(SshAddress(host="no-such-device.invalid"))
     assert error.code == "transfer.ssh.unreachable"
+
+
+def test_a_device_without_room_for_what_is_uploaded_has_failed_and_ssh_has_not(server, tmp_path):
+    (tmp_path / "tar").write_text("#!/bin/sh\ncat >/dev/null\necho No space left on device >&2\nexit 2\n")
+    (tmp_path / "tar").chmod(0o755)
+    server.allow(["sh", "-c", f'PATH={tmp_path}:$PATH; eval "$SSH_ORIGINAL_COMMAND"'])
+    error = error_of(AdminShell(address=server.address()).upload, [server.known_hosts], on_bytes=lambda count: None)
+    assert (error.code, "No space left" in error.problem) == ("device.provision", True)
 
 
 def test_a_host_that_takes_the_connection_and_says_nothing(server):

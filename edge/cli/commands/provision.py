@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -327,7 +329,21 @@ def _typed(shell: AdminShell, name: str, before: str | None) -> str | DeployErro
         return error
 
 
+def _has_terminal() -> bool:
+    """Return whether a password can be typed unseen, as getpass finds out."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return sys.stdin is not None and sys.stdin.isatty()
+    return True
+
+
 def _ask(name: str, before: str | None, *, is_again: bool) -> str:
+    if not _has_terminal():
+        raise click.UsageError(
+            f"--ask-sudo-password: sudo on {name} wants a password, expected a terminal to type it at, got none; "
+            "run it at one, or let sudo there ask for none"
+        )
     question = f"sudo on {name} does not take it. Once more" if is_again else f"Password for sudo on {name}"
     typed: str = click.prompt(
         question + ("" if before is None else " (Enter: the same as before)"),

@@ -218,11 +218,27 @@ def test_a_profile_that_prints_is_not_taken_for_an_answer(account):
     assert told.architecture == os.uname().machine
 
 
+def undo(account) -> list[str]:
+    command = [sys.executable, "-m", "edge.cli.edge_deploy", "provision", "device", "--admin", account.name]
+    return [*command, "--ssh-config", str(account.address.config), "--undo", "--plan", "--ask-sudo-password"]
+
+
+@pytest.mark.parametrize(("rule", "code"), [(ASKED, 2), (NOBODY_ASKED, 0)], ids=["asks", "asks nobody"])
+def test_a_password_is_not_asked_for_where_there_is_no_terminal(account, rule, code):
+    account.may(rule)
+
+    done = subprocess.run(
+        undo(account), stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=60
+    )
+
+    assert done.returncode == code, done.stderr
+    assert ("--ask-sudo-password" in done.stderr and "terminal" in done.stderr) == (code == 2)
+    assert "Password" not in done.stderr
+
+
 def undone_at_a_terminal(account, *answers: str) -> tuple[int, str]:
     """Plan an undo at a terminal of its own, answering each question for a password; return code and screen."""
-    arguments = ["provision", "device", "--admin", account.name, "--ssh-config", str(account.address.config)]
-    arguments += ["--undo", "--plan", "--ask-sudo-password"]
-    child, terminal = started_on_terminal(sys.executable, "-m", "edge.cli.edge_deploy", *arguments)
+    child, terminal = started_on_terminal(*undo(account))
     screen, told = b"", 0
     with contextlib.suppress(OSError):  # EIO: nobody is at the other end any more
         while part := os.read(terminal, 4096):

@@ -6,6 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from edge.cli.commands import provision as asking
 from edge.cli.commands.provision import sudo_passwords
 from edge.errors import DeployError
 
@@ -28,8 +29,10 @@ class Shell:
 
 
 @pytest.fixture
-def answer():
+def answer(monkeypatch):
     """Return what asks for the password of each shell while a person types these lines."""
+
+    monkeypatch.setattr(asking, "_has_terminal", lambda: True)
 
     def answer(shells, typed):
         @click.command()

@@ -106,7 +106,7 @@ LINES_OF_ROOMS = {
     "config": 1519,
     "delivery": 1037,
     "demo": 603,
-    "deploy": 7501,
+    "deploy": 7500,
     "device": 3183,
     "engine": 6930,
     "evaluate": 1920,

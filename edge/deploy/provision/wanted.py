@@ -30,7 +30,6 @@ DEVICE_TOML = "/etc/edge-deploy/device.toml"
 KEYS, SIGNERS = "/etc/edge-deploy/home/.ssh/authorized_keys", "/etc/edge-deploy/allowed_signers"
 """Keys that may push, and keys whose releases count."""
 
-DEVICE_TOML = "/etc/edge-deploy/device.toml"
 
 _SERVICES = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-rollback", "edge-pull", "edge-software")
 _TO_PULL = ("edge-agent.socket", "edge-pull.timer")

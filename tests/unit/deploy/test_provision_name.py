@@ -5,7 +5,7 @@ import platform
 import pytest
 
 from edge.deploy.provision.facts import FACTS_SCRIPT
-from edge.deploy.provision.wanted import SETTINGS, Wanted, _settings
+from edge.deploy.provision.wanted import DEVICE_TOML, Wanted, _settings
 from edge.device.facts import decode_settings, name_of_host
 from tests.support.little_wheels import device_facts, facts_told
 
@@ -24,7 +24,7 @@ def test_a_host_name_becomes_a_name_that_a_device_reads(host, name):
     wanted = Wanted(name=None, compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
     (step,) = _settings(wanted, device_facts(name=name_of_host(host)))
 
-    assert decode_settings(step["content"], origin=SETTINGS).name == name
+    assert decode_settings(step["content"], origin=DEVICE_TOML).name == name
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_a_device_keeps_the_name_that_it_has_unless_it_is_none(tmp_path, content
     if content is not None:
         (tmp_path / "device.toml").write_text(content)
 
-    assert facts_told(FACTS_SCRIPT.replace(SETTINGS, str(tmp_path / "device.toml"))).name == name
+    assert facts_told(FACTS_SCRIPT.replace(DEVICE_TOML, str(tmp_path / "device.toml"))).name == name

@@ -133,7 +133,7 @@ def test_without_settings_the_file_is_named(root):
 
     assert done.returncode == 1
     assert "pull.toml: No such file" in done.stderr
-    assert "provision --pull-from" in done.stderr
+    assert "--pull-from REGISTRY" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

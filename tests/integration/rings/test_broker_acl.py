@@ -97,6 +97,7 @@ def test_a_login_that_may_not_read_is_not_told_that_all_is_well(broker, user, tm
     assert all("this login may not read" in told.stderr for told in (listened, fleet))
 
 
+@pytest.mark.slow(reason="the page's line listens for five seconds")
 def test_the_page_s_line_removes_what_the_broker_keeps_of_an_old_name_alone(tmp_path):
     page = (Path(__file__).parents[3] / "docs/fleet.md").read_text()
     words = shlex.split(re.search(r"    (mosquitto_sub .*--remove-retained.*)", page)[1].replace("SITE", "north"))

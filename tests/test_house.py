@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "quantize": 3291,
     "registry": 1081,
     "roofline": 923,
-    "runtime": 11944,
+    "runtime": 11946,
     "track": 971,
     "transport": 455,
     "vision": 514,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ REFUSED = 8
 
 _EVERY_S = 1.0
 _HOLDING = "holding"
+_NUMBER = re.compile(r"(?<= )[0-9.]+(?= )")  # of a reason that is told once, also where it is another each second
 _KEPT_S = 30.0  # beyond the time that all has to hold: the window of a rate, and some
 
 
@@ -400,7 +402,7 @@ def _say(device: Device, release: str, judgement: Judgement, before: Judgement |
     if before is None or judgement.warnings != before.warnings:
         for warning in judgement.warnings:
             _log.warning("trial warning release=%s what=%s", release, warning)
-    if before is None or judgement.reason.split(":")[0] != before.reason.split(":")[0]:
+    if before is None or _NUMBER.sub("", judgement.reason) != _NUMBER.sub("", before.reason):
         _log.warning("trial release=%s verdict=%s reason=%s", release, judgement.verdict.value, judgement.reason)
         is_waiting = judgement.verdict is TrialVerdict.WAIT and judgement.reason != _HOLDING
         write_progress(device.layout.trial_progress, judgement.reason if is_waiting else "")

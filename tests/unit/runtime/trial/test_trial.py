@@ -129,6 +129,15 @@ def test_a_release_that_waits_for_a_person_is_committed_when_confirmed(device, p
     assert 45 <= service.second <= 46
 
 
+def test_a_reason_whose_number_changes_each_second_is_told_once(device, switched, caplog):
+    _, _, service = switched
+    healthy = service._health
+    service._health = lambda: replace(healthy(), infer_p95_ms=90.0 + service.second)
+
+    assert verdict_of(device, service) == REFUSED
+    assert len([line for line in logged(caplog).splitlines() if "verdict=wait reason=inference" in line]) == 1
+
+
 def test_a_release_that_nobody_confirms_is_refused_at_the_deadline(device, put_new_on_trial):
     _, _, service = put_new_on_trial(confirm=True)
 

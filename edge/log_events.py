@@ -193,6 +193,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "`provision --signer` restores allowed_signers",
     ),
     ("release-of-former-signer", "release is served though its signer is not trusted any more", _SIGN),
+    ("device-name-unknown", "device name cannot be read, topics have the host name", "mend device.toml, then restart"),
     ("release-damaged", "release is damaged", "push it again; check the disk"),
     ("release-not-trusted", "release serves and is not trusted", _SIGN),
     ("release-cannot-serve", "release cannot serve", "`code`: docs/push-codes.md"),

@@ -95,7 +95,7 @@ def open_release(folder: Path) -> tuple[Pipeline, Deployed]:
         release=release,
         model_name=manifest.pipeline_name,
         layout=device.layout,
-        device=_name_of(device),
+        device=_name_of(device) if pipeline.config.device is None else None,
         record=record,
         plan=plan,
     )
@@ -118,7 +118,8 @@ def _verified(device: Device, release: str) -> Manifest:
 def _name_of(device: Device) -> str | None:
     try:
         return read_settings(device.layout.device_toml).name
-    except DeployError:  # then by the host's name, as for every pipeline
+    except DeployError as error:  # a device on a mast serves on, under another topic
+        _log.error("device name cannot be read, topics have the host name reason=%s", error)
         return None
 
 

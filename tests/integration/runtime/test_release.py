@@ -17,9 +17,11 @@ from edge.device.health import read_health
 from edge.device.switch import commit, roll_back
 from edge.runtime.build.engine import build_for_release
 from edge.runtime.build.request import read_request
+from edge.runtime.serve.engine import open_release
 from edge.runtime.trial.rollback import go_back, recover_at_boot
 from tests.support.deployable import deployable
 from tests.support.device_releases import attach_engine, flip, forge, plan_of, put_on_trial, signer_of, stage
+from tests.support.logged import logged
 from tests.support.raised import error_of
 from tests.support.serving import builder
 from tests.support.systemd import NotifySocket
@@ -119,6 +121,16 @@ def test_the_messages_name_release_engine_and_device(device, tmp_path, broker, s
     assert info["device"] == found["device"] == "gate-01"  # as device.toml says
     for model in (info["model"], found["model"]):
         assert (model["release"], model["engine"], model["name"]) == (release, key[:8], "gates")
+
+
+def test_a_device_whose_name_cannot_be_read_serves_under_its_host_name_and_says_so(device, tmp_path, caplog):
+    release = current(device, tmp_path, streams=LOOPED, pipeline={"device": None})
+    device.layout.device_toml.write_text('name = "gate-01\n')
+
+    assert open_release(device.layout.release(release))[1].device is None
+
+    assert "device-name-unknown" in logged(caplog)
+    assert "device.toml:1" in caplog.text
 
 
 def test_f21_how_the_last_switch_ended_is_published_at_the_start_and_at_the_verdict(

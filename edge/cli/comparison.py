@@ -1,43 +1,36 @@
-"""Result of `edge-deploy compare` as lines, and as one HTML file: no script, nothing from elsewhere, light and dark."""
+"""Result of `edge-deploy compare` in figures, and as one HTML file: no script, nothing from elsewhere."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import click
 import numpy as np
 
 from edge.calibrate.histogram import Histogram
-from edge.cli.output import aligned, echo_lines, echo_parts, shown_width
-from edge.cli.page import definitions, html_table, whole_page
 from edge.cli.svg import Frame, circle, line, missing, rect, text, ticks
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
 
 __all__ = [
+    "SHOWN_WORST",
     "comparison_page",
     "comparison_summary",
-    "echo_comparison",
-    "layer_error_lines",
+    "figures",
     "number",
     "percent",
     "rebinned",
+    "sum_ms",
     "verdict_lines",
 ]
 
-_SHOWN_WORST = 10
+SHOWN_WORST = 10
 _UNKNOWN = "-"
 _SMALLEST_PERCENT = 0.01
 _BARS = 110  # of a histogram
 _PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""))
-_HEAD = (
-    "", "in", "SQNR dB", "input dB", "added", "clipped", "become 0", "MACs", "float ms", "INT8 ms",
-    "verdict", "operator", "layer",
-)  # fmt: skip
-_SPARE = ("become 0", "clipped", "input dB", "operator", "MACs")
 
 
 def number(value: float | None, form: str) -> str:
@@ -73,25 +66,7 @@ def verdict_lines() -> Iterator[tuple[str, str]]:
     yield LayerVerdict.SAVES_NO_TIME.value, "none of these: on this machine, it could stay in float at no cost"
 
 
-def echo_comparison(found: Comparison) -> None:
-    worst = worst_layers(found.layers, count=_SHOWN_WORST)
-    echo_lines(layer_error_lines(found, worst))
-    click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model", err=True)
-    click.echo()
-    echo_parts([[comparison_summary(found), _verdict(found)]])
-
-
-def layer_error_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[str]:
-    """Yield a head, and one line for each layer in the order of the model; a star marks the worst."""
-    starred = {id(error) for error in worst}
-    rows = [
-        ("*" if id(error) in starred else "", *_figures(error), error.layer.op_type, error.layer.name)
-        for error in found.layers
-    ]
-    yield from aligned([_HEAD, *rows], texts=3, width=shown_width(), spare=_SPARE, is_named=True)
-
-
-def _figures(error: LayerError) -> tuple[str, ...]:
+def figures(error: LayerError) -> tuple[str, ...]:
     return (
         "INT8" if error.layer.is_int8 else "float",
         number(error.sqnr_db, ".1f"),
@@ -113,20 +88,7 @@ def comparison_summary(found: Comparison) -> str:
     return f"Output {number(found.output_sqnr_db, '.1f')} dB. Of {len(found.layers)} layers {counts}. {_times(found)}"
 
 
-def _verdict(found: Comparison) -> str:
-    """Return one line: whether INT8 is worth it, as far as this machine tells, and which layers to look at."""
-    costly = [error.layer.name for error in found.layers if error.verdict is LayerVerdict.COSTS_ACCURACY]
-    float_ms, int8_ms = _sum_ms(found)
-    times = f"INT8 takes {int8_ms / float_ms:.0%} of float's time on this machine" if float_ms else "no times are known"
-    if not costly:
-        return f"Verdict: no layer costs accuracy; {times}."
-    return (
-        f"Verdict: {len(costly)} of {len(found.layers)} layers cost accuracy, first {costly[0]}: --keep-float of "
-        f"calibrate leaves them in float; {times}."
-    )
-
-
-def _sum_ms(found: Comparison) -> tuple[float, float]:
+def sum_ms(found: Comparison) -> tuple[float, float]:
     return sum(error.float_ms or 0 for error in found.layers), sum(error.int8_ms or 0 for error in found.layers)
 
 
@@ -143,16 +105,38 @@ def _times(found: Comparison) -> str:
     timed = [error.times for error in found.layers if error.times is not None]
     if not timed:
         return "The engine tells the time of none of them."
-    float_ms, int8_ms = _sum_ms(found)
+    float_ms, int8_ms = sum_ms(found)
     which = "They" if len(timed) == len(found.layers) else f"The {len(timed)} whose time is known"
     return f"{which} take {float_ms:.1f} ms per frame in float, {int8_ms:.1f} ms in the INT8 model (this machine)."
 
 
-_LIGHT = {"float": "#b0632c", "int8": "#2a6fc9", "count": "#6b7a8f", "range": "#c22f3d", "dead": "#c22f3d66",
-          "worst": "#fdf0e6"}  # fmt: skip
-_DARK = {"float": "#e3995f", "int8": "#6ba6f2", "count": "#8c9bb0", "range": "#f2727d", "dead": "#f2727d80",
-         "worst": "#33281f"}  # fmt: skip
+_LIGHT = {
+    "ground": "#fcfcfb", "text": "#17171a", "quiet": "#5c5c63", "grid": "#e4e4e1", "float": "#b0632c",
+    "int8": "#2a6fc9", "count": "#6b7a8f", "range": "#c22f3d", "dead": "#c22f3d66", "worst": "#fdf0e6",
+}  # fmt: skip
+_DARK = {
+    "ground": "#18181b", "text": "#ececee", "quiet": "#a5a5ad", "grid": "#36363c", "float": "#e3995f",
+    "int8": "#6ba6f2", "count": "#8c9bb0", "range": "#f2727d", "dead": "#f2727d80", "worst": "#33281f",
+}  # fmt: skip
 _STYLE = """
+body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
+  max-width: 70rem; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; }
+h3 { font-size: .9rem; margin: 0; overflow-wrap: anywhere; } p { margin: .3rem 0 .8rem; max-width: 52rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
+dd { margin: 0; overflow-wrap: anywhere; }
+dt, .note, figcaption { color: var(--quiet); } .note, figcaption { font-size: .87rem; }
+.wide { overflow-x: auto; } .wide svg { min-width: 46rem; } svg { display: block; width: 100%; height: auto; }
+figure { margin: 0; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
+svg text.mark { fill: var(--text); font-weight: 600; }
+.grid { stroke: var(--grid); } .axis { stroke: var(--quiet); }
+.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .9em; border-radius: 2px;
+  vertical-align: -.05em; } .key:first-child { margin-left: 0; } .key.dot { border-radius: 50%; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; width: 100%; }
+th, td { padding: .2rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
+th { vertical-align: bottom; white-space: normal; } td.text, th.text { text-align: left; }
+td.name { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }
 .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.4rem; }
 .line { fill: none; stroke: var(--int8); opacity: .45; }
 .int8 { fill: var(--int8); } .float { fill: var(--float); } .count { fill: var(--count); }
@@ -174,11 +158,21 @@ _COLUMNS = (
 
 def comparison_page(found: Comparison) -> str:
     """Escape names of layers and files."""
-    worst = worst_layers(found.layers, count=_SHOWN_WORST)
+    worst = worst_layers(found.layers, count=SHOWN_WORST)
     title = f"INT8 against float: {found.spec.name}"
     sections = (_head(title, found), _error_plot(found, worst), _time_plot(found), _histograms(found, worst),
                 _table(found, worst), _reading(found))  # fmt: skip
-    return whole_page(title, "".join(sections), light=_LIGHT, dark=_DARK, style=_STYLE)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>\n:root {{ color-scheme: light dark; {_colours(_LIGHT)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {_colours(_DARK)} }} }}"
+        f"{_STYLE}</style></head><body>\n{''.join(sections)}</body></html>\n"
+    )
+
+
+def _colours(named: Mapping[str, str]) -> str:
+    return " ".join(f"--{name}: {value};" for name, value in named.items())
 
 
 def _head(title: str, found: Comparison) -> str:
@@ -189,7 +183,7 @@ def _head(title: str, found: Comparison) -> str:
         ("Engine", f"{found.engine}; times of this machine, on one thread"),
         ("Output", f"{number(found.output_sqnr_db, '.1f')} dB signal to quantization noise"),
     )
-    return f"<h1>{html.escape(title)}</h1><p>{html.escape(comparison_summary(found))}</p>{definitions(facts)}"
+    return f"<h1>{html.escape(title)}</h1><p>{html.escape(comparison_summary(found))}</p>{_definitions(facts)}"
 
 
 def _error_plot(found: Comparison, worst: Sequence[LayerError]) -> str:
@@ -351,13 +345,13 @@ def rebinned(histogram: Histogram, bars: int, x_most: float) -> list[int]:
 def _table(found: Comparison, worst: Sequence[LayerError]) -> str:
     styles = ["worst" if error in worst else "" if error.layer.is_int8 else "kept" for error in found.layers]
     rows = [
-        (f"{position}", error.layer.name, error.layer.op_type, *_figures(error))
+        (f"{position}", error.layer.name, error.layer.op_type, *figures(error))
         for position, error in enumerate(found.layers, start=1)
     ]
     return (
         "<h2>All layers</h2>"
         f'<p class="note">In the order of the model; the {len(worst)} that add most noise are shaded.</p>'
-        f'<div class="wide">{html_table(_COLUMNS, rows, styles=styles)}</div>\n'
+        f'<div class="wide">{_html_table(rows, styles)}</div>\n'
     )
 
 
@@ -368,5 +362,21 @@ def _reading(found: Comparison) -> str:
         "A layer makes more or less of the noise that comes in, in float just so; the noise that it adds by its own "
         "rounding is measured against the same layer in float on the same input, in shares of the power of its output. "
         "Clipped and become 0 are shares of the values that it reads, "
-        f"the latter of those that are not 0.</p>{definitions(verdict_lines())}"
+        f"the latter of those that are not 0.</p>{_definitions(verdict_lines())}"
     )
+
+
+def _definitions(facts: Iterable[tuple[str, str]]) -> str:
+    """Escape names and values."""
+    return f"<dl>{''.join(f'<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>' for name, text in facts)}</dl>\n"
+
+
+def _html_table(rows: Iterable[Sequence[str]], styles: Iterable[str]) -> str:
+    """Return a table of escaped cells; `styles` are classes of the rows."""
+    head = "".join(f'<th class="{style}">{html.escape(name)}</th>' for name, style in _COLUMNS)
+    cells = [
+        "".join(f'<td class="{style}">{html.escape(cell)}</td>' for (_, style), cell in zip(_COLUMNS, row, strict=True))
+        for row in rows
+    ]
+    lines = "".join(f'<tr class="{style}">{row}</tr>' for style, row in zip(styles, cells, strict=True))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"

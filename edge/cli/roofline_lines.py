@@ -15,25 +15,17 @@ from edge.cli.output import aligned, amount, echo_parts, shown_width
 from edge.model.account import LayerAccount, ModelAccount
 from edge.quantize.account import PrecisionAccounts
 from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth, bound_of_model, worth_of_int8
-from edge.roofline.lessons import Lesson, lessons_of
 from edge.roofline.machines import Machine
 from edge.types import Precision
 
 __all__ = [
     "Roofline",
     "account_lines",
-    "bound_figures",
     "echo_rooflines",
-    "layer_figures",
-    "machine_lines",
     "machines_lines",
     "precision_word",
-    "rate",
     "roofline_of",
-    "roofline_summary_lines",
     "rooflines_as_json",
-    "summary_sentences",
-    "worth_lines",
 ]
 
 _HEAD = ("in", "operations", "weights B", "read B", "written B", "op/B", "operator", "layer")
@@ -85,14 +77,13 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """A model on one machine, in each precision whose peak is known, slowest first; `lessons` are of the fastest.
+    """A model on one machine, in each precision whose peak is known, slowest first.
 
     `worth`: of INT8 against the float above it; None where one of both is not there.
     """
 
     machine: Machine
     bounds: tuple[ModelBound, ...]
-    lessons: tuple[Lesson, ...]
     worth: Worth | None = None
 
     @property
@@ -105,8 +96,7 @@ def roofline_of(accounts: PrecisionAccounts, machine: Machine) -> Roofline:
     """Return what bounds a model on a machine; without bounds where none of the peaks that it needs is known."""
     found = [bound_of_model(account, machine) for account in accounts.by_precision.values()]
     bounds = tuple(bound for bound in found if bound is not None)
-    lessons = lessons_of(bounds[-1].account) if bounds else ()
-    return Roofline(machine=machine, bounds=bounds, lessons=lessons, worth=_worth(accounts, bounds))
+    return Roofline(machine=machine, bounds=bounds, worth=_worth(accounts, bounds))
 
 
 def _worth(accounts: PrecisionAccounts, bounds: tuple[ModelBound, ...]) -> Worth | None:
@@ -137,22 +127,21 @@ def echo_rooflines(accounts: PrecisionAccounts, found: Sequence[Roofline]) -> No
     """Print the layers and lessons of one machine, or a line for each of several."""
     why = accounts.why_no_int8
     click.echo(f"INT8 {accounts.origin_of_int8}" if why is None else f"INT8 is not bounded: {why}", err=True)
-    parts: list[Iterable[str]] = [roofline_summary_lines(found)]
+    parts: list[Iterable[str]] = [_summary_lines(found)]
     if len(found) == 1 and found[0].bounds:
         only = found[0]
-        worth = [] if only.worth is None else [worth_lines(only.worth)]
+        worth = [] if only.worth is None else [_worth_lines(only.worth)]
         parts = [
-            machine_lines(only.machine),
+            _machine_lines(only.machine),
             _layer_bound_lines(only.fastest),
             *parts,
-            summary_sentences(only),
+            _sentences(only),
             *worth,
-            _lesson_lines(only),
         ]
     echo_parts([*parts, [_verdict(found)]])
 
 
-def rate(precision: Precision, peak: float) -> str:
+def _rate(precision: Precision, peak: float) -> str:
     """Return a peak as it is written of its precision: `INT8 33.4 TOPS`."""
     return f"{precision_word(precision)} {_tera(peak)} {'TOPS' if precision is Precision.INT8 else 'TFLOPS'}"
 
@@ -161,12 +150,12 @@ def _tera(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value / 1e12:.3g}"
 
 
-def machine_lines(machine: Machine) -> Iterator[str]:
+def _machine_lines(machine: Machine) -> Iterator[str]:
     """Yield what a machine can do: dense peaks with their ridges, memory, and what its box says."""
     yield f"{machine.title} ({machine.called})"
     peaks = [(kind, machine.peak(kind), machine.ridge(kind)) for kind in Precision]
     words = [
-        f"{rate(kind, peak)} (ridge {ridge:.0f})"
+        f"{_rate(kind, peak)} (ridge {ridge:.0f})"
         for kind, peak, ridge in peaks
         if peak is not None and ridge is not None
     ]
@@ -190,9 +179,9 @@ def _advertised(machine: Machine) -> Iterator[str]:
     yield text
 
 
-def roofline_summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
+def _summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
     rows = [
-        (*bound_figures(bound), precision_word(bound.account.precision), bound.machine.called)
+        (*_bound_figures(bound), precision_word(bound.account.precision), bound.machine.called)
         for roofline in rooflines
         for bound in roofline.bounds
     ]
@@ -218,7 +207,7 @@ def _most(bound: ModelBound) -> str:
     return f"{1 / bound.least_s_per_frame:.0f} frames/s in {kind} on {bound.machine.called}"
 
 
-def bound_figures(bound: ModelBound) -> tuple[str, ...]:
+def _bound_figures(bound: ModelBound) -> tuple[str, ...]:
     return (
         f"{1e3 * bound.least_s_per_frame:.3f}",
         f"{1e3 * bound.floor_s_per_frame:.3f}",
@@ -228,7 +217,7 @@ def bound_figures(bound: ModelBound) -> tuple[str, ...]:
     )
 
 
-def summary_sentences(roofline: Roofline) -> Iterator[str]:
+def _sentences(roofline: Roofline) -> Iterator[str]:
     bound = roofline.fastest
     kind = precision_word(bound.account.precision)
     least, floor = f"{1e3 * bound.least_s_per_frame:.3f} ms", f"{1e3 * bound.floor_s_per_frame:.3f} ms"
@@ -261,24 +250,14 @@ def _gain(before: ModelBound, after: ModelBound) -> float:
 
 def _layer_bound_lines(bound: ModelBound) -> Iterator[str]:
     rows = [
-        (precision_word(one.layer.precision), *layer_figures(bound, one), "+".join(one.layer.fused), one.layer.name)
+        (precision_word(one.layer.precision), *_layer_figures(bound, one), "+".join(one.layer.fused), one.layer.name)
         for one in bound.layers
     ]
     yield from aligned([_LAYERS_HEAD, *rows], width=shown_width(), spare=("operator",), is_named=True)
 
 
-def layer_figures(bound: ModelBound, one: LayerBound) -> tuple[str, ...]:
+def _layer_figures(bound: ModelBound, one: LayerBound) -> tuple[str, ...]:
     return f"{one.layer.intensity:.1f}", one.bound.value, f"{1e6 * one.least_s:.2f}", f"{bound.share(one):.1%}"
-
-
-def _lesson_lines(roofline: Roofline) -> Iterator[str]:
-    """Yield what shapes do to intensity, each lesson with its steps."""
-    for lesson in roofline.lessons:
-        steps = ", ".join(
-            f"{step.label}{' (as it is)' if step.is_own else ''} {step.intensity:.3g}" for step in lesson.steps
-        )
-        yield f"{lesson.topic}: {lesson.sentence}"
-        yield f"  operations per byte: {steps}"
 
 
 def machines_lines(machines: Sequence[Machine]) -> Iterator[str]:
@@ -298,7 +277,7 @@ def _machine_cells(machine: Machine) -> tuple[str, ...]:
     )
 
 
-def worth_lines(worth: Worth) -> Iterator[str]:
+def _worth_lines(worth: Worth) -> Iterator[str]:
     """Yield what is gained as a whole, by which layers in which way, and what the float remainder costs."""
     kind, frames = precision_word(worth.before.account.precision), worth.before.account.batch
     before_ms, after_ms = 1e3 * worth.before.least_s / frames, 1e3 * worth.after.least_s / frames

@@ -1,4 +1,4 @@
-"""Parts of plots as SVG text, for our HTML files. Styles are classes of the page around."""
+"""Parts of plots as SVG text, for our HTML file. Styles are classes of the page around."""
 
 from __future__ import annotations
 
@@ -6,51 +6,47 @@ import html
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
-__all__ = ["Frame", "circle", "line", "missing", "picture", "rect", "text", "ticks"]
+__all__ = ["Frame", "circle", "line", "missing", "rect", "text", "ticks"]
 
 _CROSS = "\N{MULTIPLICATION SIGN}"
 _STEPS = (1, 2, 2.5, 5, 10)
+_RIGHT, _BOTTOM = 14, 34  # of a plot, beside its left and top border
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A picture of `width` x `height` pixels, its borders, and the values at the ends of its axes."""
+    """A picture of `width` x `height` pixels, and the values at the ends of its axes; that of x begins at 0."""
 
+    left: ClassVar[int] = 52
+    top: ClassVar[int] = 14
     width: int
     height: int
-    left: int = 52
-    right: int = 14
-    top: int = 14
-    bottom: int = 34
-    x_low: float = 0
     x_high: float
     y_low: float
     y_high: float
 
     def x(self, value: float) -> float:
-        return self.left + (self.end - self.left) * (value - self.x_low) / (self.x_high - self.x_low)
+        return self.left + (self.end - self.left) * value / self.x_high
 
     def y(self, value: float) -> float:
         return self.floor - (self.floor - self.top) * (value - self.y_low) / (self.y_high - self.y_low)
 
     @property
     def floor(self) -> int:
-        return self.height - self.bottom
+        return self.height - _BOTTOM
 
     @property
     def end(self) -> int:
-        return self.width - self.right
+        return self.width - _RIGHT
 
     def picture(self, title: str, *parts: Iterable[str]) -> str:
         """Return the parts with the x axis over them."""
         axis = line("axis", self.left, self.floor, self.end, self.floor)
-        return picture(self.width, self.height, title, *parts, [axis])
-
-
-def picture(width: int, height: int, title: str, *parts: Iterable[str]) -> str:
-    content = "".join(element for part in parts for element in part)
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(title)}">{content}</svg>'
+        content = "".join(element for part in (*parts, [axis]) for element in part)
+        size = f"0 0 {self.width} {self.height}"
+        return f'<svg viewBox="{size}" role="img" aria-label="{html.escape(title)}">{content}</svg>'
 
 
 def line(style: str, x1: float, y1: float, x2: float, y2: float) -> str:

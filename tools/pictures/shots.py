@@ -75,12 +75,6 @@ def _compare(demo: Demo) -> bytes:
     return _top_of(demo.folder / "compare.html", height_px=735)
 
 
-def _roofline(demo: Demo) -> bytes:
-    words = "--machine orin-nano-8gb-super --batch 4 --html roofline.html"
-    _product(demo, "edge-deploy roofline", _model(demo), *words.split())
-    return _top_of(demo.folder / "roofline.html", height_px=1230)
-
-
 def _status_page(demo: Demo) -> bytes:
     """The status page of four cameras, of which one has a zone and a line."""
     with bind_port(0) as bound:
@@ -156,6 +150,5 @@ SHOTS: Mapping[str, Callable[[Demo], bytes]] = {
     "live": _live,
     "compare": _compare,
     "status-page": _status_page,
-    "roofline": _roofline,
 }
 """By the name of the file."""

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from edge.cli.comparison import comparison_page, echo_comparison
+from edge.calibrate.files import write_bytes
+from edge.cli.comparison import SHOWN_WORST, comparison_page, comparison_summary, figures, sum_ms
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.options import engine_option
-from edge.cli.output import echo_json, echo_passed_over, echo_warnings, progress_bar
-from edge.cli.page import write_page
+from edge.cli.output import (
+    aligned,
+    echo_json,
+    echo_lines,
+    echo_parts,
+    echo_passed_over,
+    echo_warnings,
+    progress_bar,
+    shown_width,
+)
 from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command
 from edge.engine.kind import usable_kind
-from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model, images_to_compare
+from edge.evaluate.layers import LayerError, LayerVerdict, worst_layers
+from edge.quantize.comparison import TIMED_RUNS, Comparison, ComparisonOptions, compare_model, images_to_compare
 
-__all__ = ["compare"]
+__all__ = ["compare", "layer_error_lines"]
+
+_HEAD = (
+    "", "in", "SQNR dB", "input dB", "added", "clipped", "become 0", "MACs", "float ms", "INT8 ms",
+    "verdict", "operator", "layer",
+)  # fmt: skip
+_SPARE = ("become 0", "clipped", "input dB", "operator", "MACs")
 
 
 @command("""
@@ -63,6 +80,38 @@ def compare(
     if as_json:
         echo_json(found.as_json())
     else:
-        echo_comparison(found)
+        _echo(found)
     if page is not None:
-        write_page(page, comparison_page(found))
+        write_bytes(page, comparison_page(found).encode())
+        click.echo(f"{page} written", err=True)
+
+
+def _echo(found: Comparison) -> None:
+    worst = worst_layers(found.layers, count=SHOWN_WORST)
+    echo_lines(layer_error_lines(found, worst))
+    click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model", err=True)
+    click.echo()
+    echo_parts([[comparison_summary(found), _verdict(found)]])
+
+
+def layer_error_lines(found: Comparison, worst: tuple[LayerError, ...]) -> Iterator[str]:
+    """Yield a head, and one line for each layer in the order of the model; a star marks the worst."""
+    starred = {id(error) for error in worst}
+    rows = [
+        ("*" if id(error) in starred else "", *figures(error), error.layer.op_type, error.layer.name)
+        for error in found.layers
+    ]
+    yield from aligned([_HEAD, *rows], texts=3, width=shown_width(), spare=_SPARE, is_named=True)
+
+
+def _verdict(found: Comparison) -> str:
+    """Return one line: whether INT8 is worth it, as far as this machine tells, and which layers to look at."""
+    costly = [error.layer.name for error in found.layers if error.verdict is LayerVerdict.COSTS_ACCURACY]
+    float_ms, int8_ms = sum_ms(found)
+    times = f"INT8 takes {int8_ms / float_ms:.0%} of float's time on this machine" if float_ms else "no times are known"
+    if not costly:
+        return f"Verdict: no layer costs accuracy; {times}."
+    return (
+        f"Verdict: {len(costly)} of {len(found.layers)} layers cost accuracy, first {costly[0]}: --keep-float of "
+        f"calibrate leaves them in float; {times}."
+    )

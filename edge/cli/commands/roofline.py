@@ -7,10 +7,8 @@ from pathlib import Path
 import click
 
 from edge.cli.output import echo_json, echo_result
-from edge.cli.page import write_page
-from edge.cli.paths import MODEL, READ, WRITTEN, command
+from edge.cli.paths import MODEL, READ, command
 from edge.cli.roofline_lines import echo_rooflines, machines_lines, roofline_of, rooflines_as_json
-from edge.cli.roofline_page import roofline_page
 from edge.quantize.account import accounts_of
 from edge.roofline.machines import all_machines
 from edge.roofline.proof import machine_named
@@ -26,7 +24,7 @@ def _list_machines(*, as_json: bool) -> None:
 @command("""
   edge-deploy roofline yolo11s.onnx
   edge-deploy roofline yolo11s.onnx --machine orin-nano-8gb-super
-  edge-deploy roofline yolo11s.onnx --table gates.calib.json --machine orin-nx-16gb/15W --batch 8 --html roof.html
+  edge-deploy roofline yolo11s.onnx --table gates.calib.json --machine orin-nx-16gb/15W --batch 8
   edge-deploy roofline yolo11s.onnx --machine edge-proof-gate-01.json
   edge-deploy roofline --list
 
@@ -40,16 +38,12 @@ What the figures mean: docs/sizing.md""")
 @click.option(
     "--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once; else what the model is fixed to, or 1."
 )
-@click.option(
-    "--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with the picture of each machine."
-)
 @click.option("--list", "is_list", is_flag=True, help="All machines, and exit.")
 def roofline(
     model: Path | None,
     table: Path | None,
     names: tuple[str, ...],
     batch: int | None,
-    page: Path | None,
     is_list: bool,
     as_json: bool,
 ) -> None:
@@ -63,8 +57,6 @@ def roofline(
         return
     if model is None:
         raise click.UsageError("name a MODEL, or --list for the machines")
-    if page is not None and not names:
-        raise click.UsageError("--html draws the machines that are named: add --machine NAME; --list shows all")
     machines = [machine_named(name) for name in dict.fromkeys(names)] or list(all_machines())
     accounts = accounts_of(model, table=table, batch=batch)
     found = [roofline_of(accounts, machine) for machine in machines]
@@ -72,5 +64,3 @@ def roofline(
         echo_json(rooflines_as_json(accounts, found))
     else:
         echo_rooflines(accounts, found)
-    if page is not None:
-        write_page(page, roofline_page(accounts, found))

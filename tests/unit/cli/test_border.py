@@ -58,17 +58,15 @@ def test_so_it_is_by_the_light_commands():
 
 
 def test_a_full_standard_error_costs_no_result(tmp_path):
-    model, page = models.yolov8(tmp_path / "m.onnx"), tmp_path / "page.html"
+    model = models.yolov8(tmp_path / "m.onnx")
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "edge.cli.edge_deploy", "roofline", model, "--machine", "agx-orin-64gb",
-             "--html", page],
+            [sys.executable, "-m", "edge.cli.edge_deploy", "roofline", model, "--machine", "agx-orin-64gb"],
             stdout=subprocess.PIPE, stderr=full, text=True, timeout=60, check=False,
         )  # fmt: skip
 
     assert done.returncode == 0
     assert "GB/s" in done.stdout
-    assert page.exists()
 
 
 def test_a_line_is_said_once_where_ctrl_c_comes_while_it_is_written():

@@ -1,5 +1,6 @@
 """Tables on terminals of any width: what goes first, and what is never lost."""
 
+import math
 import os
 import pty
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from edge.cli.output import aligned, folded
+from edge.cli.output import aligned, amount, folded
 from tests.support.demo_model import MODEL, TABLE
 
 ROWS = [
@@ -115,3 +116,11 @@ def _read(descriptor):
         return os.read(descriptor, 1 << 16)
     except OSError:  # how a terminal says that the other side has gone
         return b""
+
+
+def test_amounts_are_in_three_digits():
+    assert [amount(value) for value in (0, 7, 999.4, 999.6, 1000, 12345, 1e6, 4.474e9, 33.4e12)] == [
+        "0", "7", "999", "1.00 k", "1.00 k", "12.3 k", "1.00 M", "4.47 G", "33.4 T",
+    ]  # fmt: skip
+    assert not any(". " in amount(10**power) for power in range(16))
+    assert all(math.isclose(float(amount(v).split()[0]), v / 1e3, rel_tol=0.01) for v in (1234, 56789, 456789))

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edge.cli.commands.compare import layer_error_lines
 from edge.cli.comparison import (
     comparison_page,
     comparison_summary,
-    layer_error_lines,
     number,
     percent,
     rebinned,

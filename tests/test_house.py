@@ -98,15 +98,15 @@ MAY_NAME_A_KIND = {
 # commit names.
 # fmt: off
 LINES_OF_ROOMS = {
-    "bundle": 1931,
+    "bundle": 1915,
     "calibrate": 2734,
     "capacity": 993,
-    "cli": 6761,
+    "cli": 6741,
     "client": 529,
-    "config": 1519,
+    "config": 1514,
     "delivery": 1037,
     "demo": 603,
-    "deploy": 7500,
+    "deploy": 7471,
     "device": 3183,
     "engine": 6930,
     "evaluate": 1920,
@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "quantize": 3291,
     "registry": 1081,
     "roofline": 760,
-    "runtime": 11947,
+    "runtime": 11941,
     "track": 971,
     "transport": 455,
     "vision": 514,

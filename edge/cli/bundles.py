@@ -14,8 +14,8 @@ from edge.bundle.folder import Bundle, open_bundle
 from edge.bundle.manifest import GoldenLimits
 from edge.cli.output import echo_warnings
 from edge.cli.paths import IMAGES, READ
-from edge.config.load import load_pipeline
-from edge.deploy.provision.lock import ENVIRONMENTS, Environment
+from edge.config.pipeline import load_pipeline
+from edge.deploy.provision.facts import ENVIRONMENTS, Environment
 from edge.errors import DeployError
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Which paths of a command line are read and which are written: no result replaces what it is made of.
 
 A parameter says so by its type, and a command is a `Command`, which looks before it works. What a folder or a file
-brings along (its images, what a pipeline names) counts as read, too.
+brings along (its images, what a pipeline names) counts as read, too. Other types of parameters stand here as well.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,7 @@ __all__ = [
     "READ_FILE",
     "READ_FOLDER",
     "RELEASE",
+    "SECONDS",
     "SSH_CONFIG",
     "STREAMED",
     "WRITTEN",
@@ -40,8 +42,50 @@ __all__ = [
     "WrittenFolder",
     "WrittenPath",
     "command",
+    "engine_option",
     "pipeline_argument",
 ]
+
+
+class _Seconds(click.FloatRange):
+    """A time that passes: finite and positive."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"expected a finite number of seconds, got {value}", param, ctx)
+        return seconds
+
+
+SECONDS = _Seconds(min=0, min_open=True)
+
+
+class _EngineKind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of a kind of engine, or `auto`; which kinds there are is looked up when it is asked."""
+
+    name = "kind"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(_names())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in _names():
+            self.fail(f"there is no engine {value!r}; expected one of {', '.join(_names())}", param, ctx)
+        return str(value)
+
+
+def _names() -> tuple[str, ...]:
+    from edge.engine.kinds import AUTO, kinds
+
+    return AUTO, *kinds()
+
+
+engine_option = click.option(
+    "--engine", type=_EngineKind(), default="auto", show_default=True, help="The kind of engine to use."
+)
+
 
 _STDOUT = Path("-")
 
@@ -224,8 +268,7 @@ def _model(path: Path) -> Iterator[Path]:
 
 
 def _pipeline(path: Path) -> Iterator[Path]:
-    from edge.config.load import load_pipeline
-    from edge.config.pipeline import files_of_pipeline
+    from edge.config.pipeline import files_of_pipeline, load_pipeline
 
     yield path
     if path.is_file():

@@ -13,7 +13,7 @@ import click
 from edge.cli.paths import PIPELINE, READ
 from edge.cli.run_command import tell
 from edge.config.credentials import read_credential
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.deploy.rings.desk import PublishedRelease, RingDesk, open_desk
 from edge.deploy.rings.hearing import Hearing
 from edge.registry.login import read_login

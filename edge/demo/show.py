@@ -20,7 +20,7 @@ import msgspec
 
 from edge.calibrate.table import Evidence, write_table
 from edge.calibrate.thresholds import Method
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.config.schema import MqttConfig
 from edge.demo.broker import embedded_broker
 from edge.demo.cameras import SyntheticCamera, lay_out_cameras

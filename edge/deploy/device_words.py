@@ -7,7 +7,7 @@ import msgspec
 from edge.errors import DeployError
 from edge.publish.device_messages import PullMessage
 from edge.publish.message import WireMessage
-from edge.registry.pull_settings import PullSettings
+from edge.registry.reference import PullSettings
 from edge.untrusted import cleaned_json
 
 __all__ = ["for_people"]

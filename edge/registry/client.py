@@ -17,9 +17,8 @@ from urllib.parse import quote, urljoin, urlsplit
 from edge.errors import DeployError
 from edge.reading import json_value
 from edge.registry.artifact import MAX_ARTIFACT_BYTES, OCI_MANIFEST, ArtifactLayer
-from edge.registry.https import SILENCE_S, Https, RegistryResponse, tls_context
+from edge.registry.https import SILENCE_S, Https, RegistryResponse, is_passing, refused, retry_after_s, tls_context
 from edge.registry.login import Challenge, Login, host_of, read_challenge
-from edge.registry.problems import is_passing, refused, retry_after_s
 from edge.registry.reference import Reference
 
 __all__ = ["BlobFile", "RegistryClient", "tags_in", "token_in"]

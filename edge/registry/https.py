@@ -1,12 +1,14 @@
-"""One kept connection to a host, by TLS and the proxy of `https_proxy`; answers have a deadline. For one thread."""
+"""One kept connection to a host, by TLS and the proxy of `https_proxy`, and what its answers mean. For one thread."""
 
 from __future__ import annotations
 
+import email.utils
 import http.client
 import os
 import socket
 import ssl
 import threading
+import time
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,10 +18,92 @@ from urllib.parse import unquote, urlsplit
 
 from edge.errors import DeployError
 from edge.registry.login import Login
-from edge.registry.problems import UNREACHABLE, broken
 from edge.tls import client_context
+from edge.untrusted import cleaned
 
-__all__ = ["SILENCE_S", "Https", "RegistryResponse", "tls_context"]
+__all__ = [
+    "BUSY",
+    "SILENCE_S",
+    "Https",
+    "RegistryResponse",
+    "broken",
+    "is_passing",
+    "refused",
+    "retry_after_s",
+    "tls_context",
+]
+
+_UNREACHABLE, _FAILED, BUSY = "registry.unreachable", "registry.failed", "registry.busy"
+_LONGEST_S = 24 * 3600.0
+_USUAL_S = 60.0
+_OTHER_VERSION = ("TLSV1_ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL")
+
+
+def is_passing(error: DeployError) -> bool:
+    """Return whether it may help to ask again in a moment."""
+    return error.code in (_UNREACHABLE, _FAILED)
+
+
+def broken(error: Exception, *, host: str, was_cut: bool) -> DeployError:
+    """Return what went wrong with a connection; `was_cut`: by us, because it took too long."""
+    if was_cut:
+        return DeployError(
+            "registry.slow",
+            f"{host} has not answered in time",
+            hint="look at the network and at the registry; what came is kept",
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return DeployError(
+            "registry.tls",
+            f"{host}: its certificate is not to be trusted: {error.verify_message}",
+            hint="set the clock; for a CA of your own: docs/fleet.md",
+        )
+    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        what = "no TLS 1.3" if error.reason in _OTHER_VERSION else "no TLS"
+        hint = "a registry is always reached by HTTPS, with TLS 1.3"
+        return DeployError("registry.tls", f"{host}: {what}: {error.reason or error}", hint=hint)
+    if isinstance(error, (http.client.HTTPException, ValueError)) and not isinstance(error, OSError):
+        what = f"its answer is no HTTP: {type(error).__name__} {cleaned(str(error)[:80])}"
+        return DeployError(_UNREACHABLE, f"{host}: {what}", hint="look whether a registry listens there")
+    what = "it is not known" if isinstance(error, socket.gaierror) else getattr(error, "strerror", None) or str(error)
+    return DeployError(
+        _UNREACHABLE, f"{host}: {cleaned(str(what)[:200])}", hint="look at the network, the proxy and the address"
+    )
+
+
+def refused(status: int, what: str, *, retry_s: float | None = None) -> DeployError:
+    if status == 404:
+        return DeployError(
+            "registry.missing", f"{what}: it is not there", hint="look at the address and the tag; publish it first"
+        )
+    if status in (401, 403):
+        return DeployError(
+            "registry.denied", f"{what}: the registry refuses this login ({status})", hint="renew the login"
+        )
+    if status in (429, 503):
+        after_s = _USUAL_S if retry_s is None else retry_s
+        return DeployError(
+            BUSY,
+            f"{what}: the registry wants to be asked again in {after_s:.0f} s ({status})",
+            hint="it is asked again then; nothing was changed",
+            evidence={"retry_after_s": after_s},
+        )
+    if status >= 500:
+        return DeployError(_FAILED, f"{what}: the registry has failed ({status})", hint="look at the registry's log")
+    return DeployError(
+        "registry.answer", f"{what}: the registry answers {status}", hint="look whether this is an OCI registry"
+    )
+
+
+def retry_after_s(header: str | None) -> float | None:
+    """Return for how long a registry wants to be left alone, seconds, at most a day (RFC 9110, 10.2.3)."""
+    if header is None:
+        return None
+    if header.strip().isascii() and header.strip().isdigit():
+        return min(_LONGEST_S, float(header.strip()[:9]))
+    moment = email.utils.parsedate_tz(header)
+    return None if moment is None else min(_LONGEST_S, max(0.0, email.utils.mktime_tz(moment) - time.time()))
+
 
 _PROXY_PORT = 3128
 SILENCE_S = 20.0
@@ -42,7 +126,7 @@ def _proxy_for(host: str) -> tuple[str, int, dict[str, str]] | None:
         name, port = None, 0
     if not name or parts.scheme not in ("", "http"):
         problem = f"{host}: https_proxy: expected http://[user:password@]host[:port], got something else"
-        raise DeployError(UNREACHABLE, problem, hint="write / @ : in a password as %2F %40 %3A") from None
+        raise DeployError(_UNREACHABLE, problem, hint="write / @ : in a password as %2F %40 %3A") from None
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return name, port, {"Proxy-Authorization": Login(user, password).header} if user else {}
 

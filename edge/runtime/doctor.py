@@ -13,7 +13,7 @@ from pathlib import Path
 from edge.capacity.fit import beyond_bound, stated_work
 from edge.capacity.platform import machine_here, platform_of
 from edge.capacity.work import model_of_pipeline
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.engine.kind import DoctorFinding, load_kind
 from edge.engine.kinds import AUTO, choose_kind, kinds
 from edge.engine.pipeline_model import read_model

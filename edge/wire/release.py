@@ -63,7 +63,7 @@ class LookAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingRequest:
-    """A statement and the signature over it, both in base64; see `edge.bundle.ring`."""
+    """A statement and the signature over it, both in base64; see `edge.bundle.statement`."""
 
     statement: Annotated[str, Most(_BASE64)]
     signature: Annotated[str, Most(_BASE64)]
@@ -79,7 +79,7 @@ class RingAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustRequest:
-    """A chain of trust documents in base64; see `edge.bundle.trust`."""
+    """A chain of trust documents in base64; see `edge.bundle.statement`."""
 
     chain: Annotated[str, Most(256 * 1024)]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.engine.pipeline_model import read_model
 from edge.media.gstreamer import build
 from edge.media.gstreamer.binding import read_sections

@@ -8,7 +8,7 @@ import pytest
 
 from edge.bundle.checks import read_object
 from edge.calibrate.table import read_json_document
-from edge.deploy.provision.lock import read_lock
+from edge.deploy.provision.facts import read_lock
 from edge.errors import EdgeError
 from edge.evaluate.golden import decode_golden
 from edge.reading import UnfitJson, json_object, json_value

@@ -27,7 +27,7 @@ from edge.calibrate.table import (
     write_table,
 )
 from edge.client.order import Resequencer
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.config.targets import load_inventory
 from edge.errors import EdgeError
 from edge.http.prometheus import Exposition, metric

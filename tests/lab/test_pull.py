@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from edge.deploy.publish.publish import publish
+from edge.deploy.publish import publish
 from edge.deploy.rings.desk import open_desk
 from edge.deploy.rings.promote import Promoter
 from tests.lab.network import ip

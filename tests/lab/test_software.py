@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from edge.deploy.provision.lock import Environment
+from edge.deploy.provision.facts import Environment
 from edge.deploy.provision.wheels import gather_libraries
 from tests.lab.releases import HEALTH
 from tests.support.broken_software import BREAKS, NEXT, broken

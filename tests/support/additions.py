@@ -58,7 +58,7 @@ def _edited(text: str, edits: Edits) -> str:
 
 _WITH_PIPELINE = """
 from pathlib import Path
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 
 def pipeline(model="", engine="kind: auto", uri="test://"):
     streams = f"streams: [{{id: a, uri: '{uri}'}}]"
@@ -74,7 +74,7 @@ _CAMERA = Addition(
             ('"csi", "test")', '"csi", "test", "snow")'),
             ('"test": (*_NUMBERS, "pattern")', '"test": (*_NUMBERS, "pattern"), "snow": _NUMBERS'),
         ),
-        "edge/config/load.py": (('"csi", "test")', '"csi", "test", "snow")'),),
+        "edge/config/pipeline.py": (('"csi", "test")', '"csi", "test", "snow")'),),
         "edge/media/gstreamer/build.py": (
             (
                 '            case "test":\n',

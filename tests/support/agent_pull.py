@@ -12,9 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from unittest.mock import patch
 
-from edge.bundle.ring import RING, RingStatement, encode_statement
 from edge.bundle.sign import sign
-from edge.bundle.trust import decode_chain, encode_chain
+from edge.bundle.statement import RING, RingStatement, decode_chain, encode_chain, encode_statement
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.outcome import Outcome
 from edge.deploy.provision.keys import read_public_key

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from edge.deploy.provision.facts import ProvisionFacts, facts_from_text
-from edge.deploy.provision.lock import ENVIRONMENTS, Lock, LockedWheel
+from edge.deploy.provision.facts import ENVIRONMENTS, Lock, LockedWheel, ProvisionFacts, facts_from_text
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 
 ROOT = Path(__file__).parents[2]

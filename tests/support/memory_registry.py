@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from edge.registry.artifact import FILE, MANIFEST, SIGNATURE, ArtifactLayer, encode_artifact
-from edge.registry.problems import refused
+from edge.registry.https import refused
 from edge.registry.reference import Reference
 
 

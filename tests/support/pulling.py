@@ -10,7 +10,7 @@ from pathlib import Path
 from edge.bundle.folder import Bundle
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Link
-from edge.deploy.publish.publish import Published, publish
+from edge.deploy.publish import Published, publish
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest, encode_manifest
-from edge.bundle.ring import RingStatement, decode_statement
+from edge.bundle.statement import RingStatement, decode_statement
 from edge.codec import encode
 from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.rings.desk import PublishedRelease, RingDesk

@@ -3,7 +3,7 @@
 import base64
 from datetime import datetime, timedelta, timezone
 
-from edge.deploy.publish.publish import RegistryWriter
+from edge.deploy.publish import RegistryWriter
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter
 from edge.registry.artifact import statement_in

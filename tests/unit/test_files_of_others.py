@@ -8,7 +8,7 @@ from edge.calibrate.cache import read_cache
 from edge.calibrate.observations import read_observations
 from edge.calibrate.table import read_table
 from edge.config.credentials import read_credential
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.targets import read_toml
 from edge.deploy.provision.keys import read_public_key, read_revocations
@@ -20,7 +20,7 @@ from edge.media.images import read_image
 from edge.model.graph import load_graph, read_model_file
 from edge.publish.mqtt.endpoint import endpoint_from_config
 from edge.registry.login import read_login
-from edge.registry.pull_settings import read_pull_settings
+from edge.registry.reference import read_pull_settings
 from edge.runtime.pull.entry import read_environment
 from edge.types import ImageSize
 

@@ -13,7 +13,7 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edge.deploy.provision.lock import ENVIRONMENTS, FORMAT, Environment, Lock, LockedWheel, read_lock
+from edge.deploy.provision.facts import ENVIRONMENTS, FORMAT, Environment, Lock, LockedWheel, read_lock
 from tools.lock.choose import LockError, choose, newest_pip
 
 _PATH = Path(__file__).parents[2] / "edge/deploy/provision/lock.json"

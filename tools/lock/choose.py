@@ -16,8 +16,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from edge.deploy.provision.facts import EXTRA, PYTHONS
-from edge.deploy.provision.lock import Environment, LockedWheel, Use
+from edge.deploy.provision.facts import EXTRA, PYTHONS, Environment, LockedWheel, Use
 from edge.deploy.provision.wheels import Needs, Package, needs_of
 from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from edge.cli.options import SECONDS, engine_option
-from edge.cli.paths import command, pipeline_argument
+from edge.cli.paths import SECONDS, command, engine_option, pipeline_argument
 
 __all__ = ["bench"]
 
@@ -60,7 +59,7 @@ def _show_peaks(kind: str, *, as_json: bool) -> None:
 def _show_costs(path: Path, duration_s: float, *, as_json: bool) -> None:
     from edge.cli.commands.run import report_lines
     from edge.cli.output import echo_json, echo_pairs
-    from edge.config.load import load_pipeline
+    from edge.config.pipeline import load_pipeline
     from edge.runtime.serve.bench import bench as measure
 
     report = measure(load_pipeline(path), duration_s=duration_s)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.options import SECONDS
-from edge.cli.paths import READ, RELEASE, command, pipeline_argument
+from edge.cli.paths import READ, RELEASE, SECONDS, command, pipeline_argument
 
 if TYPE_CHECKING:
     from edge.device.device import Device

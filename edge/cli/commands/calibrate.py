@@ -16,9 +16,8 @@ from edge.calibrate.table import Evidence, table_text
 from edge.calibrate.thresholds import Method
 from edge.cli.commands.table import margin, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
-from edge.cli.options import engine_option
 from edge.cli.output import StageBars, echo_passed_over, echo_result, folded, pair_lines, shown_width
-from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command, engine_option
 from edge.engine.kind import usable_kind
 from edge.quantize.make_table import FEW_IMAGES, Calibration, CalibrationOptions, LibraryCalibrator, MaxDrop
 from edge.quantize.make_table import calibrate as run

@@ -13,11 +13,10 @@ from edge.capacity.fit import MOST_CAMERAS, Estimate, answer_of, require_headroo
 from edge.capacity.loads import Interval, ResourceLoad
 from edge.capacity.platform import Platform, jetson_modes, jetson_modules, platform_of
 from edge.capacity.work import ASSUMED, Video, Work, model_of_pipeline, video_from_text, work_of
-from edge.cli.options import SECONDS
 from edge.cli.output import aligned, amount, echo_json, echo_parts, shown_width
-from edge.cli.paths import PIPELINE, command
+from edge.cli.paths import PIPELINE, SECONDS, command
 from edge.cli.roofline_lines import precision_word
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.deploy.look import cameras_of
 from edge.errors import ConfigError
 from edge.roofline.machines import all_machines

@@ -11,7 +11,6 @@ import click
 from edge.calibrate.files import write_bytes
 from edge.cli.comparison import SHOWN_WORST, comparison_page, comparison_summary, figures, sum_ms
 from edge.cli.crew_options import crew_options, crew_that
-from edge.cli.options import engine_option
 from edge.cli.output import (
     aligned,
     echo_json,
@@ -22,7 +21,7 @@ from edge.cli.output import (
     progress_bar,
     shown_width,
 )
-from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command
+from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command, engine_option
 from edge.engine.kind import usable_kind
 from edge.evaluate.layers import LayerError, LayerVerdict, worst_layers
 from edge.quantize.comparison import TIMED_RUNS, Comparison, ComparisonOptions, compare_model, images_to_compare

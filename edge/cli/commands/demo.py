@@ -15,9 +15,8 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from edge.cli.commands.run import run_table, stop_on_signals
-from edge.cli.options import SECONDS
 from edge.cli.output import aligned, echo_json, echo_lines, shown_width, stderr_console
-from edge.cli.paths import FOLDER, command
+from edge.cli.paths import FOLDER, SECONDS, command
 from edge.cli.run_command import INTERRUPTED
 from edge.config.schema import MqttConfig
 from edge.demo.show import MAX_DROP, DemoHooks, DemoOptions, DemoReport, run_demo

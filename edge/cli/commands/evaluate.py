@@ -10,9 +10,8 @@ import click
 
 from edge.cli.commands.table import unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
-from edge.cli.options import engine_option
 from edge.cli.output import echo_json, echo_pairs, echo_passed_over, echo_warnings, progress_bar
-from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command, engine_option
 from edge.engine.kind import usable_kind
 from edge.media.stills import list_images
 from edge.quantize.accuracy import Evaluation, EvaluationOptions, evaluate_model

@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from edge.cli.options import SECONDS
-from edge.cli.paths import READ, command, pipeline_argument
+from edge.cli.paths import READ, SECONDS, command, pipeline_argument
 from edge.cli.ring_options import credential_option
 from edge.cli.run_command import let_go
 from edge.config.credentials import read_credential
-from edge.config.load import load_pipeline, mqtt_from_options
+from edge.config.pipeline import load_pipeline, mqtt_from_options
 from edge.deploy.listen import ListenOptions
 from edge.deploy.listen import listen as listen_to
 from edge.errors import ConfigError

@@ -13,14 +13,13 @@ from typing import Any
 
 import click
 
-from edge.cli.options import SECONDS
 from edge.cli.output import echo_json, echo_pairs
-from edge.cli.paths import CAMERA, MODEL, READ, WRITTEN, command
+from edge.cli.paths import CAMERA, MODEL, READ, SECONDS, WRITTEN, command
 from edge.cli.run_command import tell
 from edge.config.credentials import Credential, credential_from_line
-from edge.deploy.new.broker import broker_from_text
 from edge.deploy.new.document import NewPipeline
 from edge.deploy.new.new import AskTrust, PipelineRequest, make_pipeline
+from edge.deploy.new.places import broker_from_text
 from edge.errors import CertificateError
 
 __all__ = ["new"]

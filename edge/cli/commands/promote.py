@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from edge.cli.fleet import targets_option
-from edge.cli.options import SECONDS
 from edge.cli.output import echo_result
-from edge.cli.paths import command
+from edge.cli.paths import SECONDS, command
 from edge.cli.ring_options import (
     SPAN,
     ca_option,

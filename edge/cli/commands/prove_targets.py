@@ -13,7 +13,7 @@ from edge.cli.fleet import Chosen, show_answers, targets_argument
 from edge.cli.paths import READ_FILE, command
 from edge.cli.run_command import tell
 from edge.config.targets import Target
-from edge.deploy.fleet import provision as over_ssh
+from edge.deploy.provision import provision as over_ssh
 from edge.roofline.proof import Proof, encode_proof, worst_code
 from edge.writing import write_whole
 

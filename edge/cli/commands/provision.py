@@ -14,24 +14,24 @@ from typing import Any
 
 import click
 
-from edge.bundle.trust import encode_chain, latest_of
+from edge.bundle.statement import encode_chain, latest_of
 from edge.cli.fleet import Chosen, Rollout, drive, max_parallel_option, targets_argument
 from edge.cli.paths import READ_FILE, READ_FOLDER, SSH_CONFIG, command
 from edge.cli.run_command import tell
 from edge.config.targets import Target
-from edge.deploy.fleet.provision import Admins, provision_over_ssh, undo_over_ssh
 from edge.deploy.fleet.rollout import FleetResult
 from edge.deploy.provision.admin import AdminShell
+from edge.deploy.provision.facts import read_lock
 from edge.deploy.provision.keys import read_public_key, read_revocations
-from edge.deploy.provision.lock import read_lock
 from edge.deploy.provision.own_wheel import own_wheel
+from edge.deploy.provision.provision import Admins, provision_over_ssh, undo_over_ssh
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import WheelSource
 from edge.deploy.rings.trust import read_chain
 from edge.device.facts import name_of_host
 from edge.errors import DeployError
 from edge.registry.https import tls_context
-from edge.registry.pull_settings import PullSettings
+from edge.registry.reference import PullSettings
 
 __all__ = ["admins_of", "provision", "ssh_config_option", "sudo_passwords"]
 

@@ -13,8 +13,8 @@ from edge.cli.bundles import bundle_of, making_options
 from edge.cli.output import echo_result, pair_lines
 from edge.cli.paths import READ, command
 from edge.cli.ring_options import ca_option, login_option
-from edge.deploy.publish.publish import Published
-from edge.deploy.publish.publish import publish as publish_bundle
+from edge.deploy.publish import Published
+from edge.deploy.publish import publish as publish_bundle
 from edge.registry.https import tls_context
 from edge.registry.login import Login, read_login
 from edge.registry.reference import parse_reference

@@ -9,8 +9,7 @@ import click
 
 from edge.cli.bundles import bundle_of, making_options
 from edge.cli.fleet import Chosen, Rollout, drive, max_parallel_option, show_answers, targets_argument
-from edge.cli.options import SECONDS
-from edge.cli.paths import READ, command
+from edge.cli.paths import READ, SECONDS, command
 from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.fleet.ask import Asked
 from edge.deploy.fleet.over_ssh import push_over_ssh, roll_back

@@ -9,9 +9,8 @@ import click
 
 from edge.cli.fleet import answer_as_json, choose, targets_option
 from edge.cli.fleet_view import printable
-from edge.cli.options import SECONDS
 from edge.cli.output import aligned, echo_json, echo_lines
-from edge.cli.paths import READ, command
+from edge.cli.paths import READ, SECONDS, command
 from edge.cli.run_command import tell
 from edge.config.targets import ALL, Inventory, Target, trust_inventory
 from edge.delivery.outcome import Outcome

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from edge.bundle.ring import RING
 from edge.bundle.sign import DOWNGRADE, RELEASE
-from edge.bundle.trust import encode_chain
+from edge.bundle.statement import RING, encode_chain
 from edge.cli.lazy import HintingGroup, verbosity_option
 from edge.cli.paths import READ, READ_FILE, WRITTEN, command
 from edge.cli.ring_options import ca_option, login_option

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from edge.bundle.manifest import Role
 from edge.capacity.fit import machines_among
-from edge.config.load import load_pipeline
-from edge.config.pipeline import Pipeline
+from edge.config.pipeline import Pipeline, load_pipeline
 from edge.config.targets import Target
 from edge.deadline import Deadline
 from edge.delivery.deliver import deliver

@@ -13,12 +13,11 @@ from pathlib import Path
 import msgspec
 
 from edge.config.credentials import Credential, line_from_credential, own_path, read_credential
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.config.schema import MqttConfig, StreamConfig
-from edge.deploy.new.broker import try_broker, wants_login
+from edge.deploy.look import Attempt, side_by_side
 from edge.deploy.new.document import Broker, FoundCamera, NewPipeline, needs_login, pipeline_text
-from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug
-from edge.deploy.new.side_by_side import Attempt, side_by_side
+from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug, try_broker, wants_login
 from edge.errors import CertificateError, ConfigError, EdgeError, SourceError
 from edge.media.address import Trust
 from edge.media.first_look import FirstLook, look_at

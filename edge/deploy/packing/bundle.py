@@ -22,13 +22,12 @@ from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
 from edge.bundle.software import software_of
 from edge.calibrate.table import CalibrationTable
-from edge.config.load import load_pipeline
-from edge.config.pipeline import Pipeline
+from edge.config.pipeline import Pipeline, load_pipeline
 from edge.deploy.packing.bounds import check_bound, check_pairs, check_signable
 from edge.deploy.packing.contents import Contents, collect_contents, device_software, tools
 from edge.deploy.packing.golden import PackedGolden, find_golden_candidates, make_golden
+from edge.deploy.provision.facts import Environment, read_lock
 from edge.deploy.provision.keys import find_key
-from edge.deploy.provision.lock import Environment, read_lock
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.deploy.provision.wheels import gather_libraries
 from edge.engine.pipeline_model import max_batch_of, open_model

@@ -17,8 +17,7 @@ from edge.config.pipeline import Pipeline
 from edge.config.schema import TlsConfig
 from edge.config.uris import is_fixed, local_path
 from edge.config.yaml_file import yaml_text
-from edge.deploy.provision.facts import PYCUDA_SOURCE_SHA256, PYCUDA_VERSION
-from edge.deploy.provision.lock import Lock, LockedWheel
+from edge.deploy.provision.facts import PYCUDA_SOURCE_SHA256, PYCUDA_VERSION, Lock, LockedWheel
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.digest import sha256_and_length
 from edge.document import Location

@@ -10,13 +10,13 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from edge.bundle.ring import RING
 from edge.bundle.sign import DOWNGRADE, RELEASE
+from edge.bundle.statement import RING
 from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey, Revocations
 from edge.deploy.provision.wheels import WheelSet
 from edge.device.facts import DeviceSettings
-from edge.registry.pull_settings import PullSettings, encode_pull_settings
+from edge.registry.reference import PullSettings, encode_pull_settings
 from edge.version import __version__
 
 __all__ = ["DEVICE_TOML", "KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps", "with_ids"]

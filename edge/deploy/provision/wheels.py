@@ -17,8 +17,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from edge.deploy.provision.facts import EXTRA, ProvisionFacts, cache, pycuda_wheel
-from edge.deploy.provision.lock import Environment, LockedWheel, read_lock
+from edge.deploy.provision.facts import EXTRA, Environment, LockedWheel, ProvisionFacts, cache, pycuda_wheel, read_lock
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.digest import sha256_of
 from edge.errors import DeployError

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, Manifest, decode_manifest
-from edge.bundle.ring import RingStatement, decode_statement
-from edge.deploy.publish.kept_login import kept_login
-from edge.deploy.publish.publish import RegistryWriter
+from edge.bundle.statement import RingStatement, decode_statement
+from edge.deploy.publish import RegistryWriter, kept_login
 from edge.errors import DeployError
 from edge.reading import json_object
 from edge.registry.artifact import (

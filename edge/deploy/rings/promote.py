@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from edge.bundle.ring import RING, RingStatement, encode_statement
 from edge.bundle.sign import sign
+from edge.bundle.statement import RING, RingStatement, encode_statement
 from edge.deadline import Deadline
 from edge.deploy.rings.desk import PublishedRelease, RingDesk, Stated, Withdrawal
 from edge.deploy.rings.verdict import Condition, Decision, Heard, RingTally, decide, tally_of

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from edge.bundle.sign import sign
-from edge.bundle.trust import TRUST, SignedTrust, TrustDocument, decode_chain, encode_document
+from edge.bundle.statement import TRUST, SignedTrust, TrustDocument, decode_chain, encode_document
 from edge.deploy.provision.keys import PublicKey, read_public_key
 from edge.errors import DeployError
 from edge.reading import read_file

@@ -12,12 +12,12 @@ from datetime import datetime, timezone
 
 from edge.bundle import fit
 from edge.bundle.manifest import Manifest
-from edge.bundle.ring import RING, RingStatement, asks_for_statements, decode_statement
+from edge.bundle.statement import RING, RingStatement, asks_for_statements, decode_statement
 from edge.device.device import Device, collect, reclaimable_bytes
 from edge.device.facts import gather_facts, is_clock_sure, read_settings
 from edge.device.state import Counters, Phase, raise_counters, read_bad, read_counters
 from edge.errors import DeployError
-from edge.registry.pull_settings import read_pull_settings
+from edge.registry.reference import read_pull_settings
 from edge.reports import LastSwitch
 from edge.runtime.agent.preflight import (
     check_engine,

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import Manifest, Role, decode_manifest
-from edge.config.load import load_pipeline
-from edge.config.pipeline import Pipeline
+from edge.config.pipeline import Pipeline, load_pipeline
 from edge.device.device import Device
 from edge.device.engines import BUILD, GOLDEN, MAX_PLAN_BYTES, PLAN, EngineInputs, EngineRecord, read_plan, read_record
 from edge.device.lock import engines_lock

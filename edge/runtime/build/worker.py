@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.codec import decode, encode
-from edge.config.load import load_pipeline
-from edge.config.pipeline import Pipeline
+from edge.config.pipeline import Pipeline, load_pipeline
 from edge.deadline import Deadline
 from edge.device.engines import GOLDEN, MAX_PLAN_BYTES, PLAN
 from edge.engine.kind import EngineRequest, Int8Form, Plan, RacingKind, load_kind

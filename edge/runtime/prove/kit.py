@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.config.load import load_pipeline
-from edge.config.pipeline import Pipeline
+from edge.config.pipeline import Pipeline, load_pipeline
 from edge.errors import EdgeError, MissingDependencyError
 from edge.media.stills import StillSource
 from edge.quantize.feed import canvases_of

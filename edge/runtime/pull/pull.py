@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, BundledFile, Manifest, decode_manifest
 from edge.bundle.sign import MAX_SIGNATURE_BYTES
-from edge.bundle.trust import MAX_CHAIN_BYTES
+from edge.bundle.statement import MAX_CHAIN_BYTES
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Interrupted, Link
@@ -23,7 +23,7 @@ from edge.device.state import Verdict
 from edge.errors import DeployError
 from edge.registry.artifact import TRUST_TYPE, Artifact, decode_artifact, is_nothing, layer_of_note, statement_in
 from edge.registry.client import BlobFile, RegistryClient
-from edge.registry.problems import BUSY
+from edge.registry.https import BUSY
 from edge.registry.reference import TRUST_TAG, withdrawal_tag
 from edge.runtime.pull.record import KEPT, PullRecord, Settled, settled_by
 from edge.transport.channel import Channel

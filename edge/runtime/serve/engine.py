@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.bundle.manifest import Manifest, Role
-from edge.config.load import load_pipeline
-from edge.config.pipeline import Pipeline
+from edge.config.pipeline import Pipeline, load_pipeline
 from edge.device.device import Device
 from edge.device.engines import EngineRecord
 from edge.device.facts import read_settings

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from edge.config.load import load_pipeline
-from edge.config.pipeline import Pipeline
+from edge.config.pipeline import Pipeline, load_pipeline
 from edge.config.schema import StreamConfig
 from edge.engine.kind import RacingKind, load_kind
 from edge.engine.pipeline_model import detector_of, read_model

@@ -36,7 +36,7 @@ from edge.publish.numbering import raise_epoch
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
 from edge.reading import read_file
-from edge.registry.pull_settings import PullSettings, read_pull_settings
+from edge.registry.reference import PullSettings, read_pull_settings
 from edge.runtime.pull.record import PullRecord, read_pull_record
 from edge.runtime.serve.engine import Deployed, Running
 from edge.types import ModelSpec

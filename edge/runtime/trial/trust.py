@@ -19,7 +19,7 @@ from edge.bundle.checks import read_time
 from edge.bundle.fit import time_floor
 from edge.bundle.manifest import Manifest, decode_manifest
 from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, read_signature, verify
-from edge.bundle.trust import SignedTrust, TrustDocument, decode_chain, encode_chain, latest_of
+from edge.bundle.statement import SignedTrust, TrustDocument, decode_chain, encode_chain, latest_of
 from edge.device.device import Device
 from edge.device.durable import typed
 from edge.device.state import open_sealed, read_counters, seal

@@ -16,7 +16,7 @@ import cv2
 import pytest
 
 from edge.config.credentials import Credential, read_credential
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
 from tests.support.clips import write_clip
 from tests.support.demo_model import MODEL

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from edge.calibrate.table import read_table
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.demo import show
 from edge.demo.cameras import lay_out_cameras
 from edge.demo.show import DemoHooks, calibrate_demo, find_problems

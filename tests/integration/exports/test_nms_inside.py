@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.engine.pipeline_model import read_model
 from edge.model.inspect import inspect_model
 from edge.runtime.serve.engine import start_engine

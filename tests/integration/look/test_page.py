@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from tests.support.http_client import ask
 from tests.support.showing import needs_chromium
 from tests.support.wait import wait_until

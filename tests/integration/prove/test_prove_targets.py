@@ -6,7 +6,7 @@ import subprocess
 import msgspec
 import pytest
 
-from edge.deploy.fleet import provision as over_ssh
+from edge.deploy.provision import provision as over_ssh
 from edge.roofline.proof import FORMAT, Proof, Row, Step, Verdict, decode_proof, encode_proof
 from tests.support.command_line import command
 from tests.support.manifests import ssh_key

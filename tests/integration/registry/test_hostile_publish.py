@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from edge.deploy.publish.publish import RegistryWriter, publish
+from edge.deploy.publish import RegistryWriter, publish
 from edge.errors import DeployError
 from edge.registry.artifact import FILE, ArtifactLayer
 from edge.registry.login import Login
@@ -203,7 +203,7 @@ def test_what_a_registry_does_not_let_be_seen_is_sent(odd, root, status):
 
 
 def test_a_tag_that_cannot_be_looked_at_for_a_moment_is_looked_at_again(odd, writer, monkeypatch):
-    monkeypatch.setattr("edge.deploy.publish.publish._PAUSES_S", (0.01,))
+    monkeypatch.setattr("edge.deploy.publish._PAUSES_S", (0.01,))
     failed = []
 
     def meddle(request) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.bundle.manifest import Role
-from edge.deploy.publish.publish import publish
+from edge.deploy.publish import publish
 from edge.registry.artifact import decode_artifact
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login

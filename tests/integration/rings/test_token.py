@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from edge.bundle.trust import encode_chain
+from edge.bundle.statement import encode_chain
 from edge.deploy.provision.keys import read_public_key
 from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
 from tests.support.manifests import ssh_agent, ssh_key

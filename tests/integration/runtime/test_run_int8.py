@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.errors import EndOfStream
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq

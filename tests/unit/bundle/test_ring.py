@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from edge.bundle.ring import RingStatement, asks_for_statements, decode_statement, encode_statement
+from edge.bundle.statement import RingStatement, asks_for_statements, decode_statement, encode_statement
 from tests.support.raised import error_of
 
 AT = datetime(2026, 11, 24, tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ import pytest
 
 from edge.bundle.sbom import Library, ModelCard, make_sbom, make_software_sbom
 from edge.deploy.packing.contents import device_software, tools
-from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
+from edge.deploy.provision.facts import ENVIRONMENTS, read_lock
 from edge.deploy.provision.wheels import WheelSet
 
 CARD = ModelCard(

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.bundle.manifest import encode_manifest
-from edge.bundle.ring import RING
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, namespace_of, run_ssh_keygen, sign, verify
+from edge.bundle.statement import RING
 from edge.errors import DeployError
 from tests.support.manifests import allowed, manifest, revocation, ssh_agent, ssh_key
 from tests.support.raised import code_of, error_of

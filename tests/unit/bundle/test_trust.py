@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from edge.bundle.trust import SignedTrust, TrustDocument, decode_chain, encode_document
+from edge.bundle.statement import SignedTrust, TrustDocument, decode_chain, encode_document
 from tests.support.raised import code_of
 
 KEY = f"ssh-ed25519 {'A' * 68}"

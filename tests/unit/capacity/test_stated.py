@@ -8,7 +8,7 @@ import pytest
 from edge.capacity.fit import answer_of, beyond_all_jetsons, beyond_bound, machines_among, stated_work
 from edge.capacity.platform import machine_here
 from edge.capacity.work import model_of_pipeline
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.runtime.doctor import examine_bound
 from tests.support.sysfs import write_tree
 

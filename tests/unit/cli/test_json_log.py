@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.cli.json_log import JsonFormatter, Repeats
+from edge.cli.commands.run import JsonFormatter, Repeats
 
 
 def record(text, *arguments, level=logging.WARNING, name="edge.media.camera", error=None):

@@ -25,7 +25,7 @@ from edge.cli.paths import (
     WrittenPath,
 )
 from edge.cli.runtime_commands import edge_runtime
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.errors import ConfigError
 from edge.runtime import entry
 from tests.support import models

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.config.yaml_file import read_yaml
 from edge.errors import ConfigError, LackingError
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.errors import ConfigError
 
 PLACES = {

@@ -9,7 +9,7 @@ from packaging.tags import cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from edge.deploy.provision.lock import ENVIRONMENTS, read_lock
+from edge.deploy.provision.facts import ENVIRONMENTS, read_lock
 from edge.deploy.provision.wheels import Package, needs_of
 from edge.errors import DeployError
 from tools.lock.__main__ import text_of

@@ -10,7 +10,7 @@ import yaml
 
 from edge.bundle.manifest import GoldenFrames, Role
 from edge.calibrate.table import DatasetId
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.deploy.packing.contents import collect_contents
 from edge.deploy.packing.golden import find_golden_candidates
 from edge.deploy.provision.keys import find_key

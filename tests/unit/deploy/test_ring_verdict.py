@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.bundle.ring import RingStatement
+from edge.bundle.statement import RingStatement
 from edge.deploy.rings.desk import Stated, Withdrawal
 from edge.deploy.rings.promote import RingWatch
 from edge.deploy.rings.verdict import Condition, Heard, decide, tally_of

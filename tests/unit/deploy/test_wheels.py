@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edge.deploy.provision import wheels as gathering
-from edge.deploy.provision.lock import Environment
+from edge.deploy.provision.facts import Environment
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.deploy.provision.wheels import gather_libraries, gather_wheels, read_wheels, unmet_requirements
 from edge.errors import DeployError

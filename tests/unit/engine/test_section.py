@@ -8,7 +8,7 @@ import sys
 import jsonschema
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.engine.kind import load_kind
 from edge.engine.kinds import kinds
 from edge.engine.pipeline_model import read_model

@@ -6,7 +6,7 @@ import ssl
 import pytest
 
 from edge.config.credentials import Credential
-from edge.config.load import mqtt_from_options
+from edge.config.pipeline import mqtt_from_options
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
 from edge.publish.mqtt.endpoint import Endpoint, endpoint_from_config, line_to, topic_root, waits_for_return

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge.calibrate.table import ModelId, TensorRange, read_table, write_table
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.engine.kind import QdqForm
 from edge.engine.kinds import choose_kind
 from edge.engine.pipeline_model import read_model

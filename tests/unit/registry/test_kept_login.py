@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from edge.deploy.publish import kept_login as kept
-from edge.deploy.publish.kept_login import kept_login
+from edge.deploy.publish import kept_login
 from edge.errors import DeployError
 from edge.registry.login import Login
 from edge.registry.reference import Reference
@@ -99,7 +98,7 @@ def test_a_store_that_has_nothing_or_is_not_there_is_none(home):
     ],
 )
 def test_what_is_no_login_is_named_without_what_is_in_it(home, monkeypatch, told, script, said):
-    monkeypatch.setattr(kept, "_HELPER_S", 1.0)
+    monkeypatch.setattr("edge.deploy.publish._HELPER_S", 1.0)
     helper(home, script)
     write(home, told)
 

@@ -7,8 +7,7 @@ import pytest
 from edge.errors import DeployError
 from edge.registry.client import tags_in
 from edge.registry.login import Login, read_challenge, read_login
-from edge.registry.pull_settings import PullSettings, decode_pull_settings, encode_pull_settings
-from edge.registry.reference import Reference, parse_reference
+from edge.registry.reference import PullSettings, Reference, decode_pull_settings, encode_pull_settings, parse_reference
 from tests.support.raised import error_of
 
 

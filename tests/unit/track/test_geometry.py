@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from edge.config.load import polygon_problem
+from edge.config.pipeline import polygon_problem
 from edge.track.geometry import Lines, Zones, anchors
 
 # A loaded machine is slow, we are not.

@@ -4,7 +4,7 @@ import pytest
 
 from edge.config.credentials import Credential
 from edge.config.schema import TlsConfig
-from edge.deploy.new.broker import broker_from_text, try_broker
+from edge.deploy.new.places import broker_from_text, try_broker
 from edge.errors import ConfigError
 from tests.support.fake_broker import Behaviour, FakeBroker
 

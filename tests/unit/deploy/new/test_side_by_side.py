@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from edge.deploy.new.side_by_side import side_by_side
+from edge.deploy.look import side_by_side
 from edge.errors import ConfigError
 from tests.support.wait import wait_until
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.engine.kind import CalibratingKind, EngineRequest, load_kind
 from edge.engine.section import choose_engine
 from edge.engine.tensorrt.build import account

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from edge.config.load import load_pipeline
+from edge.config.pipeline import load_pipeline
 from edge.media.camera import StreamStatus
 from edge.publish.events import EventPublisher
 from edge.publish.message import ModelInfo, RunInfo

@@ -1,1 +1,0 @@
-"""A bundle is put into an OCI registry, from where devices fetch it."""

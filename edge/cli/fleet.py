@@ -45,7 +45,6 @@ _ADDRESS = re.compile(
 
 targets_option = click.option(
     "--targets",
-    "--inventory",
     "targets_path",
     type=READ,
     metavar="FILE",

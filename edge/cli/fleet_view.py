@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import click
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from edge.cli.output import stderr_console
 from edge.cli.run_command import let_go, tell
-from edge.delivery.outcome import BEGIN, END, NOTE, PROGRESS, UPLOAD, Event
+from edge.delivery.outcome import BEGIN, END, NOTE, UPLOAD, Event
 from edge.untrusted import cleaned
 
 __all__ = [
@@ -36,9 +36,7 @@ __all__ = [
     "waiting_view",
 ]
 
-_MIB = 1024 * 1024
 _MAX_TEXT = 400
-_OTHER_LINES = 3  # the count below the rows, the line of the cursor, and one of what was said before
 _REFRESH_HZ = 4.0
 
 
@@ -55,8 +53,6 @@ class FleetRow:
     note: str = ""
     result: str | None = None
     code: str | None = None
-    _first: tuple[datetime, int] | None = field(default=None)
-    _last: tuple[datetime, int] | None = field(default=None)
 
     def take(self, event: Event) -> None:
         if event.is_last:
@@ -65,15 +61,12 @@ class FleetRow:
             return
         if event.event == BEGIN or event.phase != self.phase:
             self.phase, self.phase_began_at = event.phase, event.ts
-            self.done = self.total = self._first = self._last = None
+            self.done = self.total = None
             self.note = ""
         if event.bytes is not None:
             self.done, self.total = event.bytes, event.total if event.total is not None else self.total
         if event.hint:
             self.note = printable(event.hint)
-        if event.event == PROGRESS and event.bytes is not None:
-            self._last = (event.ts, event.bytes)
-            self._first = self._first or self._last
 
     @property
     def has_failed(self) -> bool:
@@ -83,19 +76,6 @@ class FleetRow:
     def percent(self) -> float | None:
         """How much of the phase is done; None where that is not known."""
         return None if self.done is None or not self.total else min(100.0, 100 * self.done / self.total)
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        """How fast bytes went since the first count of this phase, so that what was there before is not taken in."""
-        if self.phase != UPLOAD or self._first is None or self._last is None:
-            return None
-        seconds = (self._last[0] - self._first[0]).total_seconds()
-        return (self._last[1] - self._first[1]) / seconds if seconds > 0 else None
-
-    @property
-    def eta_s(self) -> float | None:
-        speed = self.bytes_per_s
-        return (self.total - self.done) / speed if speed and self.total and self.done is not None else None
 
 
 class FleetRows:
@@ -111,23 +91,20 @@ class FleetRows:
         row.take(event)
         return row
 
-    def fitting(self, lines: int) -> tuple[Sequence[FleetRow], str]:
-        """Return rows that fit into `lines`, and a sentence that counts all the others.
-
-        Those at work come first; those that failed have a third of the room, or more where it is free, the last ones.
-        """
+    def shown(self) -> Sequence[FleetRow]:
+        """Return those at work, then those that failed, the last one first."""
         at_work = [row for row in self._rows.values() if row.result is None]
-        failed = [row for row in self._rows.values() if row.has_failed]
-        room = max(lines // 3, lines - len(at_work), 0)
-        shown_failed = failed[-room:] if room else []
-        shown_at_work = at_work[: max(0, lines - len(shown_failed))]
+        return (*at_work, *(row for row in reversed(self._rows.values()) if row.has_failed))
+
+    def counted(self) -> str:
+        rows = self._rows.values()
         counts = (
-            (len(at_work) - len(shown_at_work), "more at work"),
-            (len(failed) - len(shown_failed), "more failed"),
-            (sum(row.result is not None and not row.has_failed for row in self._rows.values()), "done"),
-            (self._total - len(self._rows), "waiting"),
+            (sum(row.result is None for row in rows), "at work"),
+            (sum(row.has_failed for row in rows), "failed"),
+            (sum(row.result is not None and not row.has_failed for row in rows), "done"),
+            (self._total - len(rows), "waiting"),
         )
-        return (*shown_at_work, *shown_failed), ", ".join(f"{count} {what}" for count, what in counts if count)
+        return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
 def printable(text: str | None) -> str:
@@ -193,7 +170,7 @@ class PlainLines(FleetView):
 
 
 class LiveRows(FleetView):
-    """A row for each target at work and for each that failed, as far as the terminal has room; the rest is counted."""
+    """All targets counted, and a row for each at work and each that failed, as far as the terminal has room."""
 
     def __init__(self, targets: tuple[str, ...], *, console: Console | None = None, has_results: bool = True) -> None:
         self._rows, self._width = FleetRows(len(targets)), _width(targets)
@@ -210,6 +187,8 @@ class LiveRows(FleetView):
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        with self._lock:
+            self._rows = FleetRows(0)  # rich draws once more, and then without regard to the height
         self._live.stop()
         for line in self._results:
             _write(line)
@@ -226,7 +205,7 @@ class LiveRows(FleetView):
 
     def _draw(self) -> RenderableType:
         with self._lock:
-            return screen(self._rows, height=self._console.height)
+            return screen(self._rows)
 
 
 def choose_view(targets: tuple[str, ...], *, is_json: bool) -> FleetView:
@@ -240,15 +219,14 @@ def waiting_view(targets: tuple[str, ...]) -> FleetView:
     return LiveRows(targets, has_results=False) if stderr_console().is_terminal else FleetView()
 
 
-def screen(rows: FleetRows, *, height: int) -> RenderableType:
-    """Return what fits into a terminal of `height` lines: rows, and below them a count of all the others."""
-    shown, others = rows.fitting(max(1, height - _OTHER_LINES))
-    return Group(_grid(shown), Text(others, no_wrap=True, overflow="ellipsis"))
+def screen(rows: FleetRows) -> RenderableType:
+    """Return a count of all targets, and their rows below it, of which a small terminal leaves the last ones out."""
+    return Group(Text(rows.counted(), no_wrap=True, overflow="ellipsis"), _grid(rows.shown()))
 
 
 def _grid(rows: Sequence[FleetRow]) -> RenderableType:
     grid = Table.grid(padding=(0, 2), expand=True)
-    for justify in ("left", "left", "right", "right", "right"):
+    for justify in ("left", "left", "right"):
         grid.add_column(justify=justify, no_wrap=True)
     grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for row in rows:
@@ -259,16 +237,8 @@ def _grid(rows: Sequence[FleetRow]) -> RenderableType:
 
 def _cells(row: FleetRow) -> tuple[str, ...]:
     if row.result is not None:
-        return row.target, row.result, "", "", "", _reason(row)
-    percent, speed, eta_s = row.percent, row.bytes_per_s, row.eta_s
-    return (
-        row.target,
-        row.phase,
-        "" if percent is None else f"{percent:.0f} %",
-        "" if speed is None else f"{speed / _MIB:.1f} MiB/s",
-        "" if eta_s is None else f"{eta_s:.0f} s left",
-        row.note,
-    )
+        return row.target, row.result, "", _reason(row)
+    return row.target, row.phase, "" if row.percent is None else f"{row.percent:.0f} %", row.note
 
 
 def _phase_text(row: FleetRow, event: Event) -> str:

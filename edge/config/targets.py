@@ -283,7 +283,7 @@ def load_inventory(path: Path, *, is_found: bool = False) -> Inventory:
         raise document.error(
             _first_ssh_config(file),
             "an ssh_config can run commands on this machine, and this inventory was found here, not named; if it is "
-            f"yours, name it: --inventory {path}, or trust it as it is now: edge-deploy targets --trust {path}",
+            f"yours, name it: --targets {path}, or trust it as it is now: edge-deploy targets --trust {path}",
         )
     return inventory
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import click
@@ -23,12 +21,10 @@ _SPARE = ("SILENT SINCE", "LAST LOOK", "LOOK AGE S", "FAILED")
 
 @command("""
   edge-deploy fleet --pipeline gates.yaml
-  edge-deploy fleet --pipeline gates.yaml --csv >fleet.csv
   edge-deploy fleet --pipeline gates.yaml --json""")
 @pipeline_option
 @credential_option
-@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a head.")
-def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool) -> int:
+def fleet(path: Path | None, credential: str | None, as_json: bool) -> int:
     """Show who runs what since when, and how each device stands, by what the broker keeps of them.
 
     Of each: its ring, release and since when, when the registry last told it what its ring has and how long ago that
@@ -43,12 +39,6 @@ def fleet(path: Path | None, credential: str | None, as_csv: bool, as_json: bool
         tell("no device has spoken at this broker, or this login may not read there (--credential)")
     if as_json:
         echo_json(rows)
-    elif as_csv:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _as_cell(value) for name, value in row.items()} for row in rows)
-        click.echo(text.getvalue(), nl=False)
     else:
         head = tuple(name.upper().replace("_", " ") for name in _COLUMNS)
         told = [head, *(tuple(value or "-" for value in row.values()) for row in rows)]
@@ -82,8 +72,3 @@ def _cells(name: str, heard: Heard) -> tuple[str | None, ...]:
         None if trouble is None else trouble[1],
         (state.since or "unknown") if state is not None and is_away else None,
     )
-
-
-def _as_cell(value: str | None) -> str:
-    """Return a value that no spreadsheet takes for a formula."""
-    return "" if value is None else f"'{value}" if value[:1] in ("=", "+", "-", "@") else value

@@ -16,7 +16,7 @@ import click
 
 from edge.bundle.statement import encode_chain, latest_of
 from edge.cli.fleet import Chosen, Rollout, drive, max_parallel_option, targets_argument
-from edge.cli.paths import READ_FILE, READ_FOLDER, SSH_CONFIG, command
+from edge.cli.paths import READ_FILE, SSH_CONFIG, command
 from edge.cli.run_command import tell
 from edge.config.targets import Target
 from edge.deploy.fleet.rollout import FleetResult
@@ -111,9 +111,6 @@ def admins_of(chosen: Chosen, user: str | None, ssh_config: Path | None) -> Admi
 @click.option(
     "--network", "networks", metavar="ADDRESS/BITS", multiple=True, help="Of cameras and broker; default: private ones."
 )
-@click.option(
-    "--wheels", type=READ_FOLDER, metavar="DIR", help="Folder with the wheels that the lock names; none is downloaded."
-)
 @ssh_config_option
 @click.option("--plan", "is_plan", is_flag=True, help="Show each change and make none; exits with 10 if there are any.")
 @click.option("--resume", is_flag=True, help="Go on with a provision of the same that did not end.")
@@ -125,7 +122,6 @@ def provision(
     admin: str | None,
     ask_sudo_password: bool,
     ssh_config: Path | None,
-    wheels: Path | None,
     is_plan: bool,
     resume: bool,
     is_undo: bool,
@@ -153,9 +149,8 @@ def provision(
     if is_undo:
         one, what = undo_over_ssh(admins, is_plan=is_plan, purge=purge, tells_changes=as_json), "undo"
     else:
-        software = WheelSource(wheels)
-        one = provision_over_ssh(admins, wanted, software=software, is_plan=is_plan, tells_changes=as_json)
-        what = _digest(wanted[chosen.targets[0].name], software)
+        one = provision_over_ssh(admins, wanted, software=WheelSource(), is_plan=is_plan, tells_changes=as_json)
+        what = _digest(wanted[chosen.targets[0].name])
     result = drive(
         chosen,
         one,
@@ -181,10 +176,10 @@ def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
     return replace(admins, password_of=password_of)
 
 
-def _digest(wanted: Wanted, software: WheelSource) -> str:
+def _digest(wanted: Wanted) -> str:
     """Return a name for what is wanted of every target, so that --resume goes on with the same only."""
     same = replace(wanted, name=None)
-    asked = repr((same, software.folder, read_lock().made_at))
+    asked = repr((same, read_lock().made_at))
     return hashlib.sha256(asked.encode() + own_wheel()).hexdigest()[:12]
 
 

@@ -10,7 +10,7 @@ import click
 from edge.cli.fleet import answer_as_json, choose, targets_option
 from edge.cli.fleet_view import printable
 from edge.cli.output import aligned, echo_json, echo_lines
-from edge.cli.paths import READ, SECONDS, command
+from edge.cli.paths import READ, command
 from edge.cli.run_command import tell
 from edge.config.targets import ALL, Inventory, Target, trust_inventory
 from edge.delivery.outcome import Outcome
@@ -39,15 +39,11 @@ _STALE_S = 10.0  # the runtime tells of itself every second
     help="Inventory that may name an ssh_config although it is only found in a folder; until one of them changes.",
 )
 @click.option("--check", is_flag=True, help="Ask each target how it is.")
-@click.option(
-    "--deadline", "deadline_s", type=SECONDS, metavar="S", default=20, show_default=True, help="Of each answer."
-)
 def targets(
     words: tuple[str, ...],
     targets_path: Path | None,
     trusted_path: Path | None,
     check: bool,
-    deadline_s: float,
     as_json: bool,
 ) -> int:
     """List the inventory: its devices, how each is reached, in which order a rollout goes.
@@ -59,7 +55,7 @@ def targets(
         trust_inventory(trusted_path)
     chosen = choose(words or (ALL,), trusted_path or targets_path)
     inventory, outcomes, exit_code = chosen.inventory, {}, 0
-    asked = Asked(STATUS, Nothing(), deadline_s=deadline_s)
+    asked = Asked(STATUS, Nothing())
     if check:
         result = chosen.ask(asked)
         outcomes, exit_code = {outcome.target: outcome for outcome in result.outcomes}, result.exit_code

@@ -259,8 +259,8 @@ def is_jetson(facts: ProvisionFacts) -> bool:
     return facts.l4t is not None and facts.python in PYTHONS
 
 
-def pycuda_wheel(facts: ProvisionFacts, folder: Path | None = None) -> Path | None:
-    """Return the newest wheel of pycuda for a device, from where `make pycuda-wheels` puts it or from a given folder.
+def pycuda_wheel(facts: ProvisionFacts) -> Path | None:
+    """Return the newest wheel of pycuda for a device, from where `make pycuda-wheels` puts it.
 
     None: it is no Jetson, or there is none for its Python.
     No lock names it, because it is made on this side (docs/adr/0008): its SHA-256 is that of the file found.
@@ -268,5 +268,5 @@ def pycuda_wheel(facts: ProvisionFacts, folder: Path | None = None) -> Path | No
     if not is_jetson(facts):
         return None
     python = f"cp{facts.python[0]}{facts.python[1]}"
-    found = sorted((folder or pycuda_folder()).glob(f"pycuda-*-{python}-{python}-linux_{facts.architecture}.whl"))
+    found = sorted(pycuda_folder().glob(f"pycuda-*-{python}-{python}-linux_{facts.architecture}.whl"))
     return found[-1] if found else None

@@ -127,7 +127,7 @@ def provision(
             report.note("facts", f"nothing decodes cameras there yet: sudo {APT}")
     with report.phase("wheels"):
         report.note("wheels", f"for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
-        if is_jetson(facts) and pycuda_wheel(facts, software.folder) is None:
+        if is_jetson(facts) and pycuda_wheel(facts) is None:
             report.note("wheels", "no wheel of pycuda was made here for it: its GPU is used without (docs/engines.md)")
         chosen = software.wheels(facts)
         for name in chosen.made_here:

@@ -24,7 +24,7 @@ from edge.errors import DeployError
 from edge.version import __version__
 from edge.writing import write_whole
 
-__all__ = ["OLDEST_GLIBC", "WheelSet", "WheelSource", "gather_libraries", "gather_wheels", "read_wheels"]
+__all__ = ["OLDEST_GLIBC", "WheelSet", "WheelSource", "gather_libraries", "gather_wheels"]
 
 # Whether packages need anything that is not among them, on the device and not on this machine.
 #
@@ -155,29 +155,6 @@ class WheelSet:
         return sum(path.stat().st_size for path in self.missing(there))
 
 
-def read_wheels(folder: Path, facts: ProvisionFacts) -> WheelSet:
-    """Return the wheels for a device from a folder that somebody has filled; others may lie there, too.
-
-    DeployError `request.wheels`, if one that the lock names is not there, or not the one that the lock names.
-    """
-    made = pycuda_wheel(facts, folder)
-    wanted = _wanted(facts, made)
-    missing = [one.wheel for one in wanted if not (folder / one.wheel).is_file()]
-    if missing:
-        raise _failed(f"{folder} lacks wheels that the lock names for {facts.environment.title}: {', '.join(missing)}")
-    given = sorted(folder.glob("edge_deploy-*.whl"))
-    for path in given:
-        if sha256_of(path) != hashlib.sha256(own_wheel()).hexdigest():
-            raise _failed(
-                f"{path} is not what runs here, edge-deploy {__version__}; remove it: provision makes its own"
-            )
-    paths = {one.wheel: folder / one.wheel for one in wanted}
-    for one in wanted:
-        if sha256_of(paths[one.wheel]) != one.sha256:
-            raise _failed(f"{paths[one.wheel]} is not the {one.name} {one.version} that the lock names by its SHA-256")
-    return _whole(paths, wanted, made, facts)
-
-
 def gather_wheels(facts: ProvisionFacts) -> WheelSet:
     """Return the wheels for a device, downloaded by SHA-256 unless cached; DeployError `request.wheels`."""
     made = pycuda_wheel(facts)
@@ -282,22 +259,23 @@ def _is_there(path: Path, sha256: str) -> bool:
     return path.is_file() and sha256_of(path) == sha256
 
 
-def _failed(problem: str, *, hint: str = "or give a folder of wheels by --wheels") -> DeployError:
+def _failed(
+    problem: str, *, hint: str = "or put the wheels that it asks for into ~/.cache/edge-deploy/wheels"
+) -> DeployError:
     return DeployError("request.wheels", problem, hint=hint)
 
 
 class WheelSource:
-    """Where wheels come from: `folder`, or the lock alone if None. Remembers them; may be asked by many threads."""
+    """Remembers the wheels of each kind of device; may be asked by many threads."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sets: dict[tuple[object, ...], WheelSet] = {}
 
     def wheels(self, facts: ProvisionFacts) -> WheelSet:
-        """Return the wheels for a device, as `read_wheels` from the folder or as `gather_wheels`."""
-        key = (facts.environment, facts.glibc, pycuda_wheel(facts, self.folder))
+        """Return the wheels for a device, as `gather_wheels`."""
+        key = (facts.environment, facts.glibc, pycuda_wheel(facts))
         with self._lock:
             if key not in self._sets:
-                self._sets[key] = gather_wheels(facts) if self.folder is None else read_wheels(self.folder, facts)
+                self._sets[key] = gather_wheels(facts)
             return self._sets[key]

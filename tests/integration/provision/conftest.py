@@ -13,8 +13,8 @@ from tests.support.overlay_devices import OverlayDevices
 @pytest.fixture
 def software(tmp_path, monkeypatch):
     """Have little wheels stand for the libraries; the pip that installs them is a real one."""
-    folder, own = tmp_path / "wheels", tmp_path / "own"
-    folder.mkdir()
+    folder, own = tmp_path / "cache/edge-deploy/wheels", tmp_path / "own"
+    folder.mkdir(parents=True)
     own.mkdir()
     little_wheel(folder, "numpy", "2.0")
     real_pip(folder)
@@ -28,13 +28,12 @@ def software(tmp_path, monkeypatch):
     def newer() -> None:
         ours[0] = little_wheel(own, "edge-deploy", "0.1.0", "numpy>=1.25").read_bytes()
 
-    return folder, newer
+    return newer
 
 
 @pytest.fixture
 def person(tmp_path, software):
     """Return what runs the command for targets of an inventory, and tells its exit code and both outputs."""
-    folder, _ = software
     own = (f"{ssh_key(tmp_path)}.pub",)
 
     def person(devices: OverlayDevices, *words: object, wave="canary = []", missing=(), keys=own):
@@ -43,7 +42,7 @@ def person(tmp_path, software):
             text += f'[[target]]\nname = "{name}"\nhost = "{name}"\nlabels = {{ site = "north" }}\n'
         (tmp_path / "targets.toml").write_text(text)
         named = [] if "--undo" in words else [word for key in keys for word in ("--key", key, "--signer", key)]
-        whole = map(str, ["--targets", tmp_path / "targets.toml", "--wheels", folder, *named, *words])
+        whole = map(str, ["--targets", tmp_path / "targets.toml", *named, *words])
         return CliRunner().invoke(provision, [*whole], standalone_mode=False, catch_exceptions=False)
 
     return person

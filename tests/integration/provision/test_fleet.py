@@ -32,8 +32,7 @@ def test_fifty_machines_are_planned_in_one_command_and_nothing_is_written(tmp_pa
 
 
 def test_machines_are_made_devices_in_waves_and_what_they_have_is_not_sent_again(tmp_path, person, software):
-    folder, newer = software
-    whole = sum(path.stat().st_size for path in folder.iterdir())
+    whole = sum(path.stat().st_size for path in (tmp_path / "cache/edge-deploy/wheels").iterdir())
     with OverlayDevices(tmp_path / "site", 3) as devices:
         first = person(devices, "all", "--json", wave='canary = ["d-02"]\nsteps = ["100%"]', missing=["gone"])
 
@@ -56,7 +55,7 @@ def test_machines_are_made_devices_in_waves_and_what_they_have_is_not_sent_again
         assert again.return_value == 0, again.stderr
         assert {(one["event"], one["bytes"]) for one in results(again.stdout).values()} == {("unchanged", 0)}
 
-        newer()  # as when edge-deploy is newer and its libraries are the same
+        software()  # as when edge-deploy is newer and its libraries are the same
         update = person(devices, "all", "--json")
         sent = [one["bytes"] for one in results(update.stdout).values()]
         print(f"first provision {whole} bytes of wheels; update {sent[0]} bytes each, of which tar's frame 10240")

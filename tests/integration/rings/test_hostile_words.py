@@ -19,7 +19,6 @@ pytestmark = [
 COMMANDS = {
     "fleet": "fleet PIPELINE",
     "fleet json": "fleet PIPELINE --json",
-    "fleet csv": "fleet PIPELINE --csv",
     "listen": "listen FILE --count 3",
     "listen json": "listen FILE --json --count 3",
     "stopped": "promote RELEASE all PIPELINE COMMON --when HALF",

@@ -129,9 +129,11 @@ def test_it_names_edge_deploy_by_the_hash_with_which_it_is_installed(tmp_path, m
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(gathering, "unmet_requirements", lambda *given, **more: [])  # a lock without libraries
-    lock = little_lock([little_wheel(tmp_path, "pip", "26.0")])
+    cached = tmp_path / "cache/edge-deploy/wheels"
+    cached.mkdir(parents=True)
+    lock = little_lock([little_wheel(cached, "pip", "26.0")])
     monkeypatch.setattr(gathering, "read_lock", lambda: lock)
-    gathered: WheelSet = gathering.read_wheels(tmp_path, device_facts())
+    gathered: WheelSet = gathering.gather_wheels(device_facts())
 
     ours = next(one for one in json.loads(real())["components"] if one["name"] == "edge-deploy")
 

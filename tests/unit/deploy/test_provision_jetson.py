@@ -13,7 +13,7 @@ from edge.deploy.provision.admin import StepsAnswer
 from edge.deploy.provision.facts import FACTS_SCRIPT
 from edge.deploy.provision.provision import provision
 from edge.deploy.provision.wanted import DEVICE_TOML, Wanted
-from edge.deploy.provision.wheels import WheelSource, gather_wheels, read_wheels
+from edge.deploy.provision.wheels import WheelSource, gather_wheels
 from edge.transport.ssh import SshAddress
 from tests.support.little_wheels import device_facts, facts_told, little_lock, little_wheel
 from tests.support.manifests import manifest
@@ -81,12 +81,6 @@ def test_a_jetson_for_whose_python_none_was_made_and_other_devices_go_without(ma
 
     assert sorted(gathered.digests) == ["edge_deploy-0.1.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"]
     assert "pycuda" not in gathered.requirements
-
-
-def test_a_folder_given_for_a_jetson_may_hold_it_too(index):
-    assert "pycuda" not in read_wheels(index, JETSON).requirements
-    little_wheel(index, "pycuda", "2026.1", tag="cp310-cp310-linux_aarch64")
-    assert "pycuda==2026.1" in read_wheels(index, JETSON).requirements
 
 
 def test_a_fleet_of_a_jetson_and_others_gives_each_its_own(make):

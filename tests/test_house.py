@@ -106,7 +106,7 @@ LINES_OF_ROOMS = {
     "config": 1514,
     "delivery": 1037,
     "demo": 603,
-    "deploy": 7449,
+    "deploy": 7408,
     "device": 3183,
     "engine": 6930,
     "evaluate": 1920,

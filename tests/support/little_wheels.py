@@ -62,8 +62,9 @@ def facts_told(script: str) -> ProvisionFacts:
 
 
 def software_values(site: Path, name: str) -> dict[str, Any]:
-    """Return the values of the step that installs in `opt/NAME` of a place what lies in its `sent` now."""
-    wheels = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (site / "sent").glob("*.whl")}
+    """Return the values of the step that installs in `opt/NAME` of a place what lies in its store now."""
+    store = site / "cache/edge-deploy/wheels"
+    wheels = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in store.glob("*.whl")}
     parts = {file: file.split("-") for file in wheels if not file.startswith("pip-")}
     return {
         "path": str(site / "opt" / name),
@@ -74,8 +75,7 @@ def software_values(site: Path, name: str) -> dict[str, Any]:
         ),
         "pip": next(file for file in wheels if file not in parts),
         "wheels": wheels,
-        "folder": str(site / "sent"),
-        "store": str(site / "cache/edge-deploy/wheels"),
+        "store": str(store),
     }
 
 

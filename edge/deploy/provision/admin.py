@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.resources
 import io
+import itertools
 import json
 import os
 import secrets
@@ -18,11 +19,9 @@ import selectors
 import shlex
 import signal
 import subprocess
-import tarfile
-import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -37,7 +36,7 @@ from edge.transport.ssh import SSH_FAILED, SshAddress, ssh_command, ssh_failed
 from edge.untrusted import cleaned
 from edge.wire.peer import REVISION
 
-__all__ = ["AdminShell", "StepsAnswer", "run_until", "send_tar"]
+__all__ = ["AdminShell", "StepsAnswer", "contents", "run_until"]
 
 _WRONG_PASSWORD = "request.sudo.password"
 _FACTS_S = 60.0
@@ -77,7 +76,7 @@ class AdminShell:
 
     def wants_password(self) -> bool:
         """Return whether sudo there wants a password, asking no person; DeployError `transfer.ssh`, `request.sudo`."""
-        free = self._sudo(["true"], b"", timeout_s=_FACTS_S)
+        free = self._sudo(["true"], (), timeout_s=_FACTS_S)
         if free.has_run:
             return False
         if b"required" not in free.error:  # "a password is required": about anything else no password would help
@@ -91,17 +90,17 @@ class AdminShell:
         """
         password = ask(False)
         try:
-            replace(self, sudo_password=password)._as_root(["true"], b"", timeout_s=_FACTS_S)
+            replace(self, sudo_password=password)._as_root(["true"], (), timeout_s=_FACTS_S)
         except DeployError as error:
             if error.code != _WRONG_PASSWORD:
                 raise
             password = ask(True)
-            replace(self, sudo_password=password)._as_root(["true"], b"", timeout_s=_FACTS_S)
+            replace(self, sudo_password=password)._as_root(["true"], (), timeout_s=_FACTS_S)
         return password
 
     def facts(self) -> ProvisionFacts:
         """DeployError `transfer.ssh`, `request.sudo`, `preflight.device`."""
-        told = self._as_root(["sh", "-s"], FACTS_SCRIPT.encode(), timeout_s=_FACTS_S)
+        told = self._as_root(["sh", "-s"], [FACTS_SCRIPT.encode()], timeout_s=_FACTS_S)
         try:
             lines = told.decode(errors="replace").splitlines()
             return facts_from_text("\n".join(map(cleaned, lines)), target=self.address.host)
@@ -110,9 +109,18 @@ class AdminShell:
 
     def steps(self, request: Mapping[str, Any]) -> StepsAnswer:
         """Have the steps checked, applied or undone; DeployError `transfer.ssh`, `request.sudo`, `device.provision`."""
+        return self._asked(request, (), _STEPS_S)
+
+    def stock(self, store: str, paths: Sequence[Path], *, on_bytes: Callable[[int], None]) -> StepsAnswer:
+        """Have root write files into its folder `store`; DeployError as `steps`. A thread calls `on_bytes`."""
+        request = {"store": store, "files": {path.name: path.stat().st_size for path in paths}}
+        return self._asked(request, contents(paths, on_bytes), _UPLOAD_S)
+
+    def _asked(self, request: Mapping[str, Any], files: Iterable[bytes], timeout_s: float) -> StepsAnswer:
         program = _program()
-        content = b"%d\n" % len(program) + program + json.dumps(request).encode() + b"\n"
-        told = self._as_root(["python3", "-I", "-c", _START], content, timeout_s=_STEPS_S)
+        head = b"%d\n" % len(program) + program + json.dumps(request).encode() + b"\n"
+        content = itertools.chain([head], files)
+        told = self._as_root(["python3", "-I", "-c", _START], content, timeout_s=timeout_s)
         try:
             values = json_value(told.splitlines()[-1])
             return decode(StepsAnswer, values, where="provision", revision=REVISION, ours=REVISION)
@@ -123,47 +131,20 @@ class AdminShell:
                 hint="run the command again with -v",
             ) from None
 
-    def upload(self, paths: Sequence[Path], *, on_bytes: Callable[[int], None]) -> tuple[str, int]:
-        """Copy files into a new folder of the administrator's; return its path and the bytes. DeployError `transfer.*`.
-
-        `discard` removes it.
-        """
-        told = self._run("mktemp -d /tmp/edge-provision.XXXXXX")
-        place = cleaned(told.decode(errors="replace").strip())
-        line = ssh_command(self.address, [f"tar -C {shlex.quote(place)} -xf -"])
-        host = self.address.host
-        done, sent = send_tar(line, paths, on_bytes=on_bytes, host=host, timeout_s=_UPLOAD_S, stop=self.stop)
-        if done.returncode:
-            self.discard(place)
-            raise self._ended(done.returncode, done.stderr)
-        return place, sent
-
-    def discard(self, place: str) -> None:
-        """Remove what `upload` copied."""
-        self._run(f"rm -rf -- {shlex.quote(place)}")
-
-    def _as_root(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> bytes:
+    def _as_root(self, command: Sequence[str], content: Iterable[bytes], *, timeout_s: float) -> bytes:
         ran = self._sudo(command, content, timeout_s=timeout_s)
         if ran.code or not ran.has_run:
             raise self._refused(ran)
         return ran.out
 
-    def _sudo(self, command: Sequence[str], content: bytes, *, timeout_s: float) -> RanAsRoot:
+    def _sudo(self, command: Sequence[str], content: Iterable[bytes], *, timeout_s: float) -> RanAsRoot:
         if len((self.sudo_password or "").splitlines()) > 1:
             raise DeployError(_WRONG_PASSWORD, "a password has one line", hint="type it again")
-        ran = run_as_root(
-            self.address, command, content, password=self.sudo_password, timeout_s=timeout_s, stop=self.stop
-        )
+        looks = _looks(self.address.host, timeout_s=timeout_s, stop=self.stop)
+        ran = run_as_root(self.address, command, content, password=self.sudo_password, looks=looks)
         if ran.code == SSH_FAILED:
             raise self._ended(ran.code, ran.error)
         return ran
-
-    def _run(self, line: str) -> bytes:
-        command, host = ssh_command(self.address, [line]), self.address.host
-        done = run_until(command, b"", host=host, timeout_s=_FACTS_S, stop=self.stop)
-        if done.returncode:
-            raise self._ended(done.returncode, done.stderr)
-        return done.stdout
 
     def _refused(self, ran: RanAsRoot) -> DeployError:
         if ran.has_run:
@@ -212,8 +193,10 @@ _LOOK_S = 0.2
 Ran = subprocess.CompletedProcess[bytes]
 
 
-def run_until(command: Sequence[str], content: bytes, *, host: str, timeout_s: float, stop: threading.Event) -> Ran:
-    """Return how it ended; raise Interrupted within a second of `stop`.
+def run_until(
+    command: Sequence[str], content: Iterable[bytes], *, host: str, timeout_s: float, stop: threading.Event
+) -> Ran:
+    """Return how it ended, given `content`; raise Interrupted within a second of `stop`.
 
     DeployError `transfer.timeout` of `host` after `timeout_s`.
     """
@@ -222,56 +205,29 @@ def run_until(command: Sequence[str], content: bytes, *, host: str, timeout_s: f
         return Ran(command, child.returncode, out, error)
 
 
-def send_tar(
-    command: Sequence[str],
-    paths: Sequence[Path],
-    *,
-    on_bytes: Callable[[int], None],
-    host: str,
-    timeout_s: float,
-    stop: threading.Event,
-) -> tuple[Ran, int]:
-    """Return how a command ended that was given a tar stream, and the bytes that it took; raises as `run_until`."""
-    with tempfile.TemporaryFile() as told, _child_of(command, stdout=subprocess.DEVNULL, stderr=told) as child:
-        assert child.stdin is not None
-        counted, child.stdin = _Counted(child.stdin), None  # the feeder's own: nothing closes it while it writes
-        feeder = threading.Thread(target=_feed, args=(counted, tuple(paths)), daemon=True)
-        feeder.start()
-        for _ in _looks(host, timeout_s=timeout_s, stop=stop):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_LOOK_S)
-                break
-            on_bytes(counted.count)
-        feeder.join()
-        told.seek(0)
-        return Ran(command, child.returncode, b"", told.read()), counted.count
+def contents(paths: Sequence[Path], on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the contents of files, one after the other; `on_bytes` is told how many bytes of them were taken."""
+    count = 0
+    for path in paths:
+        with path.open("rb") as file:
+            while part := file.read(1 << 18):
+                yield part
+                count += len(part)
+                on_bytes(count)
 
 
-class _Counted:
-    """A pipe to write to, and how many bytes it has taken."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self.pipe, self.count = pipe, 0
-
-    def write(self, content: bytes) -> int:
-        written = self.pipe.write(content)
-        self.count += len(content)
-        return written
-
-
-def _feed(counted: _Counted, paths: Sequence[Path]) -> None:
-    ended = contextlib.suppress(OSError)  # the command has ended; how, its status says
-    with ended, counted.pipe, tarfile.open(fileobj=counted, mode="w|") as packing:  # type: ignore[call-overload]
-        for path in paths:
-            packing.add(path, arcname=path.name, recursive=False)
+def _feed(pipe: IO[bytes], content: Iterable[bytes]) -> None:
+    with contextlib.suppress(OSError), pipe:  # the command has ended; how, its status says
+        for part in content:
+            pipe.write(part)
 
 
 @contextlib.contextmanager
-def _child_of(
-    command: Sequence[str], *, stdout: int = subprocess.PIPE, stderr: int | IO[bytes] = subprocess.PIPE
-) -> Iterator[subprocess.Popen[bytes]]:
+def _child_of(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command that Ctrl-C at the terminal does not reach; nothing of it outlives the block."""
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, start_new_session=True)
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     try:
         yield child
     finally:
@@ -285,12 +241,18 @@ def _child_of(
                     pipe.close()
 
 
-def _told(child: subprocess.Popen[bytes], content: bytes | None, looks: Iterator[None]) -> tuple[bytes, bytes]:
+def _told(child: subprocess.Popen[bytes], content: Iterable[bytes], looks: Iterator[None]) -> tuple[bytes, bytes]:
     """Give a command its content; return its output and its errors, once it has ended."""
+    stdin, child.stdin = child.stdin, None  # the feeder's own: nothing closes it while it writes
+    feeder = threading.Thread(target=_feed, args=(stdin, content), daemon=True)
+    if stdin is not None:
+        feeder.start()
     for _ in looks:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.communicate(content, timeout=_LOOK_S)
-        content = None
+            told = child.communicate(timeout=_LOOK_S)
+            if stdin is not None:
+                feeder.join()
+            return told
     raise AssertionError("the looks do not end")
 
 
@@ -326,26 +288,24 @@ class RanAsRoot:
 def run_as_root(
     address: SshAddress,
     command: Sequence[str],
-    content: bytes,
+    content: Iterable[bytes],
     *,
     password: str | None,
-    timeout_s: float,
-    stop: threading.Event,
+    looks: Iterator[None],
 ) -> RanAsRoot:
     """Return how `command` (words, not quoted) ended as root, given `content` on stdin; `password` None: sudo without.
 
-    The password has one line: a second one would not be sudo's. Raises as `run_until`.
+    The password has one line: a second one would not be sudo's. Raises what `looks` does.
     """
     prompt, ready = (f"edge-{word}-{secrets.token_hex(16)}" for word in ("password", "ready"))
     # -k: what was typed before, by whomever, does not count, and what we type does not either, afterwards.
     sudo = ["sudo", "-n"] if password is None else ["sudo", "-k", "-S", "-p", prompt]
     words = ["env", "LC_ALL=C", *sudo, "--", *_ANNOUNCE, ready, *command]
-    looks = _looks(address.host, timeout_s=timeout_s, stop=stop)
     mark = ready.encode() + b"\n"
     with _child_of(ssh_command(address, [shlex.quote(word) for word in words])) as child:
         before, questions, asked = _until_it_runs(child, prompt.encode(), mark, password, looks)
         has_run = mark in before
-        out, error = _told(child, content if has_run else None, looks)
+        out, error = _told(child, content if has_run else (), looks)
         error = (questions + error).replace(prompt.encode(), b"")
         return RanAsRoot(
             code=child.returncode,

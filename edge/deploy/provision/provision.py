@@ -21,7 +21,7 @@ from edge.deploy.fleet.ask import ask_one
 from edge.deploy.fleet.over_ssh import address_of
 from edge.deploy.fleet.rollout import PushOne
 from edge.deploy.provision.admin import AdminShell, StepsAnswer, run_until
-from edge.deploy.provision.facts import ProvisionFacts, is_jetson, pycuda_wheel
+from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts, is_jetson, pycuda_wheel
 from edge.deploy.provision.keys import read_public_key
 from edge.deploy.provision.wanted import DEVICE_TOML, KEYS, SIGNERS, Wanted, steps
 from edge.deploy.provision.wheels import WheelSet, WheelSource
@@ -133,7 +133,7 @@ def provision(
         for name in chosen.made_here:
             report.note("wheels", f"{name} was made on this side, so no lock names it: SHA-256 {chosen.digests[name]}")
     with report.phase(PLAN):
-        plan = _ask(shell, {"steps": steps(wanted, facts, chosen, folder=None), "is_plan": True})
+        plan = _ask(shell, {"steps": steps(wanted, facts, chosen), "is_plan": True})
         for change in plan.changes:
             report.note(PLAN, change)
         if wanted.name is None and any(change.endswith(DEVICE_TOML) for change in plan.changes):
@@ -158,20 +158,17 @@ def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Rep
 def _apply(
     shell: AdminShell, wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, plan: StepsAnswer, report: Report
 ) -> Outcome:
-    host, place, sent = shell.address.host, None, 0
+    host, sent = shell.address.host, 0
     if any(change.startswith("install ") for change in plan.changes):
         _require_room(wheels, facts, host)
         missing = wheels.missing(facts.wheels)
         if missing:
-            total = wheels.missing_bytes(facts.wheels)
-            with report.phase(UPLOAD, total=total):
-                place, sent = shell.upload(missing, on_bytes=lambda done: report.far(UPLOAD, min(done, total), total))
-    try:
-        with report.phase("apply"):
-            done = _ask(shell, {"steps": steps(wanted, facts, wheels, folder=place), "is_plan": False})
-    finally:
-        if place is not None:
-            shell.discard(place)
+            sent = wheels.missing_bytes(facts.wheels)
+            with report.phase(UPLOAD, total=sent):
+                stocked = shell.stock(WHEEL_STORE, missing, on_bytes=lambda done: report.far(UPLOAD, done, sent))
+                _require_done(stocked, host)
+    with report.phase("apply"):
+        done = _ask(shell, {"steps": steps(wanted, facts, wheels), "is_plan": False})
     for words in done.told:
         report.note(BROUGHT, words, code="build.software")
     return _outcome(report.target, done, bytes_sent=sent)
@@ -199,9 +196,13 @@ def _ask(shell: AdminShell, request: dict[str, Any]) -> StepsAnswer:
             hint="provision overwrites nothing that it did not write",
             evidence={"conflicts": list(answer.conflicts)},
         )
-    if answer.failed:
-        raise DeployError("device.provision", f"{shell.address.host}: {answer.failed}")
+    _require_done(answer, shell.address.host)
     return replace(answer, changes=tuple(f"{one}{_LATER.get(one, '')}" for one in answer.changes))
+
+
+def _require_done(answer: StepsAnswer, host: str) -> None:
+    if answer.failed:
+        raise DeployError("device.provision", f"{host}: {answer.failed}")
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
@@ -337,7 +338,7 @@ def prove_over_ssh(admins: Admins, keep: Callable[[Target, Proof], None]) -> Pus
 def _proof_of(admins: Admins, target: Target, stop: threading.Event) -> Proof:
     address = admins.shell(target, stop).address
     command = ssh_command(address, [shlex.quote(word) for word in REMOTE])
-    done = run_until(command, b"", host=target.name, timeout_s=_TIMEOUT_S, stop=stop)
+    done = run_until(command, (), host=target.name, timeout_s=_TIMEOUT_S, stop=stop)
     lines = [cleaned(line) for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     if (failure := ssh_failure(address.host, done.returncode, lines, is_admin=True)) is not None:
         raise failure

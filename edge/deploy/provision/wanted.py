@@ -77,8 +77,8 @@ class Wanted:
                 raise ValueError(f"networks: {error}") from None
 
 
-def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: str | None) -> list[Step]:
-    """In the order in which they are applied; `folder`: where the wheels lie on the device."""
+def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet) -> list[Step]:
+    """In the order in which they are applied."""
     made = [
         *_accounts(),
         *_folders(),
@@ -86,7 +86,7 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, *, folder: st
         *_trust(wanted),
         _file("/etc/sudoers.d/edge-deploy", _shipped("sudoers"), mode=0o440, test=["visudo", "-cqf"]),
         *_units(wanted, facts),
-        _software(wheels, facts, folder),
+        _software(wheels, facts),
         {
             "kind": "Enabled",
             "path": "units",
@@ -231,7 +231,7 @@ def _credentials(names: Sequence[str]) -> str:
     return text
 
 
-def _software(wheels: WheelSet, facts: ProvisionFacts, folder: str | None) -> Step:
+def _software(wheels: WheelSet, facts: ProvisionFacts) -> Step:
     libraries = len(wheels.digests) - 2
     sizes = f"{wheels.length_bytes / 1e6:.1f} MB, {wheels.missing_bytes(facts.wheels) / 1e6:.1f} MB of them to send"
     return {
@@ -242,7 +242,6 @@ def _software(wheels: WheelSet, facts: ProvisionFacts, folder: str | None) -> St
         "requirements": wheels.requirements,
         "pip": wheels.pip,
         "wheels": dict(wheels.digests),
-        "folder": folder,
         "store": WHEEL_STORE,
     }
 

@@ -1,8 +1,8 @@
 """The software as provision installs it: by SHA-256, from root's own folder, by no index, deaf to its surroundings."""
 
 import hashlib
+import io
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,7 +13,7 @@ import pytest
 from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE
 from edge.deploy.provision.remote import main
 from edge.deploy.provision.remote.folders import Conflict
-from edge.deploy.provision.remote.software import Software
+from edge.deploy.provision.remote.software import Software, stock
 from edge.deploy.provision.wanted import with_ids
 from tests.support import second_user
 from tests.support.device_releases import flip
@@ -32,13 +32,13 @@ STORE = "cache/edge-deploy/wheels"
 
 @pytest.fixture
 def site():
-    """`sent` holds the wheels of pip, of a library and of a program, `edge-runtime`."""
+    """The store holds the wheels of pip, of a library and of a program, `edge-runtime`."""
     with second_user.shared_folder() as folder:
         (folder / "opt").mkdir()
-        (folder / "sent").mkdir()
-        real_pip(folder / "sent")
-        little_wheel(folder / "sent", "numpy", "2.0")
-        with zipfile.ZipFile(little_wheel(folder / "sent", "edge-deploy", "1.0", "numpy", "newcomer"), "a") as archive:
+        (store := folder / STORE).mkdir(parents=True)
+        real_pip(store)
+        little_wheel(store, "numpy", "2.0")
+        with zipfile.ZipFile(little_wheel(store, "edge-deploy", "1.0", "numpy", "newcomer"), "a") as archive:
             archive.writestr("edge_program.py", PROGRAM)
             archive.writestr(
                 "edge_deploy-1.0.dist-info/entry_points.txt", "[console_scripts]\nedge-runtime = edge_program:main\n"
@@ -83,30 +83,26 @@ def test_a_program_loads_nothing_that_its_user_or_its_caller_has_put_somewhere(s
     assert script.startswith(f"#!{site}/opt/edge-1.0/bin/python -I")
 
 
-def test_a_wheel_that_is_exchanged_after_it_was_checked_is_not_what_is_installed(site, step, monkeypatch):
-    from edge.deploy.provision.remote import software
+def test_what_is_sent_is_written_whole_into_roots_own_folder_by_its_name(site):
+    (site / "made").mkdir()
+    files = {"one": b"1" * 2_000_000, "two": b"22", "none": b""}
+    request = {"store": str(site / "made/store"), "files": {name: len(content) for name, content in files.items()}}
 
-    def then_exchanged(command: list[str]) -> None:
-        if "pip" in command[1]:
-            for path in (site / "sent").iterdir():
-                path.write_bytes(b"exchanged")
-        real(command)
+    stock(request, io.BytesIO(b"".join(files.values())))
 
-    real = software.run
-    monkeypatch.setattr(software, "run", then_exchanged)
-
-    step().apply()
-
-    assert (site / "opt/edge/bin/edge-runtime").exists()
+    assert {path.name: path.read_bytes() for path in (site / "made/store").iterdir()} == files
+    with pytest.raises(Conflict, match="two has not arrived whole"):
+        stock({**request, "files": {"two": 3}}, io.BytesIO(b"33"))
+    assert (site / "made/store/two").read_bytes() == b"22"
+    os.chown(site / "made", *second_user.ids())
+    with pytest.raises(Conflict, match="can be changed by others than root"):
+        stock(request, io.BytesIO())
 
 
-@pytest.mark.parametrize("kind", ["flipped", "flipped-in-the-store", "link", "fifo", "missing"])
+@pytest.mark.parametrize("kind", ["flipped", "link", "fifo", "missing"])
 def test_a_wheel_that_is_not_what_was_sent_ends_the_step_before_anything_is_switched(site, step, kind):
-    if kind == "flipped-in-the-store":
-        step().apply()
-        shutil.rmtree(site / "sent")
-    wheel = next((site / (STORE if kind == "flipped-in-the-store" else "sent")).glob("numpy-*.whl"))
-    if kind.startswith("flipped"):
+    wheel = next((site / STORE).glob("numpy-*.whl"))
+    if kind == "flipped":
         flip(wheel)
     else:
         wheel.rename(site / "elsewhere")
@@ -116,15 +112,15 @@ def test_a_wheel_that_is_not_what_was_sent_ends_the_step_before_anything_is_swit
         os.mkfifo(wheel)
 
     with pytest.raises(Conflict, match=r"numpy-2\.0"):
-        step("edge-1.1").apply()
+        step().apply()
 
-    assert not (site / "opt/edge-1.1").exists()
+    assert list((site / "opt").iterdir()) == []
 
 
 def test_another_version_or_name_beside_what_was_sent_is_passed_over(site, step):
     made = step()
-    little_wheel(site / "sent", "numpy", "99.0")
-    little_wheel(site / "sent", "newcomer", "1.0")
+    little_wheel(site / STORE, "numpy", "99.0")
+    little_wheel(site / STORE, "newcomer", "1.0")
 
     made.apply()
 
@@ -144,9 +140,8 @@ def test_pip_itself_refuses_what_is_not_locked(site, step):
 
 def test_a_second_version_is_switched_to_of_wheels_that_are_there_the_first_is_kept_and_undo_removes_both(site, step):
     first = step().apply()
-    shutil.rmtree(site / "sent")
     (site / STORE / "numpy-1.0-py3-none-any.whl").write_bytes(b"of a version before")
-    again = step("edge-1.1", first, folder=None)
+    again = step("edge-1.1", first)
 
     assert again.check() == [
         f"install edge-deploy 1.0 in {site}/opt/edge-1.1",
@@ -189,15 +184,6 @@ def test_the_last_two_versions_stay_and_one_that_something_runs_from_until_that_
     assert told_then == []
     assert {path.name for path in (site / "opt").iterdir()} == {"edge", "edge-1.2", "edge-1.3"}
     main.unmake({"is_plan": False, "purge": False})
-    assert list((site / "opt").iterdir()) == []
-
-
-def test_what_a_provision_left_that_kept_no_wheels_is_undone_as_well(site, step):
-    made = step().apply()
-    earlier = Software({"path": str(site / "opt/edge-1.0"), "link": str(site / "opt/edge")}, made)
-
-    earlier.undo(is_real=True, purge=False, gone=set())
-
     assert list((site / "opt").iterdir()) == []
 
 

@@ -83,10 +83,12 @@ def test_a_name_that_nobody_knows(failure):
 
 
 def test_a_device_without_room_for_what_is_uploaded_has_failed_and_ssh_has_not(server, tmp_path):
-    (tmp_path / "tar").write_text("#!/bin/sh\ncat >/dev/null\necho No space left on device >&2\nexit 2\n")
-    (tmp_path / "tar").chmod(0o755)
+    (tmp_path / "sudo").write_text('#!/bin/sh\necho "$6"\ncat >/dev/null\necho No space left on device >&2\nexit 2\n')
+    (tmp_path / "sudo").chmod(0o755)
     server.allow(["sh", "-c", f'PATH={tmp_path}:$PATH; eval "$SSH_ORIGINAL_COMMAND"'])
-    error = error_of(AdminShell(address=server.address()).upload, [server.known_hosts], on_bytes=lambda count: None)
+    error = error_of(
+        AdminShell(address=server.address()).stock, "/x", [server.known_hosts], on_bytes=lambda count: None
+    )
     assert (error.code, "No space left" in error.problem) == ("device.provision", True)
 
 

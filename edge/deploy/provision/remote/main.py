@@ -12,7 +12,7 @@ import sys
 
 from edge.deploy.provision.remote.files import Directory, File, Lines, Step
 from edge.deploy.provision.remote.folders import Conflict, Record, open_folder, open_parent, read_own, run
-from edge.deploy.provision.remote.software import Software
+from edge.deploy.provision.remote.software import Software, stock
 
 __all__ = ["main", "make", "unmake"]
 
@@ -257,7 +257,10 @@ def main() -> None:
     os.umask(0o022)
     request = json.loads(sys.stdin.buffer.readline())
     try:
-        answer = unmake(request) if request["is_undo"] else make(request)
+        if "store" in request:
+            answer = stock(request, sys.stdin.buffer)
+        else:
+            answer = unmake(request) if request["is_undo"] else make(request)
     except (Conflict, OSError) as error:
         answer = {"failed": str(error)}
     sys.stdout.write(json.dumps({**_ANSWER, **answer}) + "\n")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import sys
+from typing import BinaryIO
 
 from edge.deploy.provision.remote.files import Step
 from edge.deploy.provision.remote.folders import Conflict, Folder, Record, make_folders, open_folder, open_parent, run
 
-__all__ = ["Software"]
+__all__ = ["Software", "stock"]
 
 # When a user starts one of our programs, no variable of theirs and no folder of a user's own says what Python loads; no
 # bytecode is written, and a crash in native code leaves its stack. A script has room for one argument.
@@ -42,7 +42,7 @@ class Software(Step):
             if not _is_complete(folder, name):
                 make_folders(self.values["store"])
                 with open_folder(self.values["store"]) as store:
-                    self._stock(store)
+                    self._check_store(store)
                 folder.remove(name)
                 os.mkdir(name, 0o755, dir_fd=folder.fd)
                 with folder.inner(name) as home:
@@ -74,12 +74,11 @@ class Software(Step):
             with open_parent(self.path) as (folder, _):
                 for each in names:
                     folder.remove(each)
-            if "store" in self.values:  # an earlier provision kept no wheels
-                with (
-                    contextlib.suppress(FileNotFoundError),
-                    open_parent(os.path.dirname(self.values["store"])) as (above, name),
-                ):
-                    above.remove(name)
+            with (
+                contextlib.suppress(FileNotFoundError),
+                open_parent(os.path.dirname(self.values["store"])) as (above, name),
+            ):
+                above.remove(name)
         gone |= {link, *(os.path.join(os.path.dirname(self.path), name) for name in names)}
         return f"remove {link} and {', '.join(names)}"
 
@@ -110,25 +109,29 @@ class Software(Step):
         home.put(".complete", b"", mode=0o644)
         os.sync()
 
-    def _stock(self, store: Folder) -> None:
-        """Take into root's own folder what was sent, each as its SHA-256 says, and nothing else.
-
-        What is checked is what is installed: the folder that it was sent to is the administrator's.
-        """
+    def _check_store(self, store: Folder) -> None:
+        """Hold that root's own folder has each wheel as its SHA-256 says; what else is there goes."""
         store.require_roots()
         for name in set(os.listdir(store.fd)) - set(self.values["wheels"]):
             store.remove(name)
         for name, digest in self.values["wheels"].items():
             if _sha256_of(store, name) != digest:
-                self._take(store, name, digest)
-
-    def _take(self, store: Folder, name: str, digest: str) -> None:
-        with store.replacing(name) as partial:
-            if self.values["folder"] is not None:
-                with contextlib.suppress(FileNotFoundError), open_folder(self.values["folder"]) as sent:
-                    _copy(sent, name, store, partial)
-            if _sha256_of(store, partial) != digest:
                 raise Conflict(f"{name} has not arrived as it was sent")
+
+
+def stock(request: Record, stream: BinaryIO) -> Record:
+    """Write the files that come into root's own folder, by name and length, each whole or not at all."""
+    make_folders(request["store"])
+    with open_folder(request["store"]) as store:
+        store.require_roots()
+        for name, length in request["files"].items():
+            with store.replacing(name) as partial, open(store.new_file(partial, mode=0o644), "wb") as file:
+                while length and (part := stream.read(min(length, 1 << 20))):
+                    file.write(part)
+                    length -= len(part)
+                if length:
+                    raise Conflict(f"{name} has not arrived whole")
+    return {"applied": True}
 
 
 def _running_from(place: str) -> set[str]:
@@ -159,13 +162,6 @@ def _sha256_of(folder: Folder, name: str) -> str | None:
             while part := file.read(1 << 20):
                 digest.update(part)
     return digest.hexdigest()
-
-
-def _copy(source: Folder, name: str, target: Folder, as_name: str) -> None:
-    with source.file(name) as fd:
-        if fd is not None:
-            with open(fd, "rb", closefd=False) as there, open(target.new_file(as_name, mode=0o644), "wb") as here:
-                shutil.copyfileobj(there, here, 1 << 20)
 
 
 def _isolate(programs: Folder) -> None:

@@ -103,7 +103,7 @@ LINES_OF_ROOMS = {
     "capacity": 993,
     "cli": 6686,
     "client": 529,
-    "config": 1514,
+    "config": 1481,
     "delivery": 1037,
     "demo": 603,
     "deploy": 7408,

@@ -29,13 +29,15 @@ from edge.writing import write_whole
 
 __all__ = [
     "ALL",
-    "CountOrShare",
     "DEFAULT_MAX_PARALLEL",
     "Inventory",
+    "Part",
     "Target",
     "Wave",
     "find_inventory",
+    "is_more_than",
     "load_inventory",
+    "part_of",
     "trust_inventory",
 ]
 
@@ -116,51 +118,33 @@ def _steps(key: str) -> Location:
     return tuple(step.strip().strip("\"'") for step in key.split("."))
 
 
-_SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%$"
+_SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,2})?)%(?!\n)$"
 
 
-@dataclass(frozen=True, slots=True)
-class CountOrShare:
-    """`value` of them, or `value` percent of them. Raises `ValueError` if it is less than none, or more than all."""
+Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=_SHARE)]
+"""So many of them, or a share of them, as it is written: `3`, `"10%"`."""
 
-    value: Fraction
-    is_percent: bool
 
-    def __post_init__(self) -> None:
-        if self.value < 0 or (self.is_percent and self.value > 100):
-            raise ValueError(f"{self} is no part of anything")
+def part_of(part: Part, total: int) -> int:
+    """Return how many of `total` it is, at most all; a share of some is at least one."""
+    return min(total, math.ceil(_exact(part, total)))
 
-    @classmethod
-    def parse(cls, written: str | int) -> CountOrShare:
-        """Return what is written as a count (`3`) or as a share (`"10%"`). Raises `ValueError` if it is neither."""
-        if isinstance(written, int):
-            return cls(Fraction(written), is_percent=False)
-        if re.fullmatch(_SHARE, written) is None:
-            raise ValueError(f"expected a count or a share such as '10%', got {written!r}")
-        return cls(Fraction(written[:-1]), is_percent=True)
 
-    def of(self, total: int) -> int:
-        """Return how many of `total` it is, at most all; a share of some is at least one."""
-        exact = self.value * total / 100 if self.is_percent else self.value
-        return min(total, math.ceil(exact))
+def is_more_than(part: Part, count: int, total: int) -> bool:
+    """Return whether `count` of `total` are more than this; nothing is rounded."""
+    return count > _exact(part, total)
 
-    def is_exceeded_by(self, count: int, total: int) -> bool:
-        """Return whether `count` of `total` are more than this; nothing is rounded."""
-        return count > (self.value * total / 100 if self.is_percent else self.value)
 
-    def __str__(self) -> str:
-        return f"{float(self.value):g}{'%' if self.is_percent else ''}"
+def _exact(part: Part, total: int) -> Fraction:
+    return Fraction(part) if isinstance(part, int) else Fraction(part[:-1]) * total / 100
 
 
 ALL = "all"
-DEFAULT_STEPS = (CountOrShare.parse("10%"), CountOrShare.parse("100%"))
-DEFAULT_MAX_FAILED = CountOrShare.parse("5%")
 DEFAULT_MAX_PARALLEL = 16
 _REFERENCE = "docs/fleet.md"
 
 User = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$")]
 Compatible = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}(?!\n)$")]
-Part = Annotated[int, msgspec.Meta(ge=0, le=10_000)] | Annotated[str, msgspec.Meta(pattern=_SHARE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +161,7 @@ class Target:
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wave:
+class Wave(Strict, frozen=True, kw_only=True):
     """The order of a rollout.
 
     canary: names of those that go first; None: the first target, or the next one where that cannot be reached.
@@ -188,9 +171,9 @@ class Wave:
     """
 
     canary: tuple[str, ...] | None = None
-    steps: tuple[CountOrShare, ...] = DEFAULT_STEPS
-    max_failed: CountOrShare = DEFAULT_MAX_FAILED
-    soak_s: float = 0.0
+    steps: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)] = ("10%", "100%")
+    max_failed: Part = "5%"
+    soak_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,13 +198,6 @@ class _Defaults(_Reached, frozen=True, kw_only=True):
     max_parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = DEFAULT_MAX_PARALLEL
 
 
-class _Wave(Strict, frozen=True, kw_only=True):
-    canary: list[str] | None = None
-    steps: Annotated[list[Part], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: ["10%", "100%"])
-    max_failed: Part = "5%"
-    soak_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
-
-
 class _Target(_Reached, frozen=True, kw_only=True):
     name: TopicLevel
     host: Host
@@ -231,7 +207,7 @@ class _Target(_Reached, frozen=True, kw_only=True):
 class _File(Strict, frozen=True, kw_only=True):
     target: Annotated[list[_Target], msgspec.Meta(min_length=1)]
     defaults: _Defaults = msgspec.field(default_factory=_Defaults)
-    wave: _Wave = msgspec.field(default_factory=_Wave)
+    wave: Wave = msgspec.field(default_factory=Wave)
 
 
 def find_inventory(given: Path | None) -> Inventory:
@@ -275,7 +251,7 @@ def load_inventory(path: Path, *, is_found: bool = False) -> Inventory:
     inventory = Inventory(
         path=path,
         targets=MappingProxyType({target.name: _target(target, file.defaults, document) for target in file.target}),
-        wave=_wave(file.wave),
+        wave=file.wave,
         max_parallel=file.defaults.max_parallel,
     )
     ssh_configs = _ssh_configs(inventory)
@@ -330,15 +306,6 @@ def _target(target: _Target, defaults: _Defaults, document: Document[ConfigError
     )
 
 
-def _wave(wave: _Wave) -> Wave:
-    return Wave(
-        canary=None if wave.canary is None else tuple(wave.canary),
-        steps=tuple(CountOrShare.parse(step) for step in wave.steps),
-        max_failed=CountOrShare.parse(wave.max_failed),
-        soak_s=wave.soak_s,
-    )
-
-
 def _name_problems(file: _File) -> Iterator[tuple[Location, str]]:
     seen: dict[str, int] = {}
     for index, target in enumerate(file.target):
@@ -358,10 +325,10 @@ def _wave_problems(file: _File) -> Iterator[tuple[Location, str]]:
     for name in file.wave.canary or ():
         if name not in names:
             yield ("wave", "canary"), f"no target has the name {name!r}; name one of this file, or none: []"
-    steps = [CountOrShare.parse(step) for step in file.wave.steps]
-    if str(steps[-1]) != "100%":
+    steps = file.wave.steps
+    if steps[-1] != "100%":
         yield ("wave", "steps"), f"the last step is {steps[-1]}, expected '100%', so that nobody is forgotten; add it"
-    for kind in (True, False):
-        values = [step.value for step in steps if step.is_percent == kind]
+    for kind in (str, int):
+        values = [_exact(step, 100) for step in steps if isinstance(step, kind)]
         if values != sorted(set(values)) or 0 in values:
             yield ("wave", "steps"), "each step is more than the one before, and the first is more than 0"

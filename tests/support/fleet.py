@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from edge.config.targets import CountOrShare, Target, Wave
+from edge.config.targets import Target, Wave
 from edge.delivery.outcome import Event
 from edge.deploy.fleet.journal import Journal
 from edge.deploy.fleet.rollout import FleetResult, Inbox, Interrupt, Order, PushOne, run_fleet
@@ -23,12 +23,7 @@ def wave(
     soak_s: float = 0,
 ) -> Wave:
     """Return an order of a rollout, as it is written in an inventory."""
-    return Wave(
-        canary=canary,
-        steps=tuple(map(CountOrShare.parse, steps)),
-        max_failed=CountOrShare.parse(max_failed),
-        soak_s=soak_s,
-    )
+    return Wave(canary=canary, steps=tuple(steps), max_failed=max_failed, soak_s=soak_s)
 
 
 AT_ONCE = wave()

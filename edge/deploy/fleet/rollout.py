@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from edge.config.targets import DEFAULT_MAX_PARALLEL, CountOrShare, Target, Wave
+from edge.config.targets import DEFAULT_MAX_PARALLEL, Part, Target, Wave, is_more_than, part_of
 from edge.deadline import Deadline
 from edge.delivery.outcome import DONE, INTERRUPTED, PLANNED, PROGRESS, Event, OnEvent, Outcome, last_event
 from edge.delivery.verdict import failed_by, interrupted
@@ -77,7 +77,7 @@ class Waves:
 
     def _step(self) -> Sequence[Target]:
         while self._steps:
-            until = self._steps.pop(0).of(len(self._rest))
+            until = part_of(self._steps.pop(0), len(self._rest))
             if until > self._begun:
                 wave, self._begun = self._rest[self._begun : until], until
                 return wave
@@ -93,14 +93,14 @@ def has_failed(outcome: Outcome) -> bool:
     return not outcome.is_done and outcome.result not in _NO_FAILURES
 
 
-def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: CountOrShare) -> None:
+def check_limit(outcomes: Mapping[str, Outcome], *, begun: int, most: Part) -> None:
     """Raise DeployError `fleet.stopped` if too many of the `begun` targets (those of all waves so far) have failed.
 
     A share is of the whole wave, so that the first failure of many does not look like all of them.
     """
     failed = sum(has_failed(outcome) for outcome in outcomes.values())
     attempted = begun - sum(outcome.result in _AWAY for outcome in outcomes.values())
-    if most.is_exceeded_by(failed, attempted):
+    if is_more_than(most, failed, attempted):
         raise DeployError(
             "fleet.stopped",
             f"{failed} of {attempted} targets failed, at most {most} may",

@@ -205,7 +205,6 @@ class Manifest:
         self._check_files()
 
     def files_of(self, role: Role) -> tuple[BundledFile, ...]:
-        """Return the files that have this role, by path."""
         return tuple(one for one in self.files if one.role is role)
 
     def _check_times(self) -> None:

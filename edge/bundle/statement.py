@@ -213,7 +213,6 @@ class SignedTrust:
 
 
 def encode_document(document: TrustDocument) -> bytes:
-    """Return its one spelling, which is what gets signed."""
     return canonical({"format": _TRUST_FORMAT, **asdict(document)})
 
 

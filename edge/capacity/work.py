@@ -67,7 +67,6 @@ class Video:
 
     @property
     def pixels(self) -> int:
-        """Of a frame."""
         return self.size.width * self.size.height
 
     @property

@@ -315,7 +315,6 @@ def _decades(frame: Frame) -> Iterator[str]:
 
 
 def _columns(counts: Sequence[int], frame: Frame) -> Iterator[str]:
-    """Yield bars as high as the logarithm of their counts."""
     wide = (frame.x(frame.x_high) - frame.x(0)) / max(1, len(counts))
     for position, count in enumerate(counts):
         if count:

@@ -192,7 +192,6 @@ def answer_as_json(one: Outcome) -> Mapping[str, object]:
 
 
 def fleet_summary(result: FleetResult) -> str:
-    """Return one line: how many are done, how many are not and why."""
     counts = Counter(outcome.result for outcome in result.outcomes if not outcome.is_done)
     total = len(result.outcomes) + result.done_before
     done = total - sum(counts.values())

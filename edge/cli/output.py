@@ -131,7 +131,6 @@ def _shortened(name: str, most: int) -> str:
 
 
 def stderr_console() -> Console:
-    """Return the console for everything that is not a result."""
     return Console(stderr=True, highlight=False)
 
 

@@ -69,7 +69,6 @@ def circle(style: str, x: float, y: float, radius: float, label: str) -> str:
 
 
 def missing(x: float, y: float, label: str) -> str:
-    """Return the mark of a value that is not known."""
     cross = text(x, y, _CROSS, anchor="middle")
     return f'<g class="missing"><title>{html.escape(label)}</title>{cross}</g>'
 

@@ -102,7 +102,6 @@ class RegistryClient:
         return found
 
     def name_of(self, tag: str) -> str:
-        """Return how an error names what a tag names."""
         return f"{self.reference.host}/{self.reference.repository}:{tag}"
 
     def blob(self, layer: ArtifactLayer, *, most_bytes: int) -> bytes:

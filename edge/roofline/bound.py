@@ -66,7 +66,6 @@ class ModelBound:
         return sum(one.least_s for one in self.memory_bound) / self.least_s if self.least_s else 0.0
 
     def share(self, one: LayerBound) -> float:
-        """Return a layer's part of the least time."""
         return one.least_s / self.least_s if self.least_s else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -143,12 +142,10 @@ class LayerWorth:
 
     @property
     def before_s(self) -> float:
-        """Least time in float."""
         return 0.0 if self.before is None else self.before.least_s
 
     @property
     def after_s(self) -> float:
-        """Least time in the INT8 model."""
         return 0.0 if self.after is None else self.after.least_s
 
     @property
@@ -192,7 +189,6 @@ class Worth:
 
     @property
     def times_faster(self) -> float:
-        """By least times."""
         return self.before.least_s / self.after.least_s
 
     def of(self, gain: Gain) -> tuple[LayerWorth, ...]:

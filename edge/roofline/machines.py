@@ -184,13 +184,11 @@ class Machine:
 
     @property
     def gpu_hz(self) -> float:
-        """Highest clock of the GPU."""
         mhz = None if self.mode is None else self.mode.gpu_mhz
         return 1e6 * (self.facts.gpu.mhz if mhz is None else mhz)
 
     @property
     def bytes_per_s(self) -> float:
-        """Bandwidth of the memory."""
         mhz = None if self.mode is None else self.mode.memory_mhz
         clock = self.facts.memory.mhz if mhz is None else mhz
         return self.facts.memory.bus_bits / _BITS_PER_BYTE * _TRANSFERS_PER_CLOCK * clock * 1e6

@@ -335,7 +335,6 @@ def live_table(*, is_wanted: bool) -> Iterator[tuple[Callable[[RunReport], None]
 
 
 def run_table(report: RunReport) -> Group:
-    """Return an account as a line of sums over a table of cameras."""
     content = report.as_json()
     total = content["stages_ms"]["total"]
     rows = [

@@ -73,7 +73,6 @@ class NewPipeline:
 
     @property
     def is_on_stdout(self) -> bool:
-        """Whether the messages go there, for want of a broker."""
         return self.broker is None or self.broker.problem is not None
 
     @property
@@ -106,7 +105,6 @@ class NewPipeline:
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Yield a name and what came of it, for people."""
         for camera in self.cameras:
             yield (
                 camera.place.id,

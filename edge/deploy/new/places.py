@@ -72,7 +72,6 @@ def places_of(typed: Iterable[str | Path], *, folder: Path, ca: Path | None = No
 
 
 def clips_of(folder: Path) -> list[Path]:
-    """Directly in `folder`, by name."""
     found = (path for path in folder.iterdir() if path.suffix.lower() in CLIP_SUFFIXES and path.is_file())
     return sorted(path for path in found if not path.name.startswith("."))  # macOS leaves ._clip.mp4
 

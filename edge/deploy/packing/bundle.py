@@ -185,7 +185,6 @@ def _golden(
     *,
     folder: Path,
 ) -> PackedGolden:
-    """Make the golden frames in `folder`, and add them."""
     candidates = find_golden_candidates(
         pipeline, forms.spec, computed.table, folder=options.golden, calibration_images=options.calibration_images
     )

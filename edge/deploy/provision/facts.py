@@ -250,12 +250,10 @@ def cache() -> Path:
 
 
 def pycuda_folder() -> Path:
-    """Return where `make pycuda-wheels` puts its wheels."""
     return cache() / "pycuda"
 
 
 def is_jetson(facts: ProvisionFacts) -> bool:
-    """Return whether a device is a Jetson whose GPU can be used."""
     return facts.l4t is not None and facts.python in PYTHONS
 
 

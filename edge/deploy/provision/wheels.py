@@ -273,7 +273,6 @@ class WheelSource:
         self._sets: dict[tuple[object, ...], WheelSet] = {}
 
     def wheels(self, facts: ProvisionFacts) -> WheelSet:
-        """Return the wheels for a device, as `gather_wheels`."""
         key = (facts.environment, facts.glibc, pycuda_wheel(facts))
         with self._lock:
             if key not in self._sets:

@@ -153,7 +153,6 @@ class RingDesk:
         self._tell(f"members.{tag}", {"devices": sorted(devices)})
 
     def tell_trust(self, chain: bytes) -> None:
-        """Put who counts where devices look."""
         self._note(TRUST_TYPE, chain, "trust.json", TRUST_TAG)
 
     def _found(self, tag: str) -> bytes | None:

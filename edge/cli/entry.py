@@ -21,7 +21,7 @@ def edge_deploy() -> NoReturn:
 def edge_runtime() -> NoReturn:
     """Run the device's command, by the software of the release that it is for (docs/adr/0020)."""
     _prepare()
-    from edge.runtime.software.choice import hand_over
+    from edge.runtime.software.binding import hand_over
 
     hand_over(sys.argv[1:])
     from edge.cli.edge_runtime import main

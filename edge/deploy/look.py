@@ -16,7 +16,7 @@ from edge.config.schema import StreamConfig
 from edge.deadline import Deadline
 from edge.errors import ConfigError, EdgeError, SourceError
 from edge.media.address import parse_address
-from edge.media.first_look import FirstLook, look_at
+from edge.media.select import FirstLook, look_at
 from edge.media.threads import join_or_remember
 
 __all__ = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from edge.device.durable import Durable, typed
 from edge.device.layout import Layout
-from edge.device.store import check_sha256
+from edge.device.releases import check_sha256
 from edge.errors import DeployError
 from edge.reading import json_object
 

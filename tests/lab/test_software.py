@@ -152,7 +152,7 @@ def test_a_device_that_starts_with_its_libraries_serves(site, figures):
     site.device.reboot()
 
     site.wait_serving(before)
-    hashing = "import time; from edge.runtime.software.choice import program_for; b = time.time(); "
+    hashing = "import time; from edge.runtime.software.binding import program_for; b = time.time(); "
     hashing += "print(program_for(['run', '--release', '/var/lib/edge-deploy/current']), time.time() - b)"
     program, seconds = site.device.run(
         ["runuser", "-u", "edge-runtime", "--", "/opt/edge/bin/python", "-IB", "-c", hashing]

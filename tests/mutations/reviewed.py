@@ -29,7 +29,7 @@ REVIEWED: dict[str, str] = {
     "self._durable.settle(folder / ENGINE)": (
         "two syncs: whatever a cut between them leaves, a cut before both may leave"
     ),
-    "edge/runtime/agent/conversation.py ConnectionEnded.__init__: step: super().__init__(str(error))": (
+    "edge/runtime/agent/session.py ConnectionEnded.__init__: step: super().__init__(str(error))": (
         "an exception keeps what it is made of all the same, and that reads alike"
     ),
     "edge/runtime/agent/watch.py _tail_of: order: giving_up.cancel() <-> process.kill()": (

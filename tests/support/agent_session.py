@@ -14,8 +14,7 @@ from edge.device.layout import Layout
 from edge.device.lock import state_lock
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
-from edge.runtime.agent.conversation import Conversation
-from edge.runtime.agent.session import Session
+from edge.runtime.agent.session import Conversation, Session
 from edge.runtime.trial.trust import Signed
 from edge.transport.channel import Message
 from edge.transport.pipe import PipeChannel

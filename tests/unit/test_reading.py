@@ -141,7 +141,7 @@ OPENS = {
     "device/lock.py": {"os.open"},  # a lock, not waited for
     "device/facts.py": {"json.JSONDecoder().raw_decode"},  # the values of lines, which were read by `edge.reading`
     "runtime/agent/serve.py": {"open"},  # /dev/null
-    "runtime/build/inputs.py": {"read_bytes"},  # the model and its table, which the pipeline names
+    "runtime/serve/engine.py": {"read_bytes"},  # the model and its table, which the pipeline names
     "runtime/prove/child.py": {"load", "os.fdopen"},  # a step of that name; its own standard output
     "runtime/prove/engines.py": {"load"},  # a plan from memory
     "runtime/prove/look.py": {"os.open"},  # device nodes: whether they open

@@ -13,7 +13,7 @@ from edge.config.yaml_file import scalar_text
 from edge.deploy.new.places import Place, path_text
 from edge.errors import CertificateError, EdgeError, SourceError
 from edge.media.address import Trust
-from edge.media.first_look import FirstLook
+from edge.media.select import FirstLook
 from edge.types import ModelSpec
 from edge.untrusted import cleaned
 from edge.version import __version__

@@ -20,8 +20,8 @@ from edge.deploy.new.document import Broker, FoundCamera, NewPipeline, needs_log
 from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug, try_broker, wants_login
 from edge.errors import CertificateError, ConfigError, EdgeError, SourceError
 from edge.media.address import Trust
-from edge.media.first_look import FirstLook, look_at
 from edge.media.images import encode_jpeg
+from edge.media.select import FirstLook, look_at
 from edge.model.inspect import inspect_model
 from edge.untrusted import cleaned
 from edge.writing import staged

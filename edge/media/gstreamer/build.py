@@ -26,8 +26,8 @@ from edge.media.gstreamer.binding import (
     shorten_tracks,
     weakly,
 )
+from edge.media.gstreamer.bus import SenderClock
 from edge.media.gstreamer.clean import CleanFrames
-from edge.media.gstreamer.sender_clock import SenderClock
 from edge.media.gstreamer.tail import Pace, add_tail, is_burst, is_video
 from edge.media.threads import Effort
 

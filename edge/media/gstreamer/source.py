@@ -10,13 +10,12 @@ from edge.errors import EdgeError, SourceError
 from edge.media.address import Address
 from edge.media.connection import Connection
 from edge.media.flood import endless_error
-from edge.media.gstreamer.backlog import Backlog, GstCap
 from edge.media.gstreamer.binding import load
 from edge.media.gstreamer.build import PipelineBuilder
 from edge.media.gstreamer.bus import BusReader
-from edge.media.gstreamer.gate import BufferGate
-from edge.media.gstreamer.loop import GstLoop
+from edge.media.gstreamer.clean import Backlog, GstCap
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
+from edge.media.gstreamer.tail import BufferGate, GstLoop
 from edge.media.rate import Cap
 from edge.media.tunnel import Tunnel
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts

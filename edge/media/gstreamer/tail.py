@@ -1,20 +1,134 @@
 """The end of a pipeline: from decoded frames to the sink, those of a camera as they come, others at their own pace.
 
 Video behind a web address is told from pictures by its first bytes: what a server calls it is often wrong.
+
+The gate in front of the scaler decides size and colour for every new caps, in the streaming thread itself. A caps event
+passes there before the first frame that it describes. What we set on the elements behind the gate is
+therefore in force for exactly those frames, also when a camera changes its resolution in mid-stream.
+
+The loop plays a file again and again without a gap, by segment seeks that are issued before the pass has ended.
+Demuxers disagree about the running time at which the next pass begins: qtdemux repeats the time of the last frame,
+h264parse starts from 0 again. So the time of every pass is set, to follow the end of the last frame.
+tsdemux knows no segment seeks, and falls silent for good when asked for one. Transport streams are read to their end
+and then sought back: every frame once, but with a pause for the seek.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from edge.config.schema import StreamConfig
+from edge.errors import SourceError
 from edge.media.address import Address
-from edge.media.gstreamer.binding import joined, load, message_fields, on_pad, parse_bin, set_if_present
+from edge.media.gstreamer.binding import (
+    caps_fields,
+    elements_of,
+    joined,
+    load,
+    message_fields,
+    on_pad,
+    parse_bin,
+    set_if_present,
+)
+from edge.types import ImageSize, Letterbox, Preprocess
+from edge.vision import letterbox
 
-__all__ = ["Pace", "add_tail", "is_burst", "is_video"]
+__all__ = ["BufferGate", "GstLoop", "Pace", "add_tail", "declared_or_bt601", "is_burst", "is_video"]
+
+_MARK_WIDTH, _MARK_HEIGHT = "edge-source-width", "edge-source-height"
+
+
+def declared_or_bt601(colorimetry: str | None, container: str | None) -> str | None:
+    """Return the GStreamer colorimetry to read a YUV picture with, None for RGB (docs/adr/0009).
+
+    What the stream declares is honoured, then what its container says; an undeclared matrix is BT.601, an undeclared
+    range is limited.
+    """
+    video = load().video
+    colour, other = video.VideoColorimetry(), video.VideoColorimetry()
+    is_said_outside = container is not None and other.from_string(container)
+    if colorimetry is None or not colour.from_string(colorimetry):
+        colour.from_string(container if is_said_outside else "bt601")
+    if colour.matrix == video.VideoColorMatrix.RGB:
+        return None
+    if is_said_outside:
+        if colour.matrix == video.VideoColorMatrix.UNKNOWN:
+            colour.matrix = other.matrix
+        if colour.range == video.VideoColorRange.UNKNOWN:
+            colour.range = other.range
+    if colour.matrix == video.VideoColorMatrix.UNKNOWN:
+        colour.matrix = video.VideoColorMatrix.BT601
+    if colour.range == video.VideoColorRange.UNKNOWN:
+        colour.range = getattr(video.VideoColorRange, "16_235")
+    text: str = colour.to_string()
+    return text
+
+
+class BufferGate:
+    """Watches one pad and sets the `fitted` caps filter and, in software, the `colour` caps setter behind it."""
+
+    def __init__(
+        self, pipeline: Any, preprocess: Preprocess, *, container_colour: Callable[[], str | None] = lambda: None
+    ) -> None:
+        self._gst = load().gst
+        self._container_colour = container_colour
+        self._preprocess = preprocess
+        self._colour = pipeline.get_by_name("colour")  # absent in nvmm.launch: there the surface tells its matrix
+        self._fitted = pipeline.get_by_name("fitted")
+        self._sources: dict[ImageSize, ImageSize] = {}
+        self.problem: Exception | None = None
+        first = self._colour or pipeline.get_by_name("scale")
+        on_pad(first.get_static_pad("sink"), self._gst.PadProbeType.EVENT_DOWNSTREAM, self._on_event)
+
+    def letterbox_of(self, caps: Any) -> Letterbox:
+        """`caps` are those of a sample."""
+        fields = caps_fields(caps)
+        fitted = ImageSize(width=fields.get_value("width"), height=fields.get_value("height"))
+        source = self._sources[fitted]
+        if fields.has_field(_MARK_WIDTH):
+            source = ImageSize(width=fields.get_value(_MARK_WIDTH), height=fields.get_value(_MARK_HEIGHT))
+        return letterbox.fit(source, self._preprocess)
+
+    def _on_event(self, _pad: Any, info: Any) -> Any:
+        event = info.get_event()
+        if event.type == self._gst.EventType.CAPS:
+            try:
+                self._set_caps(caps_fields(event.parse_caps()))
+            except Exception as error:  # a C callback; the reader raises it
+                self.problem = error
+        return self._gst.PadProbeReturn.OK
+
+    def _set_caps(self, fields: Any) -> None:
+        source = ImageSize(width=fields.get_value("width"), height=fields.get_value("height"))
+        fitted = letterbox.fit(source, self._preprocess).fitted
+        behind = self._caps(width=fitted.width, height=fitted.height)
+        if self._sources.setdefault(fitted, source) != source:
+            # Two source sizes with one fitted size: without a mark the new caps would equal the old ones, and
+            # nothing behind the scaler could tell which frames are which.
+            behind.set_value(_MARK_WIDTH, source.width)
+            behind.set_value(_MARK_HEIGHT, source.height)
+        if self._colour is not None:
+            self._pin_colour(fields, behind)
+        self._fitted.set_property("caps", behind)
+
+    def _pin_colour(self, fields: Any, behind: Any) -> None:
+        is_yuv = not fields.get_value("format").startswith(("RGB", "BGR", "xRGB", "xBGR", "ARGB", "ABGR", "GBR"))
+        text = fields.get_value("colorimetry") if fields.has_field("colorimetry") else None
+        colour = declared_or_bt601(text, self._container_colour()) if is_yuv else None
+        in_front = self._caps() if colour is None else self._caps(colorimetry=colour)
+        self._colour.set_property("caps", in_front)
+        if colour is not None:
+            behind.set_value("colorimetry", colour)
+
+    def _caps(self, **values: Any) -> Any:
+        caps = self._gst.Caps.new_empty_simple("video/x-raw")
+        for name, value in values.items():
+            caps.set_value(name, value)
+        return caps
+
 
 _LATE_NS = 1_000_000_000
 _EARLY_NS = 60_000_000_000  # longer than segments are
@@ -117,3 +231,117 @@ def is_burst(pad: Any, head: bytes) -> bool:
 def _is_playlist(head: bytes) -> bool:
     """Return whether it is one of HLS (RFC 8216)."""
     return head.removeprefix(b"\xef\xbb\xbf").startswith(b"#EXTM3U")
+
+
+_PREROLL_S = 3
+_WITHOUT_SEGMENTS = ("tsdemux",)
+
+
+class GstLoop:
+    """Seeks `pipeline` back at each end of its segment.
+
+    Attributes:
+        discarded: frames that were decoded before the first seek and flushed by it: they could not have been read.
+        has_pass_ended: whether the last frame of a pass has left the decoder, and `begin_next_pass` is due.
+    """
+
+    def __init__(self, pipeline: Any, where: str) -> None:
+        self._gst = load().gst
+        self._pipeline = pipeline
+        self._where = where
+        self._counter = pipeline.get_by_name("decoded")
+        self._segment: Any = None
+        self._counted_at_seek: int | None = None
+        self._end: int | None = None
+        self.discarded = 0
+        self.has_pass_ended = False
+        kinds = self._gst.PadProbeType.EVENT_DOWNSTREAM | self._gst.PadProbeType.EVENT_FLUSH
+        on_pad(self._counter.get_static_pad("sink"), kinds, self._on_event)
+
+    def start(self) -> None:
+        """Bring the pipeline to PAUSED, and from there to the beginning of its first pass.
+
+        Returns without a seek when the file cannot be read at all: its error is on the bus.
+
+        Raises `SourceError` if the file does not let itself be sought.
+        """
+        self._pipeline.set_state(self._gst.State.PAUSED)
+        result, _, _ = self._pipeline.get_state(_PREROLL_S * self._gst.SECOND)
+        if result != self._gst.StateChangeReturn.SUCCESS:
+            return
+        if self._knows_segments():
+            self._seek(self._gst.SeekFlags.FLUSH | self._gst.SeekFlags.SEGMENT)
+
+    def begin_next_pass(self) -> None:
+        """Go back to the start; to be called when `has_pass_ended`.
+
+        The SEGMENT_DONE message is no such sign: it may come while the decoder still has frames to give, which wait
+        for our reader, and a seek waits for them.
+
+        Raises `SourceError` if a whole pass gave no frame, or the file cannot be read from its start again.
+        """
+        self.has_pass_ended = False
+        self._require_progress()
+        self._seek(self._gst.SeekFlags.SEGMENT)
+
+    def restart(self) -> None:
+        """Go back after the end of the stream: for demuxers that know no segment seeks; short of a gapless loop.
+        Raises `SourceError` as `begin_next_pass`.
+        """
+        self._require_progress()
+        # Otherwise the seek would set the clock back to 0, and a paced sink would sleep through all passes so far.
+        self._pipeline.set_start_time(self._gst.CLOCK_TIME_NONE)
+        self._end = self._running_time_at_end()  # the flush makes the elements forget it
+        flags = self._gst.SeekFlags
+        self._seek(flags.FLUSH | flags.SEGMENT if self._knows_segments() else flags.FLUSH)
+
+    def _require_progress(self) -> None:
+        counted = self._counted()
+        if counted == self._counted_at_seek:
+            raise SourceError(f"{self._where}: cannot be looped: reading it from start to end gave no frame")
+        self._counted_at_seek = counted
+
+    def _seek(self, flags: Any) -> None:
+        start, none = self._gst.SeekType.SET, self._gst.SeekType.NONE
+        if not self._pipeline.seek(1.0, self._gst.Format.TIME, flags, start, 0, none, 0):
+            raise SourceError(
+                f"{self._where}: cannot be looped: it does not let itself be read from its start again",
+                is_permanent=True,
+            )
+
+    def _knows_segments(self) -> bool:
+        factories = (element.get_factory() for element in elements_of(self._pipeline))
+        return all(factory is None or factory.get_name() not in _WITHOUT_SEGMENTS for factory in factories)
+
+    def _counted(self) -> int:
+        count: int = self._counter.get_property("stats").get_value("num-buffers")
+        return count
+
+    def _on_event(self, _pad: Any, info: Any) -> Any:
+        event = info.get_event()
+        if event.type == self._gst.EventType.FLUSH_STOP and self._counted_at_seek is None:
+            self.discarded = self._counted()
+            self._segment = None
+        elif event.type == self._gst.EventType.SEGMENT_DONE:
+            self.has_pass_ended = True
+        elif event.type == self._gst.EventType.SEGMENT:
+            self._shift(event.parse_segment())
+        return self._gst.PadProbeReturn.OK
+
+    def _shift(self, new: Any) -> None:
+        """Let the running time of `new` begin where the one before it ended; runs ahead of the event itself."""
+        end = self._end if self._end is not None else self._running_time_at_end()
+        self._end = None
+        offset = 0 if end is None else end - new.base
+        self._counter.get_static_pad("src").set_offset(offset)
+        self._segment = (new.copy(), offset)
+
+    def _running_time_at_end(self) -> int | None:
+        """Return the running time at which the last frame that was counted ends; None before the first pass."""
+        time = self._gst.Format.TIME
+        is_known, end = self._counter.get_static_pad("src").query_position(time)
+        if self._segment is None or not is_known:
+            return None
+        old, shift = self._segment
+        running: int = old.to_running_time(time, old.start + end - old.time) + shift
+        return running

@@ -17,21 +17,19 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from edge.deadline import Deadline
-from edge.device.audit import Kind
-from edge.device.device import Device
+from edge.device.device import Device, Kind
 from edge.device.facts import gather_facts, this_moment
 from edge.device.health import read_health
 from edge.device.layout import Layout, become_owner_of
+from edge.device.releases import check_sha256
 from edge.device.state import Phase, State
-from edge.device.store import check_sha256
 from edge.device.switch import switch_to
 from edge.device.units import RUNTIME_UNIT, TRIAL_UNIT, SystemctlUnits, Units
 from edge.errors import DeployError
 from edge.http.server import short_name
-from edge.runtime.agent.conversation import SILENCE_S, ConnectionEnded, Conversation
 from edge.runtime.agent.offer import plan, put_manifest, ring, trust
 from edge.runtime.agent.release import build, confirm, gc, restart_runtime, rollback, stage, switch
-from edge.runtime.agent.session import Session, lock, ping
+from edge.runtime.agent.session import SILENCE_S, ConnectionEnded, Conversation, Session, lock, ping
 from edge.runtime.agent.watch import facts, logs, status
 from edge.runtime.trial.trust import Signed
 from edge.transport.channel import Channel, Message

@@ -29,11 +29,10 @@ from edge.engine.section import choose_engine
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.reading import read_file
 from edge.runtime.build.handover import ANSWER, MADE, adopt, golden_numbers, proof_in, proof_of
-from edge.runtime.build.inputs import engine_inputs
 from edge.runtime.build.request import BuildResult, PendingBuild, decode_result, read_request, write_progress
 from edge.runtime.build.worker import Job, run_worker, stopped
-from edge.runtime.software.binding import module_command, require_to_build
-from edge.runtime.trial.intact import require_intact
+from edge.runtime.serve.engine import engine_inputs
+from edge.runtime.software.binding import module_command, require_intact, require_to_build
 from edge.runtime.trial.soundness import engine_versions, require_files
 from edge.wire.peer import problem_of
 from edge.writing import write_whole

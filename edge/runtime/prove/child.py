@@ -13,8 +13,7 @@ import msgspec
 from edge.runtime.prove.engines import cuda, dla, forms
 from edge.runtime.prove.kit import Rows, parts
 from edge.runtime.prove.load import beside, load
-from edge.runtime.prove.look import facts, nodes
-from edge.runtime.prove.unit import unit
+from edge.runtime.prove.look import facts, nodes, unit
 from edge.runtime.prove.video import video
 
 __all__ = ["AS_SERVICE", "STEP_OF", "main"]

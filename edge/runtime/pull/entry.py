@@ -28,7 +28,7 @@ from edge.reading import read_file
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login, read_login
 from edge.registry.reference import read_pull_settings
-from edge.runtime.agent.conversation import in_background
+from edge.runtime.agent.session import in_background
 from edge.runtime.pull.pull import Pulled, pull
 from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
 from edge.stdout import write_stdout

@@ -1,18 +1,22 @@
 """What a pipeline runs on: a release on this device, each part verified a moment before, and the engine.
 
-The engine of a release is the plan that was built and proven here; that of a pipeline file is built now.
+The engine of a release is the plan that was built and proven here; that of a pipeline file is built now. Its
+inputs, and with them its key, are the same when it is built and when it is run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+
+import msgspec
 
 from edge.bundle.manifest import Manifest, Role
 from edge.config.pipeline import Pipeline, load_pipeline
 from edge.device.device import Device
-from edge.device.engines import EngineRecord
+from edge.device.engines import EngineInputs, EngineRecord
 from edge.device.facts import read_settings
 from edge.device.layout import Layout
 from edge.device.releases import locate_release
@@ -25,13 +29,21 @@ from edge.model.tasks import boxes_only
 from edge.protocols import Engine
 from edge.quantize.forms import Forms
 from edge.quantize.precision import CALIBRATION_DIGITS, precision_of
-from edge.runtime.build.inputs import require_same_inputs
 from edge.runtime.software.binding import require_software
 from edge.runtime.trial.soundness import require_engine, require_files, told_of_better
 from edge.runtime.trial.trust import require_known
 from edge.types import ModelSpec, Precision
 
-__all__ = ["Deployed", "Running", "device_of_release", "open_release", "start_engine", "warm_up"]
+__all__ = [
+    "Deployed",
+    "Running",
+    "device_of_release",
+    "engine_inputs",
+    "open_release",
+    "require_same_inputs",
+    "start_engine",
+    "warm_up",
+]
 
 _log = logging.getLogger(__name__)
 _KEY_SHOWN = 12
@@ -229,3 +241,41 @@ def warm_up(engine: Engine) -> None:
     for index in range(len(engine.canvases)):
         engine.start(index, engine.max_batch)
         engine.wait(index)
+
+
+def engine_inputs(pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine, *, proof: str = "") -> EngineInputs:
+    """Return the inputs of the engine that this pipeline gets on this machine.
+
+    `proof`: what the golden frames are, for a pipeline with a fallback: by them its precision is chosen.
+    """
+    config = pipeline.config
+    precision = Precision.INT8 if spec.is_quantized else Precision(config.model.precision)
+    size, fallback = spec.preprocess.size, config.model.fallback
+    table = config.model.calibration if precision is Precision.INT8 else None
+    return EngineInputs(
+        onnx_sha256=spec.sha256,
+        calibration_sha256=None if table is None else hashlib.sha256(pipeline.resolve(table).read_bytes()).hexdigest(),
+        kind=chosen.kind,
+        precision=precision.value,
+        max_batch=max_batch_of(pipeline),
+        input_size=(size.width, size.height),
+        preprocess_sha256=spec.preprocess.sha256,
+        options=msgspec.to_builtins(chosen.options),
+        versions=chosen.versions,
+        fallback=fallback,
+        proof="" if fallback is None else proof,
+    )
+
+
+def require_same_inputs(built: EngineInputs, pipeline: Pipeline, spec: ModelSpec, chosen: ChosenEngine) -> None:
+    """Raises `ConfigError` naming what differs from what would be built now."""
+    now = replace(
+        engine_inputs(pipeline, spec, chosen), proof=built.proof
+    )  # which golden frames, only its build has to know
+    if now.key != built.key:
+        pairs = ((one.name, getattr(built, one.name), getattr(now, one.name)) for one in fields(EngineInputs))
+        told = "; ".join(f"{name}: built with {was}, now {now}" for name, was, now in pairs if was != now)
+        raise ConfigError(
+            f"{pipeline.path}: engine {built.key[:12]} does not belong to this release here ({told})",
+            hint="it is built again by itself, or: push the release again",
+        )

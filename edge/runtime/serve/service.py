@@ -26,8 +26,7 @@ from edge.reading import read_file
 from edge.runtime.look.server import StatusServer
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters, RunReport, RunTimes, StreamCounts, StreamReport, report_stream
-from edge.runtime.pipeline.loop import Inference, InferenceLoop
-from edge.runtime.pipeline.puller import Puller
+from edge.runtime.pipeline.loop import Inference, InferenceLoop, Puller
 from edge.runtime.serve.following import Stages
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, Precision, SourceCounts, StreamId

@@ -10,8 +10,7 @@ from edge.device.engines import EngineRecord, read_plan, read_record
 from edge.device.releases import MANIFEST
 from edge.engine.kinds import AUTO, better_kind, kinds
 from edge.errors import DeployError
-from edge.runtime.software.binding import is_this, problem_of_software, said_of
-from edge.runtime.trial.intact import damaged, require_intact
+from edge.runtime.software.binding import damaged, is_this, problem_of_software, require_intact, said_of
 
 __all__ = [
     "engine_versions",

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.device.audit import Kind
-from edge.device.device import Device
+from edge.device.device import Device, Kind
 from edge.device.facts import this_moment
 from edge.device.layout import Layout
 from edge.device.software import Installation

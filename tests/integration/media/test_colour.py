@@ -10,8 +10,8 @@ import pytest
 from edge.config.schema import StreamConfig
 from edge.media.address import parse_address
 from edge.media.gstreamer.binding import caps_fields
-from edge.media.gstreamer.gate import declared_or_bt601
 from edge.media.gstreamer.source import GstSource
+from edge.media.gstreamer.tail import declared_or_bt601
 from edge.media.images import resize
 from edge.media.select import make_source
 from edge.types import ImageSize, Preprocess

@@ -9,7 +9,7 @@ from edge.config.schema import StreamConfig
 from edge.deploy.new.document import look_text
 from edge.errors import SourceError
 from edge.media.address import parse_address
-from edge.media.first_look import look_at
+from edge.media.select import look_at
 from tests.support.clips import number_of, turn_clip, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.wait import wait_until

@@ -14,8 +14,8 @@ from edge.media import select
 from edge.media.ffmpeg import source as pyav
 from edge.media.gstreamer import build, clean, source
 from edge.media.gstreamer.binding import load
-from edge.media.gstreamer.gate import BufferGate
-from edge.media.gstreamer.sender_clock import SenderClock
+from edge.media.gstreamer.bus import SenderClock
+from edge.media.gstreamer.tail import BufferGate
 from edge.media.threads import has_stuck_threads
 from edge.types import StreamState
 from tests.support.busy import busy

@@ -6,7 +6,7 @@ import pytest
 
 from edge.delivery import link
 from edge.device.lock import PushLock
-from edge.runtime.agent.conversation import SILENCE_S
+from edge.runtime.agent.session import SILENCE_S
 from edge.transport.ssh import SshChannel
 from tests.support.link_proxy import LinkProxy
 from tests.support.wait import QuietWatch, wait_until

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.device.audit import Audit, Kind
+from edge.device.device import Audit, Kind
 from edge.device.durable import Durable
 from edge.device.files import Files
 from edge.device.layout import Layout

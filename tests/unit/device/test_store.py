@@ -9,7 +9,7 @@ import pytest
 from edge.device.durable import Durable
 from edge.device.files import Files
 from edge.device.layout import Layout
-from edge.device.store import Store
+from edge.device.releases import Store
 from edge.errors import DeployError
 from tests.support.cut_files import CutFiles
 from tests.support.faulty_files import FaultyFiles

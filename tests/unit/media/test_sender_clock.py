@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from edge.media.gstreamer.sender_clock import SenderClock, unix_ns_from_ntp
+from edge.media.gstreamer.bus import SenderClock, unix_ns_from_ntp
 from tests.support.logged import logged
 from tests.support.rtsp import require_gstreamer
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from edge.errors import DeployError
-from edge.runtime.agent import conversation
-from edge.runtime.agent.conversation import ConnectionEnded, Conversation
+from edge.runtime.agent import session as conversation
+from edge.runtime.agent.session import ConnectionEnded, Conversation
 from edge.transport.channel import Blob, Message
 from edge.wire.peer import PROTOCOL, Nothing
 from tests.support.agent_session import hang_up, piped

@@ -10,8 +10,8 @@ from edge.device.durable import Durable
 from edge.device.files import Files
 from edge.device.state import BadRelease, Phase, Verdict, mark_bad, read_bad, read_counters
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT
-from edge.runtime.agent.conversation import ConnectionEnded
 from edge.runtime.agent.release import build, stage, start_trial, switch
+from edge.runtime.agent.session import ConnectionEnded
 from edge.runtime.build.request import ask
 from edge.wire.release import BuildRequest, StageRequest, SwitchRequest
 from tests.support.agent_session import RESTARTED_AND_ON_TRIAL, AgentSession, hanging_up, receive

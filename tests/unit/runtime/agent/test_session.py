@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.device.audit import Kind
+from edge.device.device import Kind
 from edge.device.facts import this_moment
 from edge.device.lock import PushLock
 from edge.device.switch import arm

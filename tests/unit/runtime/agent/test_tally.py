@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.device.audit import Kind
+from edge.device.device import Kind
 from edge.runtime.agent.session import Tally, Told
 
 

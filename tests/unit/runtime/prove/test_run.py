@@ -12,8 +12,7 @@ import pytest
 
 from edge.roofline.proof import FORMAT, Verdict, decode_proof, encode_proof
 from edge.runtime.prove.child import STEP_OF
-from edge.runtime.prove.run import STEPS, examine_as_service, prove
-from edge.runtime.sandbox import unit_properties
+from edge.runtime.prove.run import STEPS, examine_as_service, prove, unit_properties
 
 ROOT = Path(__file__).parents[4]
 ROW = '{"name": "before", "verdict": "proven", "detail": "was seen"}'
@@ -154,7 +153,7 @@ def service(tmp_path, monkeypatch):
     tool.chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
     monkeypatch.setattr("edge.runtime.prove.run.why_no_sandbox", lambda unit: None)
-    monkeypatch.setattr("edge.runtime.sandbox.run_as_root", lambda: ())
+    monkeypatch.setattr("edge.runtime.prove.run.run_as_root", lambda: ())
     return unit
 
 

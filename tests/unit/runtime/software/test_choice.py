@@ -8,8 +8,8 @@ import pytest
 
 from edge.bundle.manifest import Role
 from edge.device.software import Installation
-from edge.runtime.software import binding, choice
-from edge.runtime.software.choice import HANDED, hand_over, program_for
+from edge.runtime.software import binding
+from edge.runtime.software.binding import HANDED, hand_over, program_for
 from tests.support.device_releases import PARTS, make_device, signer_of, stage
 from tests.support.wheels import key_of, software_files, tiny
 
@@ -174,7 +174,7 @@ def test_a_request_that_lies_elsewhere_is_of_no_device(kept, path):
 @pytest.fixture
 def started(monkeypatch):
     found = []
-    monkeypatch.setattr(choice.os, "execve", lambda *one: found.append(one))
+    monkeypatch.setattr(binding.os, "execve", lambda *one: found.append(one))
     monkeypatch.delenv(HANDED, raising=False)
     return found
 
@@ -185,13 +185,13 @@ def test_a_process_becomes_that_software_with_its_arguments_and_is_told_so(kept,
     hand_over(words)
 
     ((path, command, environment),) = started
-    assert path == command[0] == choice.sys.executable
+    assert path == command[0] == binding.sys.executable
     assert command[-5:] == [kept.program, *words]
     assert environment == {**os.environ, HANDED: kept.folder.name}
 
 
 def test_a_process_that_is_deaf_to_its_surroundings_becomes_another_that_is(kept, started, monkeypatch):
-    monkeypatch.setattr(choice, "FLAGS", ("-IBXfaulthandler",))
+    monkeypatch.setattr(binding, "FLAGS", ("-IBXfaulthandler",))
 
     hand_over(["run", "--release", str(kept.layout.current)])
 
@@ -202,7 +202,7 @@ def test_whoever_was_handed_over_to_hands_over_to_nobody(kept, started, monkeypa
     monkeypatch.setenv(HANDED, kept.folder.name)
     hand_over(["run", "--release", str(kept.layout.current)])
     monkeypatch.delenv(HANDED)
-    monkeypatch.setattr(choice, "running", lambda: kept.folder.name)
+    monkeypatch.setattr(binding, "running", lambda: kept.folder.name)
     hand_over(["run", "--release", str(kept.layout.current)])
 
     assert started == []

@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from edge.codec import decode_known
 from edge.device.durable import Durable, temporary, typed
@@ -62,36 +61,21 @@ class Engines:
         return [name for name in self._files.names(self._layout.engines) if not name.startswith(".")]
 
     @typed
-    def begin(self, key: str) -> Path:
-        """Return a new, empty folder to build in, next to the final one; what an earlier build left there is gone."""
-        folder = temporary(self._layout.engine(check_key(key)))
-        self._durable.make_dirs(folder.parent)
-        if self._files.is_dir(folder):
-            self._durable.remove_tree(folder)
-        self._files.make_dir(folder)
-        return folder
-
-    @typed
-    def admit(self, key: str, folder: Path) -> None:
-        """Give what was built in `folder` its name; if another build was faster, that one stays."""
-        if self.has(key):
-            self._durable.settle(self._layout.engine(key))
-            self._durable.remove_tree(folder)
-        else:
-            self._durable.adopt_tree(folder, self._layout.engine(key))
-
-    @typed
     def take(self, key: str, files: Mapping[str, bytes], *, replaces: bool) -> None:
         """Make an engine of `files`; one that is here stays unless `replaces`. DeployError `device.disk.*`."""
         if self.has(key) and not replaces:
             return
         if self.has(key):
             self.quarantine(key)
-        folder = self.begin(key)
+        folder = temporary(self._layout.engine(key))
+        self._durable.make_dirs(folder.parent)
+        if self._files.is_dir(folder):  # of one that was killed
+            self._durable.remove_tree(folder)
+        self._files.make_dir(folder)
         try:
             for name, content in files.items():
                 self._files.write(folder / name, content)
-            self.admit(key, folder)
+            self._durable.adopt_tree(folder, self._layout.engine(key))
         except (DeployError, OSError):
             with contextlib.suppress(DeployError, OSError):
                 self._durable.remove_tree(folder)

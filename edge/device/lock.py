@@ -112,23 +112,15 @@ def service_lock(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    try:
+    try:  # to its owner alone: a user who can open a file can hold its lock and keep every push away
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         raise disk_error(error) from error
     try:
-        _close_to_others(descriptor)
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _close_to_others(descriptor: int) -> None:
-    # A user who can open a file can hold its lock and keep every push away; a file of an older version was open to all.
-    status = os.fstat(descriptor)
-    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
-        os.fchmod(descriptor, 0o600)
 
 
 def _taken(descriptor: int) -> bool:

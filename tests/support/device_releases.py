@@ -119,10 +119,7 @@ def put_blob(device: Device, content: bytes) -> str:
 def attach_engine(device: Device, release: str, *, plan: bytes = b"a plan", **inputs: object) -> str:
     """Give a release an engine as a build would leave it, of bytes that nobody can run."""
     record = record_of_plan(plan, **{"onnx_sha256": hashlib.sha256(release.encode()).hexdigest(), **inputs})
-    folder = device.engines.begin(record.inputs.key)
-    (folder / PLAN).write_bytes(plan)
-    (folder / BUILD).write_bytes(record.encode())
-    device.engines.admit(record.inputs.key, folder)
+    device.engines.take(record.inputs.key, {PLAN: plan, BUILD: record.encode()}, replaces=False)
     device.releases.attach_engine(release, record.inputs.key)
     return record.inputs.key
 

@@ -8,7 +8,6 @@ under, because ssh-keygen works for no uid without an account. Nothing of it is 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import json
 import os
 import platform
@@ -90,10 +89,6 @@ class People:
         _this_thread("setgroups", len(others), (ctypes.c_uint32 * len(others))(*others))
         _this_thread("setresgid", gid, gid, gid)
         _this_thread("setresuid", uid, uid, uid)
-
-    def without_groups(self, user: str) -> People:
-        """Return the same users, but this one has no group besides its own."""
-        return dataclasses.replace(self, groups_of={**self.groups_of, user: ()})
 
 
 def _this_thread(name: str, *arguments: Any) -> None:

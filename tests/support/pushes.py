@@ -94,10 +94,7 @@ def receive_again_if_needed(device: Device, release: Release) -> None:
 
 @typed
 def build(device: Device, release: Release) -> None:
-    if not device.engines.has(release.key):
-        folder = device.engines.begin(release.key)
-        device.durable.files.write(folder / "model.plan", release.plan)
-        device.engines.admit(release.key, folder)
+    device.engines.take(release.key, {"model.plan": release.plan}, replaces=False)
     if device.releases.engine_key(release.name) != release.key:
         device.releases.attach_engine(release.name, release.key)
 

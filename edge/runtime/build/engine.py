@@ -40,7 +40,6 @@ from edge.writing import write_whole
 __all__ = [
     "Builder",
     "answer_request",
-    "build_for_pipeline",
     "build_for_release",
     "make_in_workshop",
 ]
@@ -85,15 +84,10 @@ def build_for_release(builder: Builder, release: str) -> BuildResult:
     them has to pass its own. Raises `DeployError`: `smoke.accuracy` with the numbers of each class; `build.oom`,
     `build.timeout`, `build.stopped`, `build.failed`, `build.kind`, `build.untrusted`; `device.release.*`.
     """
-    with _alone(builder), _folder() as folder:
+    with _alone(builder), tempfile.TemporaryDirectory(prefix="edge-build-") as name:
+        folder = Path(name)
         made = make_for_release(builder, release, folder)
         return adopt(builder.device, folder, made, decode_manifest(builder.device.releases.manifest(release)))
-
-
-def build_for_pipeline(builder: Builder, path: Path) -> BuildResult:
-    """Build without proof: a pipeline file has no golden frames. Raises `DeployError` as `build_for_release`."""
-    with _alone(builder), _folder() as folder:
-        return adopt(builder.device, folder, _build(builder, _read(path), folder, None), None)
 
 
 def make_for_release(builder: Builder, release: str, folder: Path) -> BuildResult:
@@ -119,15 +113,15 @@ def make_in_workshop(builder: Builder, release: str) -> BuildResult:
         return make_for_release(builder, release, folder)
 
 
-def _build(builder: Builder, pipeline: Pipeline, folder: Path, manifest: Manifest | None) -> BuildResult:
+def _build(builder: Builder, pipeline: Pipeline, folder: Path, manifest: Manifest) -> BuildResult:
     started_s = time.monotonic()
-    device, release, proof = builder.device, None if manifest is None else manifest.release, proof_of(manifest)
+    device, release, proof = builder.device, manifest.release, proof_of(manifest)
     inputs = _typed_inputs(pipeline, proof)
     key = inputs.key
     job = Job(
         pipeline=str(pipeline.path),
         kind=inputs.kind,
-        manifest=str(device.layout.release(release) / MANIFEST) if release is not None and proof else None,
+        manifest=str(device.layout.release(release) / MANIFEST) if proof else None,
         folder=str(folder),
         cache=_cache(device),
         is_beside=device.layout.health.parent.exists(),  # the service's own folder, which goes with it
@@ -214,13 +208,6 @@ def _cache(device: Device) -> str | None:
     except OSError:
         return None
     return str(device.layout.build_cache) if is_ours else None
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Give a folder to build in, of which nothing is left."""
-    with tempfile.TemporaryDirectory(prefix="edge-build-") as name:
-        yield Path(name)
 
 
 def _is_intact(device: Device, key: str) -> bool:

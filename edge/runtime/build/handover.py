@@ -74,20 +74,20 @@ def answered(device: Device) -> str:
     return "" if answer is None else answer.id
 
 
-def adopt(device: Device, made: Path, answer: BuildResult, manifest: Manifest | None) -> BuildResult:
+def adopt(device: Device, made: Path, answer: BuildResult, manifest: Manifest) -> BuildResult:
     """Make what was built in the folder `made` an engine of this device; return what its own files say of it.
 
     Args:
         made: what the builder has left: the plan, `build.json` and `golden.json`; of an engine that was here and is
             used again the last of them.
         answer: of the builder, with an engine.
-        manifest: of the release that gets it; None: of a pipeline file, which has no golden frames.
+        manifest: of the release that gets it.
 
     Raises `DeployError` `build.untrusted` with what does not fit; `device.disk.*`.
     """
     key = check_key(str(answer.key))
     record = _taken(device, made, key, manifest, is_reused=answer.reused)
-    if manifest is not None and device.releases.engine_key(manifest.release) != key:
+    if device.releases.engine_key(manifest.release) != key:
         device.releases.attach_engine(manifest.release, key)
     return replace(
         answer,
@@ -98,8 +98,8 @@ def adopt(device: Device, made: Path, answer: BuildResult, manifest: Manifest | 
     )
 
 
-def _taken(device: Device, made: Path, key: str, manifest: Manifest | None, *, is_reused: bool) -> EngineRecord:
-    is_known = manifest is None or is_this(device, manifest.release)
+def _taken(device: Device, made: Path, key: str, manifest: Manifest, *, is_reused: bool) -> EngineRecord:
+    is_known = is_this(device, manifest.release)
     stored = _intact(device, key, is_known=is_known)
     if is_reused:
         if stored is None:
@@ -121,10 +121,8 @@ def golden_numbers(content: bytes) -> Golden | None:
         raise DeployError("build.failed", f"{GOLDEN} of the build cannot be read: {error}") from None
 
 
-def proof_of(manifest: Manifest | None) -> str:
+def proof_of(manifest: Manifest) -> str:
     """Return what a passed gate stands for: these frames, these limits, this software; empty where there are none."""
-    if manifest is None:
-        return ""
     frames = [one.sha256 for role in (Role.GOLDEN, Role.GOLDEN_IMAGE) for one in manifest.files_of(role)]
     limits = manifest.golden
     content = [*frames, limits.min_recall, limits.max_extra, limits.min_iou, limits.max_score_error]
@@ -180,7 +178,7 @@ def _intact(device: Device, key: str, *, is_known: bool) -> EngineRecord | None:
         return None
 
 
-def _built(made: Path, key: str, manifest: Manifest | None, *, is_known: bool) -> tuple[EngineRecord, bytes]:
+def _built(made: Path, key: str, manifest: Manifest, *, is_known: bool) -> tuple[EngineRecord, bytes]:
     """Return what was built; `is_known`: for the software that this process is, which knows what it depends on."""
     try:
         record = decode_record(_read(made / BUILD, most_bytes=MAX_RESULT_BYTES))
@@ -195,19 +193,14 @@ def _built(made: Path, key: str, manifest: Manifest | None, *, is_known: bool) -
         raise _untrusted(f"it is of other software than is here: {record.inputs.kind}, {dict(record.inputs.versions)}")
     if record.precision not in _PRECISIONS:
         raise _untrusted(f"{record.precision!r} is no precision")
-    if manifest is not None:
-        _check_model(record, manifest)
-    return record, plan
-
-
-def _check_model(record: EngineRecord, manifest: Manifest) -> None:
     models = {one.sha256 for one in manifest.files_of(Role.MODEL)}
     tables = {None, *(one.sha256 for one in manifest.files_of(Role.CALIBRATION))}
     if record.inputs.onnx_sha256 not in models or record.inputs.calibration_sha256 not in tables:
         raise _untrusted(f"it was built of another model or table than those of release {manifest.release}")
+    return record, plan
 
 
-def _golden(made: Path, manifest: Manifest | None) -> bytes:
+def _golden(made: Path, manifest: Manifest) -> bytes:
     """Return what goes to `golden.json`: the numbers, and of which frames they are."""
     proof = proof_of(manifest)
     try:

@@ -129,7 +129,7 @@ class BuildResult:
     """An engine, or the problem for which there is none.
 
     Attributes:
-        release: that it is for; None: a pipeline file.
+        release: that it is for.
         id: of the request.
         key: of the engine; None: there is a problem.
         golden: what the gate found; None: there are no golden frames.
@@ -138,7 +138,7 @@ class BuildResult:
         precision, report: as in the engine's record.
     """
 
-    release: str | None
+    release: str
     id: str = ""
     key: str | None = None
     seconds: Annotated[float, Most(10**9)] = 0.0

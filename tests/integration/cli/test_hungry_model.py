@@ -74,7 +74,6 @@ def _hungry(path):
         "edge-deploy compare hungry.onnx --table traffic.calib.json --images pictures",
         "edge-deploy table qdq traffic.calib.json --model hungry.onnx -o out.onnx",
         "edge-deploy bundle gates.yaml --golden pictures --key key -o out",
-        "edge-runtime build --pipeline gates.yaml",
         "edge-runtime run --pipeline gates.yaml --duration 1",
     ],
     ids=lambda words: " ".join(words.split()[:3]),

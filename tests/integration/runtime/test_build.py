@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from edge.bundle.manifest import GoldenLimits, decode_manifest
-from edge.runtime.build.engine import answer_request, build_for_pipeline, build_for_release, make_in_workshop
+from edge.runtime.build.engine import answer_request, build_for_release, make_in_workshop
 from edge.runtime.build.handover import Taken, proof_in, proof_of, take_over
 from edge.runtime.build.request import ask as ask_for
 from tests.support import command_line
@@ -413,10 +413,3 @@ def test_sigterm_leaves_no_half_engine(device, release, tmp_path):
     assert process.communicate(timeout=60)[1].strip() == "build.stopped"
     assert engine_folders(device) == []
     wait_until(lambda: not sleepers(), what="the worker is gone")
-
-
-def test_a_pipeline_file_gets_an_engine_that_nobody_has_proven(device, release):
-    built = build_for_pipeline(builder(device), device.layout.release(release) / "pipeline.yaml")
-
-    assert built.golden is None
-    assert engine_folders(device) == [built.key]

@@ -64,25 +64,12 @@ def test_an_engine_that_is_here_stays_unless_it_is_replaced(engines, files, fold
     assert not content_of(files.tree(), temporary(folder))
 
 
-def test_the_engine_of_a_faster_build_stays_and_is_durable(engines, files, folder):
-    built = engines.begin(KEY)
-    files.write(built / "model.plan", b"slower")
-    for name in (folder, folder / "model.plan"):  # and its builder was killed before it synced the folder of engines
-        files.make_dir(name) if name == folder else files.write(name, b"faster")
-    files.sync(folder / "model.plan")
-    files.sync_dir(folder)
-
-    engines.admit(KEY, built)
-
-    assert all(content_of(tree, folder) == {"model.plan": b"faster"} for tree in files.trees_after_cut())
-    assert not [path for path, _ in files.tree() if path.startswith(str(built))]
-
-
-def test_a_build_begins_in_an_empty_folder(engines, files):
-    first = engines.begin(KEY)
-    files.write(first / "half", b"of one that was killed")
-    assert engines.begin(KEY) == first
-    assert files.names(first) == []
+def test_nothing_of_one_that_was_killed_is_in_an_engine(engines, files, folder):
+    files.make_dir(temporary(folder).parent)
+    files.make_dir(temporary(folder))
+    files.write(temporary(folder) / "half", b"of one that was killed")
+    engines.take(KEY, FILES, replaces=False)
+    assert content_of(files.tree(), folder) == FILES
 
 
 def test_nothing_is_left_of_an_engine_that_does_not_fit_on_the_disk(engines, files, folder):

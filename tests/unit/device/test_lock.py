@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -165,14 +164,6 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(layout, tmp_path):
     with pytest.raises(DeployError), PushLock(layout).acquire("a", "b"):
         pass
     assert precious.read_bytes() == b"1"
-
-
-def test_a_lock_that_an_older_version_left_open_to_all_is_closed_to_others(layout):
-    layout.state_lock.parent.mkdir(parents=True)
-    layout.state_lock.touch()
-    layout.state_lock.chmod(0o666)
-    with state_lock(layout):
-        assert stat.S_IMODE(layout.state_lock.stat().st_mode) == 0o600
 
 
 def test_engines_are_built_by_one_at_a_time_and_the_next_has_its_turn(layout):

@@ -43,9 +43,7 @@ def test_a_release_is_complete_with_its_blobs_and_ready_with_its_engine(device):
     assert not device.releases.is_ready(OLD.name)
     device.releases.attach_engine(OLD.name, OLD.key)
     assert not device.releases.is_ready(OLD.name), "its engine has not been built"
-    folder = device.engines.begin(OLD.key)
-    (folder / "model.plan").write_bytes(b"plan")
-    device.engines.admit(OLD.key, folder)
+    device.engines.take(OLD.key, {"model.plan": b"plan"}, replaces=False)
     assert device.releases.is_ready(OLD.name)
     assert device.releases.engine_key(OLD.name) == OLD.key
     device.store.quarantine(OLD.digests["model.onnx"])

@@ -39,19 +39,13 @@ def test_what_is_promised_may_take_two_minutes_and_no_more():
 
 
 def test_a_machine_half_as_fast_may_take_twice_as_long_and_one_dear_file_makes_no_machine_slow():
-    recorded = {f"tests/{name}.py": 2.0 for name in "abc"} | {"tests/sleepy.py": 0.1}
+    recorded = {f"tests/{name}.py": 2.0 for name in "abc"}
     slow = {"quick": {f"tests/{name}.py::{row}": 2.0 for name in "abc" for row in "12"}, "promised": {}}
     dear = {"quick": {"tests/a.py::1": 2.0, "tests/b.py::1": 2.0, "tests/c.py::1": 9.0}, "promised": {}}
     fast = {"quick": {"tests/a.py::1": 1.0, "tests/sleepy.py::1": 9.0}, "promised": {}}
 
     assert [costs.slowness(run, recorded) for run in (slow, dear, fast)] == [2.0, 1.0, 1.0]
     assert costs.too_dear({"quick": {"d": 9.9, "e": 10.1}, "promised": {}}, 2.0) == {"e": 10.1}
-
-
-def test_a_file_without_a_cost_is_dear_until_it_has_one():
-    kinds = {"tests/new.py": {"quick"}, "tests/test_house.py": {"quick"}}
-
-    assert costs.by_cost(kinds)["tests/new.py"] == 10.0
 
 
 def test_the_wheels_of_make_test_leave_a_hundred_megabytes_for_what_debian_gives():

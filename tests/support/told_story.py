@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from edge.device.device import Device, collect
-from edge.device.durable import Durable
 from edge.device.files import Files
 from edge.device.recovery import recover
 from edge.device.switch import roll_back
@@ -52,41 +51,8 @@ class ToldFiles:
         return self._root / path.relative_to("/")
 
 
-def _durable(work: Callable[[Durable, Path], None]) -> Callable[[Device, Path], None]:
-    return lambda device, folder: work(device.durable, Path("/var/lib/edge-deploy"))
-
-
-def _link(durable: Durable, here: Path) -> None:
-    durable.link(here / "l", "one")
-    durable.link(here / "l", "two")
-
-
-def _remove(durable: Durable, here: Path) -> None:
-    durable.put(here / "a", b"1")
-    durable.remove(here / "a")
-
-
-def _adopt(durable: Durable, here: Path) -> None:
-    durable.files.write(here / "part", b"1")
-    durable.adopt(here / "part", here / "whole")
-
-
-def _adopt_tree(durable: Durable, here: Path) -> None:
-    durable.make_dirs(here / "tree.tmp/inner/empty")
-    durable.files.write(here / "tree.tmp/a", b"1")
-    durable.files.write(here / "tree.tmp/inner/b", b"2")
-    durable.files.symlink(here / "tree.tmp/link", "../elsewhere")
-    durable.adopt_tree(here / "tree.tmp", here / "tree")
-
-
-def _remove_tree(durable: Durable, here: Path) -> None:
-    _adopt_tree(durable, here)
-    durable.remove_tree(here / "tree")
-
-
-def _append(durable: Durable, here: Path) -> None:
-    durable.append_line(here / "log", b"first")
-    durable.append_line(here / "log", b"second")
+def _put(device: Device, folder: Path) -> None:
+    device.durable.put(Path("/var/lib/edge-deploy/a"), b"1")
 
 
 def _push_twice(device: Device, folder: Path) -> None:
@@ -128,15 +94,7 @@ def _nobody() -> None:
 
 
 STORIES: dict[str, Callable[[Device, Path], None]] = {
-    "put": _durable(lambda durable, here: durable.put(here / "a", b"1")),
-    "put-empty": _durable(lambda durable, here: durable.put(here / "a", b"")),
-    "link": _durable(_link),
-    "adopt": _durable(_adopt),
-    "adopt-tree": _durable(_adopt_tree),
-    "make-dirs": _durable(lambda durable, here: durable.make_dirs(here / "a/b/c")),
-    "remove": _durable(_remove),
-    "remove-tree": _durable(_remove_tree),
-    "append-line": _durable(_append),
+    "put": _put,
     "push": _push_twice,
     "push-refused": _refused,
     "rollback": _back,

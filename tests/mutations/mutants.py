@@ -1,4 +1,4 @@
-"""The mutants of a module: one step left out, one check left out, two steps in the other order."""
+"""The mutants of a module: a step or a check left out, two steps in the other order, a condition turned round."""
 
 import ast
 from collections import Counter
@@ -14,13 +14,13 @@ class Mutant:
     path: str
     line: int
     function: str
-    kind: str  # "step", "check", "order"
-    what: str  # the source that is left out, or the two steps that change places, on one line
+    kind: str  # "step", "check", "order", "condition"
+    what: str  # the source that is left out or turned round, or the two steps that change places, on one line
     content: str
 
     @property
     def name(self) -> str:
-        """What it is called on the page and in the review: not by its line, which moves."""
+        """Return what the list and the review call it: not by its line, which moves."""
         return f"{self.path} {self.function}: {self.kind}: {self.what}"
 
 
@@ -46,6 +46,21 @@ def _mutants(root: Path, path: str) -> Iterator[Mutant]:
                 what = f"{_text(source, statement)} <-> {_text(source, following)}"
                 content = "".join(_swapped(lines, statement, following))
                 yield Mutant(path, statement.lineno, function, "order", what, content)
+
+
+def conditions_of(root: Path, path: str) -> Iterator[Mutant]:
+    """Yield a mutant for each condition of an `if` that stands on one line."""
+    source = (root / path).read_text(encoding="utf-8")
+    lines = source.splitlines(keepends=True)
+    for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
+        for test in (node.test for node in ast.walk(function) if isinstance(node, ast.If)):
+            if test.lineno != test.end_lineno or any(isinstance(one, ast.NamedExpr) for one in ast.walk(test)):
+                continue
+            line = lines[test.lineno - 1].encode()
+            begin, end = test.col_offset, test.end_col_offset or 0
+            turned = (line[:begin] + b"not (" + line[begin:end] + b")" + line[end:]).decode()
+            content = "".join([*lines[: test.lineno - 1], turned, *lines[test.lineno :]])
+            yield Mutant(path, test.lineno, function.name, "condition", line[begin:end].decode(), content)
 
 
 def _bodies(tree: ast.AST, function: str = "") -> Iterator[tuple[str, list[ast.stmt]]]:

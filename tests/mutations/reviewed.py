@@ -1,4 +1,4 @@
-"""Mutants that change nothing that a test could see, each with the reason; the page shows them."""
+"""Mutants that change nothing that a test could see, each with the reason."""
 
 REVIEWED: dict[str, str] = {
     "edge/device/health.py measure_baseline: step: time.sleep(_STEP_S)": "the same is measured, with a busy core",
@@ -10,9 +10,6 @@ REVIEWED: dict[str, str] = {
     ),
     "edge/device/engines.py Engines.admit: order: self._durable.settle(self._layout.engine(key)) <-> "
     "self._durable.remove_tree(folder)": "remove_tree syncs the same folder before it removes anything",
-    "edge/device/device.py _blobs: order: files.remove(blob) <-> removed.append(blob.name)": (
-        "where the first one fails, the list is lost with it"
-    ),
     "edge/device/device.py _partials: order: files.remove(path) <-> removed.append(path.name)": (
         "where the first one fails, the list is lost with it"
     ),

@@ -79,8 +79,8 @@ format: setup-test    ## let ruff write
 bench: setup-test     ## measure; writes out/benchmarks.md
 	@$(PYTHON) -m tests.bench $(ARGS)
 
-bench-stages: setup-test   ## interpreter time per frame by stage, and how many cameras one process serves; its section of out/benchmarks.md
-	@$(PYTHON) -m tests.bench --only-stages $(ARGS)
+bench-stages: setup-test   ## interpreter time per frame by stage, and how many cameras one process serves
+	@$(PYTHON) -m tests.bench.stages
 
 exports: setup-test   ## hold the export matrix of the tests against the real exporter (ultralytics with torch: 6 GB); ARGS="--only 11-"
 	@$(PYTHON) -m tests.exports $(ARGS)

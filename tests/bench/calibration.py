@@ -54,15 +54,33 @@ def measure_int8(model, data, *, folder, seconds):
         content = Forms(spec, read_table(table)).qdq_model(QdqForm()).model
         speed[method] = engine_ms(int8, seconds=seconds, content=content)
         accuracy[method] = _accuracy(model, data, table)
+    rows = [_row("fp32", accuracy, speed, None), *(_row(one, accuracy, speed, tables[one][1]) for one in METHODS)]
+    if importlib.util.find_spec("nncf"):
+        found = _nncf(model, data)
+        rows.append({**dict.fromkeys(rows[0]), "": "NNCF", "mAP50-95": found["map50_95"][0], "s": found["seconds"]})
+    spent = _observing(spec, data)
+    costs = {
+        **{f"{name}, twice, s": seconds for name, seconds in spent.items()},
+        "ratio": spent["observe"] / spent["forward"],
+        "whole mse, s per image": tables["mse"][1] / len(list(data.images.iterdir())),
+        **{f"ORT {name}, s per image": _ort_seconds(spec, data, name) for name in ("MinMax", "Percentile", "Entropy")},
+    }
     return {
-        "model": model.stem,
-        "images": len(list(data.images.iterdir())),
-        "observing": _observing(spec, data),
-        "calibration_s": {method: elapsed for method, (_, elapsed) in tables.items()},
-        "ort_s_per_image": {name: _ort_seconds(spec, data, name) for name in ("MinMax", "Percentile", "Entropy")},
-        "nncf": _nncf(model, data) if importlib.util.find_spec("nncf") else None,
-        "accuracy": accuracy,
-        "ms": speed,
+        f"{model.stem}: INT8 on images that calibration has not seen": rows,
+        f"{model.stem}: cost of observing; budget of the ratio: 1.5": [costs],
+    }
+
+
+def _row(name, accuracy, speed, seconds):
+    found, exact = accuracy[name], accuracy["fp32"]["map50_95"]
+    return {
+        "": name,
+        "mAP50-95": found["map50_95"],
+        "points": 100 * (found["map50_95"] - exact),
+        "MACs in INT8": found.get("int8_mac_share"),
+        "ms per frame": speed[name],
+        "times faster": speed["fp32"] / speed[name],
+        "s": seconds,
     }
 
 

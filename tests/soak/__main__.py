@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.soak.page import PAGE, lines_of, put
+from tests.soak.page import PAGE, page_of
 from tests.soak.soak import soak
 
 SIXTEEN, DYING_EVERY_S = 16, 4.0
@@ -24,9 +24,6 @@ def main() -> int:
     parser.add_argument("--cameras", type=int, default=8)
     parser.add_argument("--dying", action="store_true", help="sixteen cameras, one dying every four seconds")
     parser.add_argument("--seed", type=int, default=12, help="of what is broken by chance")
-    parser.add_argument("--out", type=Path, default=PAGE)
-    parser.add_argument("--beside", default="", metavar="TEXT", help="what else runs on the machine, for the page")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the service")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="edge-soak-") as folder:
         account = soak(
@@ -35,16 +32,16 @@ def main() -> int:
             cameras=SIXTEEN if options.dying else options.cameras,
             dying_every_s=DYING_EVERY_S if options.dying else None,
             seed=options.seed,
-            environ=dict(one.split("=", 1) for one in options.env),
         )
         wrong = [*account.broken, *account.late]
         if wrong:
             FAILED.parent.mkdir(exist_ok=True)
             shutil.copy(Path(folder) / "told.txt", FAILED)
-    lines = lines_of(account, is_dying=options.dying, beside=options.beside)
+    page = page_of(account)
     if not wrong:
-        put(options.out, lines, is_dying=options.dying)
-    print("\n".join(lines))
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page, encoding="utf-8")
+    print(page)
     for one in wrong:
         print(f"BROKEN: {one}", file=sys.stderr)
     return 1 if wrong else 0

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,10 +29,9 @@ class Scene:
 
     Args:
         folder: of its own.
-        environ: further variables of the service.
     """
 
-    def __init__(self, folder: Path, cameras: int, *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, cameras: int) -> None:
         self.folder = folder
         self.names = [f"cam-{number}" for number in range(cameras)]
         self.cameras = {name: number for number, name in enumerate(self.names)}
@@ -41,7 +39,6 @@ class Scene:
             **os.environ,
             "XDG_STATE_HOME": str(folder / "state"),
             "XDG_CONFIG_HOME": str(folder / "config"),
-            **(environ or {}),
         }
         self._credentials = folder / "config/edge-deploy/credentials"
         self._passwords = dict.fromkeys(self.names, "first")

@@ -55,7 +55,6 @@ def soak(
     cameras: int,
     dying_every_s: float | None = None,
     seed: int = 12,
-    environ: Mapping[str, str] | None = None,
 ) -> Account:
     """Run the service for so long and return the account.
 
@@ -65,9 +64,8 @@ def soak(
         cameras: how many.
         dying_every_s: one camera after the other dies so often, and nothing else happens; None: everything happens.
         seed: of what is chosen by chance.
-        environ: further variables of the service.
     """
-    with Scene(folder, cameras, environ=environ) as scene:
+    with Scene(folder, cameras) as scene:
         vitals = Vitals(scene.pid)
         try:
             outages = _break(scene, minutes, dying_every_s, seed)

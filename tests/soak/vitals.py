@@ -21,7 +21,6 @@ class Sample:
     resident_mib: float
     threads: int
     descriptors: int
-    cpu_s: float
 
 
 @dataclass
@@ -58,14 +57,11 @@ class Vitals:
 
     def look(self) -> Sample:
         proc = Path(f"/proc/{self.pid}")
-        fields = (proc / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        ticks = int(fields[11]) + int(fields[12])
         return Sample(
             at_s=time.monotonic() - self._begun,
             resident_mib=int((proc / "statm").read_text(encoding="ascii").split()[1]) * _PAGE_MIB,
             threads=len(os.listdir(proc / "task")),
             descriptors=len(os.listdir(proc / "fd")),
-            cpu_s=ticks / os.sysconf("SC_CLK_TCK"),
         )
 
     def judged(self, broken: Sequence[tuple[float, float]]) -> list[Flat]:

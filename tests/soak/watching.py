@@ -32,7 +32,6 @@ class Subscriber:
         self.arrivals: dict[str, array[float]] = defaultdict(lambda: array("d"))
         self.strangers: list[str] = []
         self.states: dict[str, Counter[str]] = defaultdict(Counter)
-        self.sizes: dict[str, set[tuple[int, int]]] = defaultdict(set)
         self.errors: list[str] = []
         self.goodbye = False
         self._lock = threading.Lock()
@@ -91,7 +90,6 @@ class Subscriber:
             found = [[round(x) for x in box["bbox"]] for box in one["detections"]]
             place = f"{time.strftime('%H:%M:%S')} {stream} seq {one['seq']} frame {one['frame']} {one['size']}"
             self.strangers.append(f"{place}: {whose}: {found}")
-        self.sizes[stream].add(tuple(one["size"]))
         if is_live:
             with self._lock:
                 self.arrivals[stream].append(time.monotonic())

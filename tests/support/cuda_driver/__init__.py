@@ -107,6 +107,8 @@ def stand_in(**settings: int) -> Iterator[StandIn]:
     device = StandIn(_loaded())
     device.set(**{**_DEFAULTS, **settings})
     sys.path.insert(0, str(pycuda_folder()))
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_LAZY)  # pycuda refers to calls that nobody here makes, and that the library has not
     before = {name: device[name] for name in HELD}
     try:
         yield device
@@ -117,6 +119,7 @@ def stand_in(**settings: int) -> Iterator[StandIn]:
     finally:
         device.set(**{**_DEFAULTS, "init_result": _NO_DEVICE})  # the library stays, but nobody has a GPU any more
         sys.path.remove(str(pycuda_folder()))
+        sys.setdlopenflags(flags)
         open_driver.cache_clear()
         cuda_driver.cache_clear()
 

@@ -61,7 +61,7 @@ CCompiler.compile = compile_two_at_once
 
 def driver_library() -> Path:
     """Return the stand-in, compiled if it is not."""
-    sources = sorted(path for path in HERE.iterdir() if path.suffix in (".cpp", ".h", ".inc"))
+    sources = sorted(path for path in HERE.iterdir() if path.suffix in (".cpp", ".h"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in (*sources, KERNELS))).hexdigest()[:16]
     library = BUILT / f"driver-{digest}" / "libcuda.so.1"
     if not library.exists():
@@ -103,15 +103,16 @@ def _compiled(scratch: Path) -> Path:
     (source / "siteconf.py").write_text(configuration, encoding="utf-8")
     with (source / "aksetup_helper.py").open("a", encoding="utf-8") as helper:
         helper.write(TWO_AT_ONCE)
-    _pip("install", "--no-deps", "--target", str(scratch / "made"), str(source))
+    # It refers to calls that nobody here makes, and that the stand-in has not.
+    _pip("install", "--no-deps", "--target", str(scratch / "made"), str(source), LDFLAGS="-Wl,-z,lazy")
     return scratch / "made"
 
 
-def _pip(*words: str) -> None:
-    _run([sys.executable, "-m", "pip", "--disable-pip-version-check", words[0], "--quiet", *words[1:]])
+def _pip(*words: str, **environment: str) -> None:
+    _run([sys.executable, "-m", "pip", "--disable-pip-version-check", words[0], "--quiet", *words[1:]], **environment)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], **environment: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command[:6])} ... failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")

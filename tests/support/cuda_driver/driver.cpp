@@ -620,10 +620,4 @@ int cuGraphDestroy(void* graph) {
     return late;
 }
 
-// What pycuda refers to and nobody here calls.
-
-#define NOT_HERE(name) \
-    int name() { return NOT_SUPPORTED; }
-#include "not_here.inc"
-
 }  // extern "C"

@@ -22,6 +22,8 @@ def machine(tmp_path, monkeypatch):
     """A board whose driver and pycuda work; returns what gives `tensorrt` its content."""
     package = tmp_path / "packages/tensorrt"
     package.mkdir(parents=True)
+    # As `stand_in` does: pycuda refers to more than the stand-in has.
+    (package.parent / "sitecustomize.py").write_text("import os, sys\nsys.setdlopenflags(os.RTLD_LAZY)\n")
     monkeypatch.setattr(facts, "read_machine", lambda: BOARD)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver_library().parent))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(pycuda_folder()), str(ROOT)]))

@@ -19,16 +19,17 @@ def test_a_release_on_trial_has_no_verdict():
     assert verdict_of(told, NEW, None) is None
 
 
-def test_the_verdict_of_an_earlier_push_is_not_taken_for_this_one():
-    assert verdict_of(_status(ended=BEFORE), NEW, BEFORE) is None
-
-
-def test_a_verdict_on_another_release_is_none_on_this():
-    assert verdict_of(_status(release="c" * 12, result="committed", at="x"), NEW, None) is None
-
-
-def test_a_committed_release():
-    assert verdict_of(_status(release=NEW, result="committed", at="later"), NEW, BEFORE) == COMMITTED
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        (_status(ended=BEFORE), None),
+        (_status(release="c" * 12, result="committed", at="later"), None),
+        (_status(release=NEW, result="committed", at="later"), COMMITTED),
+    ],
+    ids=["of an earlier push", "on another release", "committed"],
+)
+def test_a_verdict_is_on_this_release_and_newer_than_the_one_before(told, verdict):
+    assert verdict_of(told, NEW, BEFORE) == verdict
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,11 @@ SMALL = {
     for name in SCENARIOS
     if name != "push, healthy"
     and not any(word in name for word in ("first", "unhealthy", "after garbage", "killed at"))
-} | {"agent: rollback", PULL_SCENARIOS[0]}
+} | {
+    "agent: rollback",
+    PULL_SCENARIOS[0],
+    *(f"{what}, killed at each step before" for what in ("recovery", "rollback")),
+}
 
 
 def rows(names):

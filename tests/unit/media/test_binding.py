@@ -12,7 +12,6 @@ import pytest
 
 from edge.media.gstreamer.binding import (
     caps_fields,
-    joined,
     load,
     message_fields,
     read_sections,
@@ -99,10 +98,6 @@ def test_nobody_else_takes_the_structure_of_caps_or_messages():
     takers = [path for path in EDGE.rglob("*.py") if ".get_structure(" in path.read_text(encoding="utf-8")]
 
     assert [path.name for path in takers] == ["binding.py"]
-
-
-def test_joined_leaves_out_what_is_empty():
-    assert joined("a", "", "b") == "a ! b"
 
 
 def test_software_and_nvmm_are_a_visible_pair():

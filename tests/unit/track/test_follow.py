@@ -33,17 +33,6 @@ def frames(first, count, box=PARKED, **about):
     return [result(first + i, box, **about) for i in range(count)]
 
 
-def test_detections_carry_the_numbers_of_their_objects():
-    one = follower()
-    numbers = [one.follow(each)[0].tolist() for each in frames(1, 3)]
-
-    assert numbers == [[0], [1], [1]]
-
-
-def test_a_parked_car_appears_once():
-    assert told(events_of(follower(), frames(1, 200))) == [("appear", "yard", 2)]
-
-
 @pytest.mark.parametrize("pause_s", [1.5, 60, 86_400])
 def test_a_camera_that_was_away_makes_objects_vanish_and_appear_but_never_leave_or_enter(pause_s):
     later = 21 + round(pause_s * 10)

@@ -126,15 +126,6 @@ def test_over_a_line_through_the_whole_picture_only_the_ends_of_a_way_count(y, p
     assert crossings(line, path).sum() == is_below[-1] - is_below[0]
 
 
-@property_test
-@given(st.integers(1, 63), st.integers(1, 63), POINT, POINT)
-def test_a_way_in_two_steps_crosses_as_often_as_in_one(x, share, before, after):
-    line = ((x / 64, -1.0), (x / 64, 2.0))
-    middle = tuple(a + (b - a) * share / 64 for a, b in zip(before, after, strict=True))
-
-    assert crossings(line, [before, middle, after]).sum() == crossings(line, [before, after]).sum()
-
-
 def test_anchors_are_shares_of_the_frame():
     xyxy = np.array([[100, 50, 200, 150]], np.float32)
 

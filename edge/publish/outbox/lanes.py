@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -23,7 +23,7 @@ from edge.publish.outbox.message import Entry, Number, entry_from_message, made_
 __all__ = ["Backlog", "Losses", "Retained"]
 
 # From so many waiting gap records on, new ones are merged over delivered numbers (`exact` false) instead of added.
-_MAX_RUNS = 256
+_MAX_GROWING = 256
 # A message is not held for ever by others that do not get through: those of a disk that does not answer, or late ones
 # of a broker that is too slow for them.
 _PATIENCE_S = 30.0
@@ -155,15 +155,18 @@ class Backlog:
         lane = self._events if is_event else self._replay
         return sum(entry.ticket < self.first_away[is_event] for entry in itertools.islice(lane, most))
 
-    def insert(self, older: Sequence[Entry], *, is_event: bool) -> None:
-        """Add those that have come back from the store, in their order, among the others of their lane."""
+    def insert(self, older: Iterable[Entry], *, is_event: bool) -> None:
+        """Add those that have come back from the store, or have become late, in their order, among the others."""
         lane = self._events if is_event else self._replay
         before: list[Entry] = []
         for entry in older:
-            while lane and lane[0].ticket < entry.ticket:
+            self.size_bytes += entry.cost_bytes
+            if not lane or lane[-1].ticket < entry.ticket:
+                lane.append(entry)
+                continue
+            while lane[0].ticket < entry.ticket:
                 before.append(lane.popleft())
             before.append(entry)
-            self.size_bytes += entry.cost_bytes
         lane.extendleft(reversed(before))
 
     def put_back(self, entry: Entry) -> None:
@@ -173,31 +176,21 @@ class Backlog:
         self._oldest_at_s = min(self._oldest_at_s, entry.accepted_at_s)
         self.size_bytes += entry.cost_bytes
 
-    def age(self, most: int) -> None:
-        """Move messages that have waited too long to be live to the late ones, at most so many at a time."""
+    def age(self) -> None:
+        """Move messages that have waited too long to be live to the late ones."""
         oldest_s = self._now_s() - self._live_s
         if oldest_s <= self._oldest_at_s:
             return
+        late: list[Entry] = []
         self._oldest_at_s = math.inf
         while self._live:
             oldest = self._live.oldest()
-            if not most or oldest.accepted_at_s >= oldest_s or not oldest.may_be_replayed:
+            if oldest.accepted_at_s >= oldest_s or not oldest.may_be_replayed:
                 self._oldest_at_s = oldest.accepted_at_s
                 break
-            most -= 1
-            self._replay.append(self._turned_late(oldest))
-
-    def age_returned(self) -> None:
-        """Move what came back and is older than the latest of the late ones to its place among them."""
-        returned: list[Entry] = []
-        while self._replay and self._live and (oldest := self._live.oldest()).ticket < self._replay[-1].ticket:
-            if not oldest.may_be_replayed:
-                break
-            returned.append(self._turned_late(oldest))
-        newer: list[Entry] = []
-        while returned and self._replay and self._replay[-1].ticket > returned[0].ticket:
-            newer.append(self._replay.pop())
-        self._replay.extend(sorted([*returned, *reversed(newer)], key=lambda entry: entry.ticket))
+            late.append(replay_of(self._counted_out(self._live.pop_of(_stream_of(oldest)))))
+        self.late += len(late)
+        self.insert(late, is_event=False)
 
     def first_of(self, stream: str) -> float:
         """Return a ticket of a stream that waits, or of whatever stream in the store only; infinity: none."""
@@ -230,55 +223,60 @@ class Backlog:
         self.size_bytes -= entry.cost_bytes
         return entry
 
-    def _turned_late(self, oldest: Entry) -> Entry:
-        late = replay_of(self._counted_out(self._live.pop_of(_stream_of(oldest))))
-        self.size_bytes += late.cost_bytes
-        self.late += 1
-        return late
-
 
 class Losses:
-    """The numbers of dropped messages, as runs that become gap records, each with an identity: never evicted."""
+    """The numbers of dropped messages, as gap records that grow until they are sent, each with an identity: never
+    evicted.
+    """
 
     def __init__(self, *, device: str, next_id: Callable[[], int]) -> None:
         self._device = device
         self._next_id = next_id
         self._records: deque[Entry] = deque()  # made already: they were sent, and came back
-        self._runs: deque[_GapRun] = deque()
-        self._open_runs: dict[tuple[str, str], _GapRun] = {}
+        self._growing: dict[int, GapMessage] = {}
+        self._newest: dict[tuple[str, str], int] = {}  # by stream and kind
 
     def __len__(self) -> int:
-        return len(self._records) + len(self._runs)
+        return len(self._records) + len(self._growing)
 
     @property
     def numbers(self) -> int:
         """How many numbers the waiting records name."""
-        return sum(entry.gap_count for entry in self._records) + sum(run.count for run in self._runs)
+        return sum(entry.gap_count for entry in self._records) + sum(gap.count or 0 for gap in self._growing.values())
 
     def add(self, entry: Entry, reason: GapReason) -> bool:
         """Return whether that makes one more record."""
         number, is_exact = entry.number, not entry.was_sent
         assert number is not None
-        run = self._open_runs.get((number.stream, number.of))
-        is_few = len(self._runs) < _MAX_RUNS
-        if run is not None and run.takes(number, reason, is_exact=is_exact, is_contiguous_only=is_few):
+        newest = self._growing.get(identity := self._newest.get((number.stream, number.of), 0))
+        is_many = len(self._growing) >= _MAX_GROWING
+        grown = None if newest is None else _grown(newest, number, reason, is_exact=is_exact, may_skip=is_many)
+        if grown is not None:
+            self._growing[identity] = grown
             return False
-        device = entry.device(self._device)
-        run = _GapRun(self._next_id(), device, reason, number, number, is_exact=is_exact)
-        self._runs.append(run)
-        self._open_runs[number.stream, number.of] = run
+        self._newest[number.stream, number.of] = identity = self._next_id()
+        self._growing[identity] = GapMessage(
+            device=entry.device(self._device),
+            stream=number.stream,
+            epoch=number.epoch,
+            from_=number.seq,
+            to=number.seq,
+            count=1,
+            reason=reason,
+            first_at=number.captured_at,
+            last_at=number.captured_at,
+            exact=is_exact,
+            of=number.of,
+        )
         return True
 
     def take(self) -> Entry | None:
         if self._records:
             return self._records.popleft()
-        if not self._runs:
+        if not self._growing:
             return None
-        run = self._runs.popleft()
-        key = run.first.stream, run.first.of
-        if self._open_runs.get(key) is run:
-            del self._open_runs[key]
-        return self._record(run.identity, run.message())
+        identity = next(iter(self._growing))
+        return self._record(identity, self._growing.pop(identity))
 
     def put_back(self, entry: Entry) -> None:
         self._records.appendleft(entry)
@@ -292,51 +290,25 @@ class Losses:
     def payloads(self) -> Iterator[tuple[int, bytes]]:
         """Yield identity and payload of all that would be sent now."""
         yield from ((entry.ticket, entry.encode()) for entry in self._records)
-        yield from ((run.identity, run.message().encode()) for run in self._runs)
+        yield from ((identity, gap.encode()) for identity, gap in self._growing.items())
 
     def _record(self, ticket: int, gap: GapMessage) -> Entry:
         entry = made_by(gap.device, entry_from_message(gap), own=self._device)
         return msgspec.structs.replace(entry, ticket=ticket)
 
 
-@dataclass(slots=True)
-class _GapRun:
-    """Neighbouring numbers of one kind and stream that were dropped for one reason; grows until it is sent."""
-
-    identity: int
-    device: str
-    reason: GapReason
-    first: Number
-    last: Number
-    count: int = 1
-    is_exact: bool = True
-
-    def takes(self, number: Number, reason: GapReason, *, is_exact: bool, is_contiguous_only: bool) -> bool:
-        """Add `number` if it belongs here; otherwise it needs a run of its own."""
-        if reason != self.reason or number.epoch != self.last.epoch or number.seq <= self.last.seq:
-            return False
-        is_next = number.seq == self.last.seq + 1 and is_exact == self.is_exact
-        if is_contiguous_only and not is_next:
-            return False
-        self.is_exact = self.is_exact and is_next
-        self.last = number
-        self.count += 1
-        return True
-
-    def message(self) -> GapMessage:
-        return GapMessage(
-            device=self.device,
-            stream=self.first.stream,
-            epoch=self.first.epoch,
-            from_=self.first.seq,
-            to=self.last.seq,
-            count=self.count,
-            reason=self.reason,
-            first_at=self.first.captured_at,
-            last_at=self.last.captured_at,
-            exact=self.is_exact,
-            of=self.first.of,
-        )
+def _grown(gap: GapMessage, number: Number, reason: GapReason, *, is_exact: bool, may_skip: bool) -> GapMessage | None:
+    """Return the record that names `number`, too; None: it needs one of its own."""
+    assert gap.to is not None
+    assert gap.count is not None
+    if reason != gap.reason or number.epoch != gap.epoch or number.seq <= gap.to:
+        return None
+    is_next = number.seq == gap.to + 1 and is_exact == gap.exact
+    if not is_next and not may_skip:
+        return None
+    return msgspec.structs.replace(
+        gap, to=number.seq, count=gap.count + 1, last_at=number.captured_at, exact=gap.exact and is_next
+    )
 
 
 @dataclass(slots=True)

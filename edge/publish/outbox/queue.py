@@ -26,9 +26,6 @@ __all__ = ["Outbox"]
 
 # How far below its bounds the queue goes when it overflows: runs of lost numbers are long then, and records few.
 _EVICTION_SHARE = 32
-# So many late messages change their lane at a time: no call turns a long queue over.
-_AGED_PER_PUT = 4
-_AGED_PER_TAKE = 64
 # Messages that were appended: the writer takes them in each 20 ms, the sender before it sends, and `put` this many.
 _MOST_INCOMING = 64
 _SETTLED = ("numbered_acknowledged", "numbered_in_gaps", "numbered_lost")
@@ -94,7 +91,7 @@ class Outbox:
             self._backlog.append(entry)
         else:
             self.stored.accept(entry)
-        self._backlog.age(_AGED_PER_PUT)
+        self._backlog.age()
         most_bytes = max(self._max_bytes - self.stored.run_bytes, self._max_bytes // _LEAST_SHARE)
         if self._backlog.size_bytes > most_bytes:
             self._evict(most_bytes)
@@ -126,7 +123,7 @@ class Outbox:
     def take(self, *, may_replay: bool = True, may_retain: bool = True) -> Entry | None:
         with self._lock:
             self._admit()
-            self._backlog.age(_AGED_PER_TAKE)
+            self._backlog.age()
             entry = self._next(may_replay=may_replay, may_retain=may_retain)
             if entry is not None:
                 self._flight[entry] = None
@@ -160,7 +157,7 @@ class Outbox:
             for entry in reversed(self._flight):
                 self._return(entry)
             self._flight.clear()
-            self._backlog.age_returned()
+            self._backlog.age()
             self._retained.put_back_all()
 
     def end(self) -> int:
@@ -178,7 +175,7 @@ class Outbox:
     def has_more(self, *, may_replay: bool = True, may_retain: bool = True) -> bool:
         with self._lock:
             self._admit()
-            self._backlog.age(_AGED_PER_TAKE)
+            self._backlog.age()
             if (may_retain and self._retained) or self._losses:
                 return True
             return self._backlog.has_more(may_replay=may_replay)

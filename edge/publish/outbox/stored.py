@@ -20,7 +20,6 @@ from edge.publish.outbox.message import Entry, SeqKey
 
 __all__ = ["Batch", "Stored"]
 
-_AGED_AT_ONCE = 64
 _AHEAD = 64  # messages that are to be in memory before the first that is not
 _MEMORY_SHARE = 4  # of its bound: what memory may hold before the newest late ones are in the store only
 
@@ -203,19 +202,12 @@ class Stored:
 
     def relieve(self) -> None:
         """Keep the newest late messages in the store only, where memory holds more than it should."""
-        while self._relieved(_AGED_AT_ONCE):
-            pass
-
-    def _relieved(self, most: int) -> bool:
         with self._lock:
-            self._backlog.age(most)
-            for _ in range(most):
-                if self._backlog.size_bytes <= self._max_bytes // _MEMORY_SHARE:
-                    return False
+            self._backlog.age()
+            while self._backlog.size_bytes > self._max_bytes // _MEMORY_SHARE:
                 entry = self._backlog.take_newest_late(self.is_here, least=_AHEAD)
                 if entry is None or not self.put_away(entry):
-                    return False
-            return True
+                    break
 
     def wanted(self, *, is_event: bool) -> int | None:
         """Return from which ticket on messages should come back from the store, until `came_back`; None: none now."""

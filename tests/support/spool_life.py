@@ -5,11 +5,12 @@ import shutil
 import time
 
 import msgspec
+import pytest
 
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.message import entry_from_message
 from edge.publish.outbox.recovery import SpoolPlace, open_outbox
-from edge.publish.outbox.store import Place, PlaceUnusableError
+from edge.publish.outbox.store import Place, PlaceUnusableError, Store
 from tests.support.event_messages import event
 from tests.support.promise import findings
 from tests.support.spooling_process import is_on_disk
@@ -177,13 +178,31 @@ def try_in_vain(life):
         life.look()
 
 
-def full(name, method="commit"):
-    """Return what a method of `Place` is where the file of this name takes nothing."""
-    real = getattr(Place, method)
+def kill_in_a_move(life, monkeypatch):
+    """The process ends between the transaction that moves messages and the one that deletes them in /run."""
+    commit = Place.commit
 
-    def fails(place, *others, **parts):
-        if place.path is not None and place.path.name == name:
-            raise PlaceUnusableError(FULL, place)
-        real(place, *others, **parts)
+    def once(place, **parts):
+        commit(place, **parts)
+        if parts.get("moved_from") is not None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", once)
+        with pytest.raises(KeyboardInterrupt):
+            life.tick()
+    assert life.keeper.places.run.tickets() == life.keeper.places.disk.tickets() != {}
+    life.kill()
+
+
+def full(name, method="commit"):
+    """Return what a method of `Place`, or `open` of `Store`, is where the file of this name takes nothing."""
+    real = getattr(Store if method == "open" else Place, method)
+
+    def fails(one, *others, **parts):
+        path = others[0] if method == "open" else one.path
+        if path is not None and path.name == name:
+            raise PlaceUnusableError(FULL, one)
+        return real(one, *others, **parts)
 
     return fails

@@ -22,7 +22,6 @@ from edge.publish.outbox.store import (
     Store,
     StoreError,
     remove,
-    set_aside,
 )
 
 __all__ = ["Places", "RunningClock", "Said", "boot_id", "boot_s", "open_gaps", "said_in"]
@@ -118,7 +117,7 @@ class Places:
     run_path: Path | None
     disk_path: Path | None
     disk: Place | None = None
-    join: Callable[[], Place] = field(init=False)
+    join: Callable[[], None] = field(init=False)
     declared: list[GapMessage] = field(default_factory=list)
     has_had_disk: bool = False
 
@@ -133,9 +132,6 @@ class Places:
     def add_makers(self, makers: Mapping[int, RunInfo]) -> None:
         """Record earlier starts of which there are messages."""
         self._makers = {**makers, **self._makers}
-
-    def open_disk(self) -> Place:
-        return self.store.open(self.disk_path, is_durable=True)
 
     def close(self) -> None:
         """Files keep their content."""
@@ -188,40 +184,28 @@ class Places:
 
     def move_run(self, path: Path | None) -> None:
         """Take the first place, with all that it has, to its file or to memory; where that raises, all is as before."""
+        place = self.store.open(path, is_durable=False)
         try:
-            place = self.store.open(path, is_durable=False)
-            try:
-                place.copy_of(self.run)
-            except StoreError:
-                place.close()
-                raise
-            self.run.close()
-            self.run = place
-        finally:
-            if self.is_run_in_memory and self.run_path is not None:
-                with contextlib.suppress(PlaceUnusableError):
-                    remove(self.run_path)
-
-    def begin_anew(self, gaps: Mapping[int, bytes], start: Mapping[int, bytes], *, is_disk: bool) -> Path | None:
-        """Set a damaged place aside, and begin it anew; return where the damaged one is.
-
-        Where that raises, the disk is not open, and the first place is in memory.
-        """
-        place, path = (self.disk, self.disk_path) if is_disk else (self.run, self.run.path)
-        if place is not None:
+            place.copy_of(self.run)
+        except StoreError:
             place.close()
-        if is_disk:
+            raise
+        self.run.close()
+        self.run = place
+        if path is None and self.run_path is not None:
+            with contextlib.suppress(PlaceUnusableError):
+                remove(self.run_path)
+
+    def leave_run(self) -> None:
+        """Go on in memory, without what was in the first place."""
+        self.run.close()
+        self.run = self.store.open(None, is_durable=False)
+        self.run.commit(starts=self.earlier_starts())
+
+    def leave_disk(self) -> None:
+        if self.disk is not None:
+            self.disk.close()
             self.disk = None
-        else:
-            self.run = self.store.open(None, is_durable=False)
-        aside = None if path is None else set_aside(path)
-        fresh = self.run if path is None else self.store.open(path, is_durable=is_disk)
-        fresh.commit(gaps=gaps, starts={**self.earlier_starts(), **start})
-        if is_disk:
-            self.disk = fresh
-        else:
-            self.run = fresh
-        return aside
 
 
 @functools.cache

@@ -100,7 +100,8 @@ def open_outbox(
         outbox, places, bounds=bounds, run_bytes=run_bytes, on_more=on_more, patience_s=patience_s, now_s=now_s
     )
     outbox.stored.wake = writer.wake
-    _begin(outbox, writer, run, disk, info)
+    _take_over(outbox, writer, run, disk, info)
+    writer.begin()
     places.join = functools.partial(_join, outbox, writer, run, first, info)
     if trouble is not None:
         writer.say_stumbled(trouble)
@@ -144,52 +145,51 @@ def _read(place: Place) -> _Found:
     return found
 
 
-def _begin(outbox: Outbox, writer: Writer, run: _Found, disk: _Found, info: InfoMessage) -> None:
-    """Take over what was found; say in both places that this start has begun, before it gives a number."""
-    places = writer.places
+def _take_over(
+    outbox: Outbox, writer: Writer, run: _Found, disk: _Found, info: InfoMessage, *, is_late: bool = False
+) -> None:
+    """Take over what was found; `is_late`: that of the disk, what /run had was taken over before."""
+    places, known = writer.places, run if is_late else _Found()
     places.add_makers({epoch: said.maker for epoch, said in (disk.starts | run.starts).items()})
     both = [*disk.gaps.items(), *run.gaps.items()]  # one that grew may be in either as it was before
-    gaps = dict(sorted(both, key=lambda one: (one[0], one[1].to or 0)))
-    places.declared = [gap for gap in gaps.values() if gap.exact]
-    losses = list(_losses(run, disk, info))
-    tickets = {**run.tickets, **disk.tickets}
+    both.sort(key=lambda one: (one[0], one[1].to or 0))
+    gaps = {one: gap for one, gap in both if one not in known.gaps}
+    places.declared += [gap for gap in gaps.values() if gap.exact]
+    tickets = {one: of for one, of in (run.tickets | disk.tickets).items() if one not in known.tickets}
+    losses = list(_losses(run, disk, info, is_late=is_late))
     if tickets or gaps or losses:
         count = len(gaps) + len(losses)
         _log.info("messages of the last run are sent now count=%d gaps=%d", len(tickets), count)
     outbox.take_over(tickets, gaps, losses)
     places.disk, places.has_had_disk = disk.place, disk.place is not None
-    if run.was_damaged or disk.was_damaged:
+    if disk.was_damaged or (run.was_damaged and not is_late):
         writer.trouble.was_damaged()
-    writer.begin(run.tickets.keys() & disk.tickets.keys())
 
 
-def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: InfoMessage) -> Place:
-    """Open the disk of a start that could not do so at its beginning, and take over what lies there, if it can be."""
+def _join(outbox: Outbox, writer: Writer, run: _Found, first_ticket: int, info: InfoMessage) -> None:
+    """Open the disk where it is not open, and take over what lies there, if it can be."""
     places = writer.places
     assert places.disk_path is not None
     try:
         disk = _find(places.store, places.disk_path, is_durable=True)
     except StoreError:
-        run.disk_misses += 1
+        run.disk_misses += not places.has_had_disk
         if run.disk_misses == _DISK_MISSES:
             outbox.take_over({}, {}, _unread(run))
         raise
     assert disk.place is not None
-    if max([*disk.tickets, *disk.gaps], default=0) >= first_ticket:
+    try:
+        if max([*disk.tickets, *disk.gaps], default=0) >= first_ticket:
+            raise PlaceUnusableError("what it holds is counted beyond this start: the next one takes it over")
+        if in_both := run.tickets.keys() & disk.tickets.keys():  # they may have been delivered meanwhile
+            disk.place.commit(gone=in_both)
+    except StoreError:
         disk.place.close()
-        raise PlaceUnusableError("what it holds is counted beyond this start: the next one takes it over")
-    places.add_makers({epoch: said.maker for epoch, said in disk.starts.items()})
-    places.declared += [gap for gap in disk.gaps.values() if gap.exact]
-    gaps = {one: gap for one, gap in disk.gaps.items() if one not in run.gaps}
+        raise
     if places.has_had_disk:
         disk.was_damaged = False  # then it was another file, in the place of ours
-    if disk.was_damaged:
-        writer.trouble.was_damaged()
-    tickets = {one: is_event for one, is_event in disk.tickets.items() if one not in run.tickets}
-    outbox.take_over(tickets, gaps, list(_losses(run, disk, info, is_late=True)))
-    places.disk, places.has_had_disk = disk.place, True
-    writer.begin_disk(run.tickets.keys() & disk.tickets.keys())
-    return disk.place
+    _take_over(outbox, writer, run, disk, info, is_late=True)
+    writer.begin_disk()
 
 
 def _unread(run: _Found) -> Iterator[GapMessage]:

@@ -29,7 +29,7 @@ class Batch:
     """One transaction of the first place: entries to write, tickets whose rows go, how far accounts are kept then."""
 
     entries: Sequence[Entry]
-    gone: Set[int]  # settled, or on the disk
+    gone: Set[int]  # settled
     reached: Mapping[SeqKey, int]
 
 
@@ -51,9 +51,8 @@ class Stored:
         self._new: dict[int, Entry] = {}  # until the transaction that writes them has ended well
         self._in_run: set[int] = set()  # these two: in memory as well
         self._on_disk: set[int] = set()
-        self._gone_from_run: set[int] = set()  # settled, and their rows are still there
+        self._gone_from_run: set[int] = set()  # settled, and their rows may still be there
         self._gone_from_disk: set[int] = set()
-        self._moved: set[int] = set()  # their rows in the first place go
         self._sent: set[int] = set()  # of those that are away
         self._newly_away = {False: math.inf, True: math.inf}
         self._last: dict[SeqKey, int] = {}
@@ -75,12 +74,12 @@ class Stored:
         """Forget a message: it was delivered, or dropped and declared."""
         if self._new.pop(ticket, None) is not None:
             return
-        if ticket in self._in_run:
-            self._in_run.discard(ticket)
+        if self.is_here(ticket):
             self._gone_from_run.add(ticket)
-        elif ticket in self._on_disk:
-            self._on_disk.discard(ticket)
+        if ticket in self._on_disk:
             self._gone_from_disk.add(ticket)
+        self._in_run.discard(ticket)
+        self._on_disk.discard(ticket)
 
     def put_away(self, entry: Entry) -> bool:
         """Take a message out of memory if it is in the store; return whether it is."""
@@ -99,12 +98,13 @@ class Stored:
         return ticket in self._in_run or ticket in self._on_disk
 
     def add_away(self, found: Mapping[int, bool]) -> int:
-        """Record messages (ticket, is event) that are in the store only; return how many."""
-        for ticket, is_event in found.items():
+        """Record which of these messages (ticket, is event) are in the store only; return how many."""
+        away = {ticket: is_event for ticket, is_event in found.items() if self.is_away(ticket)}
+        for ticket, is_event in away.items():
             self.away[is_event] += 1
             for first in (self._backlog.first_away, self._newly_away):
                 first[is_event] = min(first[is_event], ticket)
-        return len(found)
+        return len(away)
 
     def drop_away(self, ticket: int, *, is_event: bool) -> bool:
         """Drop one that is in the store only; return whether it was."""
@@ -138,7 +138,7 @@ class Stored:
         self.away = {False: 0, True: 0}
         self._newly_away = {False: math.inf, True: math.inf}
         self._backlog.first_away.update(self._newly_away)
-        self.add_away({ticket: is_event for ticket, is_event in found.items() if self.is_away(ticket)})
+        self.add_away(found)
         self.are_gaps_new = True
         return before - sum(self.away.values())
 
@@ -152,15 +152,14 @@ class Stored:
         """
         with self._lock:
             entries = list(itertools.islice(self._new.values(), most))
-            gone, moved = set(self._gone_from_run), set(self._moved)
+            gone = set(self._gone_from_run)
             reached = dict(self._last)
             for entry in itertools.islice(self._new.values(), most, None):
                 if entry.number is not None and (account := entry.number.account) in reached:
                     reached[account] = min(reached[account], entry.number.seq - 1)
-        yield Batch(entries, gone | moved, reached)
+        yield Batch(entries, gone, reached)
         with self._lock:
             self._gone_from_run -= gone
-            self._moved -= moved
             for entry in entries:
                 is_settled = self._new.pop(entry.ticket, None) is None
                 (self._gone_from_run if is_settled else self._in_run).add(entry.ticket)
@@ -169,7 +168,6 @@ class Stored:
         """Record what has been moved to the disk: its events may be sent."""
         with self._lock:
             for ticket in tickets:
-                self._moved.add(ticket)
                 if ticket in self._in_run:
                     self._in_run.discard(ticket)
                     self._on_disk.add(ticket)
@@ -185,17 +183,15 @@ class Stored:
         yield gone
         with self._lock:
             self._gone_from_disk -= gone
-            self._gone_from_run |= gone & self._moved  # else their rows there would be taken for messages
 
     def has_news(self) -> bool:
         """Return whether something in the first place is settled, something is new, or another gap record waits."""
         with self._lock:
-            return bool(self._new or self._gone_from_run or self._moved) or self.are_gaps_new
+            return bool(self._new or self._gone_from_run) or self.are_gaps_new
 
-    def is_disk_settled(self, tickets: Iterable[int]) -> bool:
+    def is_disk_settled(self) -> bool:
         """Return whether all that is on the disk has been delivered, or is declared."""
-        with self._lock:
-            return not any(ticket in self._on_disk or self.is_away(ticket) for ticket in tickets)
+        return not self._on_disk and not any(self.away.values())
 
     def has_gone_from_disk(self) -> bool:
         return bool(self._gone_from_disk)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edge.publish.outbox.bounds import BoundHolder, Bounds, DiskTrouble
 from edge.publish.outbox.message import SeqKey, lies_as
 from edge.publish.outbox.places import Places
 from edge.publish.outbox.queue import Outbox
-from edge.publish.outbox.store import Place, PlaceDamagedError, PlaceUnusableError, Row, StoreError, remove
+from edge.publish.outbox.store import Place, PlaceDamagedError, PlaceUnusableError, Row, StoreError, remove, set_aside
 
 __all__ = ["Writer"]
 
@@ -59,7 +60,7 @@ class Writer:
         self._gaps: dict[int, bytes] = {}
         self._reached: Mapping[SeqKey, int] = {}
         self._reached_on_disk: Mapping[SeqKey, int] = {}
-        self._to_begin: Set[int] | None = None  # messages that are not needed on the disk; None: it is begun
+        self._is_disk_begun = False
         self._path = places.disk_path or places.run.path or Path()
         self.trouble = DiskTrouble(self._path, now_s=now_s)
         self.bounds = BoundHolder(outbox, places, self.trouble, bounds, run_bytes, self._commit_losses)
@@ -68,27 +69,24 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="outbox-writer", daemon=True)
         self._watch = threading.Thread(target=self._watch_disk, name="spool-watch", daemon=True)
 
-    def begin(self, in_both: Set[int]) -> None:
-        """Say in both places that this start has begun; earlier ones are accounted for by the gap records that wait.
-
-        `in_both` are tickets of messages in both places.
-        """
+    def begin(self) -> None:
+        """Say in both places that this start has begun; earlier ones are accounted for by the gap records that wait."""
         gaps = self._gaps_now()
         starts = self.places.earlier_starts() | self.places.start({})
         for _ in range(2):  # the second time in memory
             try:
-                self.places.run.commit(gone=in_both, gaps=gaps, starts=starts)
+                self.places.run.commit(gaps=gaps, starts=starts)
                 self.places.run.forget_starts(self.places.maker.epoch)
                 break
             except StoreError as error:
                 self._run_in_memory(str(error))
         self._stored.run_bytes = self.places.run.used_bytes
         if self.places.disk is not None:
-            self.begin_disk(())
+            self.begin_disk()
 
-    def begin_disk(self, gone: Iterable[int]) -> None:
-        """Say on the disk that this start has begun; `gone` are messages that are not needed there."""
-        self._to_begin = set(gone)
+    def begin_disk(self) -> None:
+        """Say on the disk that this start has begun."""
+        self._is_disk_begun = False
         try:
             self._move(only_events=True)
             self._disk.forget_starts(self.places.maker.epoch)
@@ -206,7 +204,7 @@ class Writer:
         if not self._stored.has_disk or now_s < self._retry_s:
             return
         if self.places.disk is None:
-            self.places.disk = self.places.join()
+            self.places.join()
         is_again = self.trouble.now is not None and not self.bounds.is_short
         if is_again:
             self._hold_place()
@@ -215,8 +213,10 @@ class Writer:
         is_all = not self.bounds.is_short and (self._is_due(now_s) or is_again or is_minute)
         is_events = self._is_event_due and since_s >= _GROUP_S
         has_news = self._stored.has_gone_from_disk() or not self._disk.has_gaps(self._gaps)
-        if is_again and self._is_disk_empty():
-            self._renew()  # a full disk takes not even that rows go
+        if is_again and self._stored.is_disk_settled():  # a full disk takes not even that rows go
+            self.places.leave_disk()
+            remove(self._path)
+            self.places.join()
         if is_all or is_events or (has_news and since_s >= _TIDY_S):
             self._move(only_events=not is_all)
         if is_again:
@@ -235,16 +235,17 @@ class Writer:
         moved = run.tickets(is_event=True if only_events else None)
         reached = {key: seq for key, seq in self._reached.items() if not only_events or key[2] == "events"}
         reached = {**self._reached_on_disk, **reached}
-        starts = {} if self._to_begin is None else self.places.earlier_starts()
+        starts = {} if self._is_disk_begun else self.places.earlier_starts()
         starts |= self.places.start(reached, is_ended=is_ended)
         with self._stored.gone_from_disk() as gone:
-            gaps, gone_now = self._gaps_now(), [*gone, *(self._to_begin or ())]
+            gaps = self._gaps_now()
             self._asked_s = time.monotonic()
-            disk.commit(moved_from=run, only_events=only_events, gone=gone_now, gaps=gaps, starts=starts)
+            disk.commit(moved_from=run, only_events=only_events, gone=gone, gaps=gaps, starts=starts)
             self._asked_s = time.monotonic()
-        self._reached_on_disk, self._to_begin = reached, None
+        self._reached_on_disk, self._is_disk_begun = reached, True
         self._wrote_s, self._is_event_due = self._now_s(), False
         self._stored.moved(moved)
+        run.commit(gone=moved)
         if any(moved.values()):
             self._on_more()
 
@@ -253,19 +254,6 @@ class Writer:
         if self.places.disk is None:
             raise PlaceUnusableError("the file could not be opened")
         return self.places.disk
-
-    def _is_disk_empty(self) -> bool:
-        return self._stored.is_disk_settled(self._disk.tickets())
-
-    def _renew(self) -> None:
-        """Call only where nothing in the file is needed."""
-        self._disk.close()
-        self.places.disk = None
-        assert self.places.disk_path is not None
-        remove(self.places.disk_path)
-        self.places.disk = self.places.open_disk()
-        with self._stored.gone_from_disk():
-            self._to_begin = set()
 
     def _bring_back(self) -> None:
         self._stored.relieve()
@@ -287,11 +275,9 @@ class Writer:
     def _hold_place(self) -> None:
         """Begin the file anew where it was removed or replaced: the next start would not find what is in it."""
         if not self._disk.is_at_path():
-            self._disk.close()
-            self.places.disk = None
             self._lose(is_disk=True)
             _log.error("spool file was removed path=%s: begun anew, what is missing is declared as a gap", self._path)
-            self.places.disk = self.places.join()
+            self.places.join()
 
     def _commit_losses(self, place: Place) -> None:
         """Delete what was dropped in the transaction that declares it."""
@@ -328,31 +314,33 @@ class Writer:
 
     def _run_in_file(self) -> None:
         self._run_retry_s = self._now_s() + _RETRY_S
-        try:
+        with contextlib.suppress(StoreError):
             self.places.move_run(self.places.run_path)
-        except StoreError:
-            return
-        _log.info("messages are kept over a restart again path=%s", self.places.run.path)
+            _log.info("messages are kept over a restart again path=%s", self.places.run.path)
 
     def _damaged(self, error: PlaceDamagedError) -> None:
-        """Set a damaged place aside, declare what was only there, and begin it anew."""
+        """Set a damaged place aside, and declare what was only there: the next round begins it anew."""
         is_disk = error.place is not self.places.run
         what, path = str(error), self._path if is_disk else self.places.run.path
-        aside = None
+        self._lose(is_disk=is_disk)
+        name = "nothing"
         try:
-            aside = self.places.begin_anew(self._gaps, self.places.start({}), is_disk=is_disk)
+            name = name if path is None else set_aside(path).name
         except StoreError as other:
-            what = f"{what}; it cannot be begun anew: {other}"
+            what = f"{what}; it cannot be set aside: {other}"
             if is_disk:
                 self._stumble(what)
-        self._lose(is_disk=is_disk)
-        name = "nothing" if aside is None else aside.name
         _log.error(
             "spool is damaged path=%s error=%s: set aside as %s, what is missing is declared as a gap", path, what, name
         )
 
     def _lose(self, *, is_disk: bool) -> None:
-        """Declare what was in a place only; what is in memory, too, is written again."""
+        """Leave a place, and declare what was there only; what is in memory, too, is written again."""
+        if is_disk:
+            self.places.leave_disk()
+        else:
+            self.places.leave_run()
+            self._run_retry_s = self._now_s()
         other = self.places.run if is_disk else self.places.disk
         gaps = self.places.damage_gaps(self._reached)
         self._outbox.lose_place({} if other is None else other.tickets(), gaps, is_disk=is_disk)

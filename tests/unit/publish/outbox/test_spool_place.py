@@ -7,10 +7,9 @@ import sqlite3
 
 import pytest
 
-from edge.publish.outbox.places import Places
-from edge.publish.outbox.store import PlaceUnusableError, Store
+from edge.publish.outbox.store import Store
 from tests.support.logged import logged
-from tests.support.spool_life import FULL, Absent, Life, try_in_vain, works
+from tests.support.spool_life import FULL, Absent, Life, full, kill_in_a_move, try_in_vain, works
 from tests.support.wait import wait_until
 
 
@@ -88,12 +87,9 @@ def test_what_was_delivered_from_run_meanwhile_is_not_sent_again_from_the_disk(l
     assert {gap["reason"] for gap in life.gaps()} == {"crash"}
 
 
-def test_what_lies_in_both_places_and_was_delivered_from_run_meanwhile_is_not_sent_again(life):
+def test_what_lies_in_both_places_and_was_delivered_from_run_meanwhile_is_not_sent_again(life, monkeypatch):
     life.begin().frames(40, settled=False)
-    life.keeper.tick()
-    life.tick()
-    assert life.keeper.places.run.tickets() == life.keeper.places.disk.tickets() != {}
-    life.kill()
+    kill_in_a_move(life, monkeypatch)
     disk = Absent(life)
     life.begin().deliver()
     disk.mend()
@@ -341,19 +337,13 @@ def test_a_file_that_another_process_has_is_not_taken_from_it(life):
 def test_a_new_file_that_cannot_be_made_after_the_old_one_is_gone_is_made_later(life, monkeypatch):
     life.begin().frames(50)
     life.deliver()
-    wait_until(lambda: life.tick() or life.keeper._is_disk_empty(), what="nothing is needed of it")
+    wait_until(lambda: life.tick() or life.outbox.stored.is_disk_settled(), what="nothing is needed of it")
     life.keeper._stumble(FULL)
     life.keeper._retry_s = -1e9
     with monkeypatch.context() as patched:
-
-        def fails(places):
-            raise PlaceUnusableError(FULL)
-
-        patched.setattr(Places, "open_disk", fails)
-        life.keeper.places.join = lambda: fails(None)
+        patched.setattr(Store, "open", full("spool.db", "open"))
         life.keeper.tick()
         life.keeper.tick()
-    life.keeper.places.join = life.keeper.places.open_disk
     works(life)
     life.frames(20)
     life.kill()

@@ -29,7 +29,7 @@ def test_a_full_disk_is_not_begun_anew_over_a_file_that_another_process_has(life
     life.begin().frames(50)
     life.deliver()
     life.tick()
-    assert life.keeper._is_disk_empty()
+    assert life.outbox.stored.is_disk_settled()
     life.keeper._stumble(FULL)
     life.path.unlink()
     other = Store()

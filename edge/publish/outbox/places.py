@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,22 +23,17 @@ from edge.publish.outbox.store import (
     remove,
 )
 
-__all__ = ["Places", "RunningClock", "Said", "boot_id", "boot_s", "open_gaps", "said_in"]
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+__all__ = ["Places", "RunningClock", "Said", "open_gaps", "said_in"]
 
 
 class RunningClock:
-    """Seconds that the device has run, over starts and boots; no clock that is set has a part in it.
+    """Seconds that the service has run, over all starts; no clock that is set has a part in it.
 
     A wall clock may be wrong by years until a time server answers: by it a message of a minute ago may be too old.
     """
 
     def __init__(self, newest_s: float) -> None:
         self._offset_s = newest_s - time.monotonic()
-
-    def now_s(self) -> float:
-        return time.monotonic() + self._offset_s
 
     def at_s(self, monotonic_s: float) -> float:
         return monotonic_s + self._offset_s
@@ -49,25 +43,18 @@ class RunningClock:
         return at_s - self._offset_s
 
     def age_s(self, at_s: float) -> float:
-        return max(0.0, self.now_s() - at_s)
+        return max(0.0, time.monotonic() - self.monotonic_s(at_s))
 
 
 class Said(msgspec.Struct, frozen=True):
-    """Record of a start: how far each account is kept, and when that was: in the store's time, and by which
-    boot. `is_ended`: nothing of it is left to be declared.
+    """Record of a start: how far each account is kept, and when that was, in the store's time. `is_ended`: nothing of
+    it is left to be declared.
     """
 
     maker: RunInfo
     reached: list[tuple[str, NumberedKind, int]] = []
     is_ended: bool = True
     at_s: float = 0.0
-    boot_id: str = ""
-    boot_s: float = 0.0
-
-    @property
-    def newest_s(self) -> float:
-        """The store's time now, as far as that tells: that of another boot stands still."""
-        return self.at_s + (max(0.0, boot_s() - self.boot_s) if self.boot_id == boot_id() else 0.0)
 
 
 _said_decoder = msgspec.json.Decoder(Said)
@@ -139,7 +126,7 @@ class Places:
 
     def start(self, reached: Mapping[SeqKey, int], *, is_ended: bool = False) -> dict[int, bytes]:
         accounts = [(stream, of, seq) for (stream, _, of), seq in reached.items()]
-        said = Said(self.maker, accounts, is_ended, self.clock.now_s(), boot_id(), boot_s())
+        said = Said(self.maker, accounts, is_ended, self.clock.at_s(time.monotonic()))
         return {self.maker.epoch: msgspec.json.encode(said)}
 
     def earlier_starts(self) -> dict[int, bytes]:
@@ -206,14 +193,3 @@ class Places:
         if self.disk is not None:
             self.disk.close()
             self.disk = None
-
-
-@functools.cache
-def boot_id() -> str:
-    """Empty where the system has none."""
-    return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""
-
-
-def boot_s() -> float:
-    """Return the seconds since this boot, also those of a suspension."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -46,7 +46,6 @@ class _Found:
     starts: dict[int, Said] = field(default_factory=dict)
     gaps: dict[int, GapMessage] = field(default_factory=dict)
     tickets: dict[int, bool] = field(default_factory=dict)
-    newest_s: float = 0.0
     disk_misses: int = 0
 
 
@@ -79,7 +78,7 @@ def open_outbox(
     places = Places(
         store,
         run.place or store.open(None, is_durable=False),
-        clock=RunningClock(max(run.newest_s, disk.newest_s)),
+        clock=RunningClock(max([said.at_s for found in (run, disk) for said in found.starts.values()], default=0.0)),
         maker=info.run_info,
         run_path=run_path,
         disk_path=disk_path,
@@ -137,7 +136,6 @@ def _find(store: Store, path: Path, *, is_durable: bool) -> _Found:
 
 def _read(place: Place) -> _Found:
     found = _Found(place, starts=said_in(place), tickets=place.tickets())
-    found.newest_s = max([place.at_s(is_newest=True) or 0.0, *(said.newest_s for said in found.starts.values())])
     try:
         found.gaps = {one: _gap_decoder.decode(payload) for one, payload in place.gaps()}
     except msgspec.MsgspecError as error:

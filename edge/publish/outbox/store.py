@@ -248,10 +248,9 @@ class Place:
         found = self._query(f"SELECT ticket, is_event FROM {{}}.message WHERE true {_WHICH[is_event]} ORDER BY ticket")
         return {self._expected(ticket, int): is_one == 1 for ticket, is_one in found}
 
-    def at_s(self, *, is_newest: bool = False) -> float | None:
-        """Return the time of the oldest message, or of the newest; None where there is none."""
-        order = "DESC" if is_newest else ""
-        found = self._query(f"SELECT at_s FROM {{}}.message ORDER BY ticket {order} LIMIT 1")
+    def at_s(self) -> float | None:
+        """Return the time of the oldest message; None where there is none."""
+        found = self._query("SELECT at_s FROM {}.message ORDER BY ticket LIMIT 1")
         return self._expected(found[0][0], float) if found else None
 
     def gaps(self) -> Iterator[tuple[int, bytes]]:
@@ -357,16 +356,12 @@ def _crc(one: int, payload: bytes) -> int:
 def _look_at(path: Path) -> None:
     """Find what must not be opened: it would be waited for without end, lies elsewhere, or would be taken for empty.
 
-    What lies beside the file and is none is set aside at once. The head is read before SQLite opens the file: who
-    closes a file lets go of all locks on it. Source: sqlite.org/fileformat.html, 1.3.
+    The head is read before SQLite opens the file: who closes a file lets go of all locks on it. Source:
+    sqlite.org/fileformat.html, 1.3.
     """
-    if (kind := _kind_of(path)) != _PLAIN:
-        raise PlaceDamagedError(f"expected {_PLAIN}, got {kind}")
-    for beside in _beside(path):
-        if (kind := _kind_of(beside)) not in (None, _PLAIN):
-            aside = _free_aside(beside)
-            beside.rename(aside)
-            _log.error("spool is damaged path=%s error=got %s: set aside as %s", beside, kind, aside.name)
+    for one in (path, *_beside(path)):
+        if (kind := _kind_of(one)) not in (None, _PLAIN):
+            raise PlaceDamagedError(f"expected {_PLAIN} at {one.name}, got {kind}")
     with path.open("rb") as file:
         header = file.read(20)
     if header[:16] != b"SQLite format 3\0" or header[18:] not in (b"\1\1", b"\2\2"):  # or of a later SQLite
@@ -404,16 +399,16 @@ def remove(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename what is at `path`, which is closed; return where it is. One that was set aside before goes."""
+    """Rename what is at `path`, which is closed; return where it is. A file that was set aside before goes."""
+    aside = path.with_name(path.name + _ASIDE)
+    if _kind_of(aside) == _FOLDER:
+        raise PlaceUnusableError(f"it cannot be set aside: move the folder {aside} away")
     with _translated():
-        aside = _free_aside(path)
         if os.path.lexists(path):
+            aside.unlink(missing_ok=True)
             path.rename(aside)
         for beside in _beside(path):  # the next one must not get them
-            if _kind_of(beside) == _FOLDER:
-                beside.rename(_free_aside(beside))
-            else:
-                beside.unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
         sync_folder(path.parent)
     return aside
 
@@ -428,13 +423,3 @@ def _kind_of(path: Path) -> str | None:
         return _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "a device or a socket")
     except FileNotFoundError:
         return None
-
-
-def _free_aside(path: Path) -> Path:
-    """Return a name for what is to be set aside, beside folders that were set aside before."""
-    for number in range(1, 1000):
-        aside = path.with_name(f"{path.name}{_ASIDE}" + (f"-{number}" if number > 1 else ""))
-        if _kind_of(aside) != _FOLDER:
-            aside.unlink(missing_ok=True)
-            return aside
-    raise PlaceUnusableError(f"too many folders beside {path}")

@@ -327,7 +327,7 @@ class Writer:
         try:
             name = name if path is None else set_aside(path).name
         except StoreError as other:
-            what = f"{what}; it cannot be set aside: {other}"
+            what = f"{what}; {other}"
             if is_disk:
                 self._stumble(what)
         _log.error(

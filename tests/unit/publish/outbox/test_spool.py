@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.publish.outbox.bounds import Bounds
-from edge.publish.outbox.places import boot_s
+from edge.publish.outbox.places import RunningClock
 from edge.publish.outbox.store import Place, Row
 from tests.support.logged import logged
 from tests.support.spool_life import Life
@@ -179,13 +179,13 @@ def test_what_the_bound_let_go_is_declared_after_a_power_cut_too(tmp_path):
     assert found.open_from["east", 41] == 4001
 
 
-def test_what_is_too_old_is_declared(tmp_path, monkeypatch):
+def test_what_is_too_old_is_declared(tmp_path):
     life = Life(tmp_path, bounds=Bounds(max_bytes=64 << 20, max_age_s=60.0, free_bytes=0))
     life.begin().frames(1000).events(2).settle()
     life.stop()
-    later_s = boot_s() + 61.0
-    monkeypatch.setattr("edge.publish.outbox.places.boot_s", lambda: later_s)
-    life.begin().frames(10)
+    life.begin()
+    life.keeper.places.clock = RunningClock(time.monotonic() + 61.0)  # the service has run a minute since
+    life.frames(10)
     wait_until(lambda: life.keeper.tick() or len(life.declared()) == 1, what="the old ones go")
     life.deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"spool-age"}
@@ -209,18 +209,6 @@ def test_a_clock_that_is_set_makes_no_message_older(tmp_path, monkeypatch, days)
     life.deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"crash"}, "of the kill; nothing is too old"
     assert life.numbers() == [*range(1, 601), *range(1, 301), *range(1, 11)], "in the order of the starts"
-
-
-def test_a_boot_makes_no_message_older(life, monkeypatch):
-    """Nothing tells how long the device was off."""
-    life.begin().frames(300)
-    life.stop()
-    monkeypatch.setattr("edge.publish.outbox.places.boot_id", lambda: "another")
-    monkeypatch.setattr("edge.publish.outbox.places.boot_s", lambda: 1e9)
-    life.begin().frames(1)
-    assert life.keeper.bounds.oldest_s < 600
-    life.deliver()
-    assert not life.gaps()
 
 
 def test_a_disk_that_is_short_keeps_events_and_says_so(tmp_path, caplog):

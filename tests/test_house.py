@@ -114,7 +114,7 @@ LINES_OF_ROOMS = {
     "http": 443,
     "media": 4772,
     "model": 4813,
-    "publish": 6579,
+    "publish": 6504,
     "quantize": 3291,
     "registry": 1080,
     "roofline": 754,

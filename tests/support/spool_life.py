@@ -90,7 +90,7 @@ class Life:
 
     def kill(self):
         """The process ends; the machine runs on."""
-        self.keeper.places.close()
+        self.keeper.places.store.close()
 
     def cut(self):
         """The power goes after all that was written has reached the disk."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -42,9 +42,6 @@ class _Turns:
     def __iter__(self) -> Iterator[Entry]:
         return itertools.chain.from_iterable(self._of.values())
 
-    def of(self, stream: str) -> Sequence[Entry]:
-        return self._of.get(stream, ())
-
     def append(self, entry: Entry) -> None:
         self._of.setdefault(_stream_of(entry), deque()).append(entry)
         self._count += 1
@@ -66,11 +63,6 @@ class _Turns:
 
     def pop_of_busiest(self) -> Entry:
         return self.pop_of(max(self._of, key=lambda stream: len(self._of[stream])))
-
-    def take(self, ticket: int) -> Entry | None:
-        """Return the entry with this ticket if it is the oldest of its stream."""
-        found = next((stream for stream, entries in self._of.items() if entries[0].ticket == ticket), None)
-        return None if found is None else self.pop_of(found)
 
     def pop_of(self, stream: str) -> Entry:
         entries = self._of.pop(stream)
@@ -143,12 +135,11 @@ class Backlog:
         return None
 
     def take_ticket(self, ticket: int) -> Entry | None:
-        """Return the one with this ticket if it is the oldest of its lane."""
+        """Return the one with this ticket if it is an event or late, and the oldest of those."""
         for lane in (self._replay, self._events):
             if lane and lane[0].ticket == ticket:
                 return self._pop(lane)
-        found = self._live.take(ticket)
-        return None if found is None else self._counted_out(found)
+        return None
 
     def ahead(self, most: int, *, is_event: bool) -> int:
         """Return how many, up to `most`, may be sent before the first that is in the store only."""
@@ -194,8 +185,7 @@ class Backlog:
 
     def first_of(self, stream: str) -> float:
         """Return a ticket of a stream that waits, or of whatever stream in the store only; infinity: none."""
-        known = itertools.chain(self._live.of(stream), self._events, self._replay)
-        mine = (entry.ticket for entry in known if _stream_of(entry) == stream)
+        mine = (entry.ticket for entry in self if _stream_of(entry) == stream)
         away = min(self.first_away.values())
         return away if math.isfinite(away) else next(mine, away)
 

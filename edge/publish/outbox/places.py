@@ -93,7 +93,8 @@ class Places:
     """Of the thread that writes; raises as `Place` does.
 
     `run` is in /run or in memory, `disk` the second place where it is open; `join` opens it and takes over what it has.
-    Rows that are named by `declared`, exact gap records of earlier starts, are not sent.
+    `makers` are the starts, by epoch, of which there are messages. Rows that are named by `declared`, exact gap records
+    of earlier starts, are not sent.
     """
 
     store: Store
@@ -101,28 +102,13 @@ class Places:
     _: KW_ONLY
     clock: RunningClock
     maker: RunInfo
+    makers: dict[int, RunInfo]
     run_path: Path | None
     disk_path: Path | None
     disk: Place | None = None
     join: Callable[[], None] = field(init=False)
     declared: list[GapMessage] = field(default_factory=list)
     has_had_disk: bool = False
-
-    def __post_init__(self) -> None:
-        self._makers = {self.maker.epoch: self.maker}
-
-    @property
-    def is_run_in_memory(self) -> bool:
-        """Whether the file in /run could not be used, and is to be."""
-        return self.run.path is None and self.run_path is not None
-
-    def add_makers(self, makers: Mapping[int, RunInfo]) -> None:
-        """Record earlier starts of which there are messages."""
-        self._makers = {**makers, **self._makers}
-
-    def close(self) -> None:
-        """Files keep their content."""
-        self.store.close()
 
     def start(self, reached: Mapping[SeqKey, int], *, is_ended: bool = False) -> dict[int, bytes]:
         accounts = [(stream, of, seq) for (stream, _, of), seq in reached.items()]
@@ -131,7 +117,7 @@ class Places:
 
     def earlier_starts(self) -> dict[int, bytes]:
         """Return the starts before this one, as accounted for: with them others can read their messages."""
-        return {one: msgspec.json.encode(Said(by)) for one, by in self._makers.items() if by is not self.maker}
+        return {one: msgspec.json.encode(Said(by)) for one, by in self.makers.items() if one != self.maker.epoch}
 
     def rows(self, first: int, most: int, *, is_event: bool) -> list[tuple[Row, bool]]:
         """Return rows of both places from a ticket on, in their order, each with whether it is on the disk."""
@@ -142,7 +128,7 @@ class Places:
 
     def entry(self, row: Row, *, was_sent: bool) -> Entry:
         was_sent = was_sent or row.start != self.maker.epoch  # which of an earlier start were is not known
-        maker = self._makers.get(row.start)
+        maker = self.makers.get(row.start)
         try:
             made = entry_of(row.head, row.body, maker, was_sent=was_sent, ticket=row.ticket)
         except ValueError as error:
@@ -163,9 +149,9 @@ class Places:
 
     def damage_gaps(self, reached: Mapping[SeqKey, int]) -> Iterator[GapMessage]:
         """Yield that any number of any start may be missing; those of this one end at the number that is reached."""
-        for maker in self._makers.values():
+        for maker in self.makers.values():
             for gap in open_gaps(maker, reason="spool-corrupt"):
-                last = reached.get((gap.stream, gap.epoch, gap.of), 0) if maker is self.maker else None
+                last = reached.get((gap.stream, gap.epoch, gap.of), 0) if maker.epoch == self.maker.epoch else None
                 if last != 0:
                     yield msgspec.structs.replace(gap, to=last)
 

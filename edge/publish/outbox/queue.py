@@ -285,11 +285,8 @@ class Outbox:
         """Record that a place is damaged, of what the other one has, and declare what was in it."""
         with self._lock:
             lost = self.stored.lose([*self._flight, *self._backlog], found, is_disk=is_disk)
-            for name in ("numbered_in_gaps", "dropped"):
-                self._counted[name] += max(0, lost)
-            for name in ("numbered", "accepted"):  # some came back that were lost before
-                self._counted[name] += max(0, -lost)
-            self._counted["declared_spool-corrupt"] += max(0, lost)
+            for name in ("numbered_in_gaps", "dropped", "declared_spool-corrupt"):
+                self._counted[name] += lost
             self._restore(self._identified(gaps if lost else ()), 0)
 
     def _next(self, *, may_replay: bool, may_retain: bool) -> Entry | None:

@@ -39,10 +39,13 @@ class SpoolPlace:
 
 @dataclass(slots=True)
 class _Found:
-    """Contents of a place; `was_damaged`: it was set aside; `disk_misses`, of /run: of the disk, since the start."""
+    """Contents of a place; `was_damaged`: it was set aside; `trouble`: why it is not open; `disk_misses`, of /run: of
+    the disk, since the start.
+    """
 
     place: Place | None = None
     was_damaged: bool = False
+    trouble: str | None = None
     starts: dict[int, Said] = field(default_factory=dict)
     gaps: dict[int, GapMessage] = field(default_factory=dict)
     tickets: dict[int, bool] = field(default_factory=dict)
@@ -71,20 +74,21 @@ def open_outbox(
         return Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s), None
     store = Store()
     disk_path = None if spool is None else spool.path
-    run, no_run = _find_if_any(store, run_path, is_durable=False)
-    disk, trouble = _find_if_any(store, disk_path, is_durable=True)
-    if no_run is not None:
-        _log.warning("messages are not kept over a restart path=%s error=%s", run_path, no_run)
+    run = _found_if_any(store, run_path, is_durable=False)
+    disk = _found_if_any(store, disk_path, is_durable=True)
+    if run.trouble is not None:
+        _log.warning("messages are not kept over a restart path=%s error=%s", run_path, run.trouble)
     places = Places(
         store,
         run.place or store.open(None, is_durable=False),
         clock=RunningClock(max([said.at_s for found in (run, disk) for said in found.starts.values()], default=0.0)),
         maker=info.run_info,
+        makers={info.epoch: info.run_info},
         run_path=run_path,
         disk_path=disk_path,
     )
     first = 1 + max([*run.tickets, *disk.tickets, *run.gaps, *disk.gaps], default=0)
-    if trouble is not None:
+    if disk.trouble is not None:
         first = max(first, info.epoch << _TICKET_BITS)
     outbox = Outbox(
         device=info.device,
@@ -102,17 +106,16 @@ def open_outbox(
     _take_over(outbox, writer, run, disk, info)
     writer.begin()
     places.join = functools.partial(_join, outbox, writer, run, first, info)
-    if trouble is not None:
-        writer.say_stumbled(trouble)
+    if disk.trouble is not None:
+        writer.say_stumbled(disk.trouble)
     return outbox, writer
 
 
-def _find_if_any(store: Store, path: Path | None, *, is_durable: bool) -> tuple[_Found, str | None]:
-    """Return what is in a place, and why that is not known."""
+def _found_if_any(store: Store, path: Path | None, *, is_durable: bool) -> _Found:
     try:
-        return _Found() if path is None else _find(store, path, is_durable=is_durable), None
+        return _Found() if path is None else _find(store, path, is_durable=is_durable)
     except StoreError as error:
-        return _Found(), str(error)
+        return _Found(trouble=str(error))
 
 
 def _find(store: Store, path: Path, *, is_durable: bool) -> _Found:
@@ -148,7 +151,7 @@ def _take_over(
 ) -> None:
     """Take over what was found; `is_late`: that of the disk, what /run had was taken over before."""
     places, known = writer.places, run if is_late else _Found()
-    places.add_makers({epoch: said.maker for epoch, said in (disk.starts | run.starts).items()})
+    places.makers = {epoch: said.maker for epoch, said in (disk.starts | run.starts).items()} | places.makers
     both = [*disk.gaps.items(), *run.gaps.items()]  # one that grew may be in either as it was before
     both.sort(key=lambda one: (one[0], one[1].to or 0))
     gaps = {one: gap for one, gap in both if one not in known.gaps}

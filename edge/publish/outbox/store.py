@@ -147,7 +147,6 @@ class Place:
         self._name = name
         self._connection = connection
         self._identity: tuple[int, int] | None = None
-        self._empty_bytes = 0
         self._gaps: dict[int, bytes] = {}
 
     def prepare(self, *, is_durable: bool) -> None:
@@ -164,8 +163,6 @@ class Place:
             if (version := self._number("user_version")) != _FORMAT:
                 raise PlaceDamagedError(f"expected format {_FORMAT}, got {version}", self)
             self._check()
-            if not self._query("SELECT ticket FROM {}.message LIMIT 1"):
-                self._empty_bytes = self.used_bytes
             self._gaps = dict(self.gaps())
 
     @property
@@ -175,8 +172,7 @@ class Place:
 
     @property
     def used_bytes(self) -> int:
-        pages = self._number("page_count") - self._number("freelist_count")
-        return max(0, pages * _PAGE_BYTES - self._empty_bytes)
+        return (self._number("page_count") - self._number("freelist_count")) * _PAGE_BYTES
 
     def has_gaps(self, gaps: Mapping[int, bytes]) -> bool:
         """Return whether these are the gap records that it holds."""

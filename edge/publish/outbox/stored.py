@@ -9,28 +9,17 @@ the disk, as long as the disk works.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from edge.publish.outbox.lanes import Backlog
 from edge.publish.outbox.message import Entry, SeqKey
 
-__all__ = ["Batch", "Stored"]
+__all__ = ["Stored"]
 
 _AHEAD = 64  # messages that are to be in memory before the first that is not
 _MEMORY_SHARE = 4  # of its bound: what memory may hold before the newest late ones are in the store only
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One transaction of the first place: entries to write, tickets whose rows go, how far accounts are kept then."""
-
-    entries: Sequence[Entry]
-    gone: Set[int]  # settled
-    reached: Mapping[SeqKey, int]
 
 
 class Stored:
@@ -140,24 +129,20 @@ class Stored:
         self._backlog.first_away.update(self._newly_away)
         self.add_away(found)
         self.are_gaps_new = True
-        return before - sum(self.away.values())
+        return max(0, before - sum(self.away.values()))
 
     # -- of the thread that writes
 
     @contextlib.contextmanager
-    def batch(self, most: int) -> Iterator[Batch]:
-        """Give the next transaction of the first place. Where it raises, nothing of it is written; else it is there.
+    def batch(self) -> Iterator[tuple[Sequence[Entry], Set[int], Mapping[SeqKey, int]]]:
+        """Give the next transaction of the first place: entries to write, tickets whose rows go, how far accounts are
+        kept then. Where it raises, nothing of it is written; else it is there.
 
         What is settled meanwhile goes from there with the next one.
         """
         with self._lock:
-            entries = list(itertools.islice(self._new.values(), most))
-            gone = set(self._gone_from_run)
-            reached = dict(self._last)
-            for entry in itertools.islice(self._new.values(), most, None):
-                if entry.number is not None and (account := entry.number.account) in reached:
-                    reached[account] = min(reached[account], entry.number.seq - 1)
-        yield Batch(entries, gone, reached)
+            entries, gone, reached = list(self._new.values()), set(self._gone_from_run), dict(self._last)
+        yield entries, gone, reached
         with self._lock:
             self._gone_from_run -= gone
             for entry in entries:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from edge.publish.outbox.bounds import BoundHolder, Bounds, DiskTrouble
+from edge.publish.messages import GapReason
+from edge.publish.outbox.bounds import Bounds, DiskTrouble
 from edge.publish.outbox.message import SeqKey, lies_as
 from edge.publish.outbox.places import Places
 from edge.publish.outbox.queue import Outbox
@@ -20,7 +21,6 @@ __all__ = ["Writer"]
 _LOOK_S = 0.02  # so much a kill can take
 # A message that waits longer is on its way to the disk: it is there when it is a quarter of a second old.
 _DUE_S = 0.15
-_AT_ONCE = 500
 _GROUP_S = 0.05  # so far apart are two writes to the disk, also where events come one by one
 _TIDY_S = 0.25  # rows of what was delivered go in groups
 _REACHED_S = 60.0
@@ -28,6 +28,11 @@ _RETRY_S = 5.0
 _STALL_S = 3.0  # a disk that answers later holds no event back any more
 _CLOSE_S = 5.0
 _LOOK_AT_BOUNDS_S = 1.0
+_LOAD = 128  # rows at a time
+# Shares of the bound: what frames leave to events, and what is dropped at a time when it is reached.
+_EVENTS_SHARE, _EVICTION_SHARE = 8, 32
+_USEFUL_BYTES = 4 << 20  # a file below this is no room to work in, and nothing to give back
+_ROW_BYTES = 64
 _STALLED = f"the disk has not answered for {_STALL_S:.0f} s"
 
 _log = logging.getLogger(__name__)
@@ -63,7 +68,10 @@ class Writer:
         self._is_disk_begun = False
         self._path = places.disk_path or places.run.path or Path()
         self.trouble = DiskTrouble(self._path, now_s=now_s)
-        self.bounds = BoundHolder(outbox, places, self.trouble, bounds, run_bytes, self._commit_losses)
+        self.bounds = bounds
+        self._run_bytes = run_bytes
+        self.is_short = False  # the disk has so little room that only events go there
+        self._file_bytes, self.oldest_s = 0, 0.0  # what the file takes, and the age of the oldest message there
         self._asked_s: float | None = None  # since then the disk has not answered
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outbox-writer", daemon=True)
@@ -120,7 +128,7 @@ class Writer:
                 self._move(only_events=False, is_ended=True)
         except StoreError as error:
             _log.error("messages not on disk at shutdown path=%s error=%s", self._path, error)
-        self.places.close()
+        self.places.store.close()
 
     @property
     def is_kept(self) -> bool:
@@ -132,8 +140,8 @@ class Writer:
         if not self._stored.has_disk:
             return {}
         return {
-            "spool_bytes": self.bounds.file_bytes,
-            "spool_oldest_s": round(self.bounds.oldest_s),
+            "spool_bytes": self._file_bytes,
+            "spool_oldest_s": round(self.oldest_s),
             "spool_works": int(self.trouble.told is None),
         }
 
@@ -169,28 +177,24 @@ class Writer:
 
     def _save_now(self) -> None:
         self._outbox.admit()
-        if self.places.is_run_in_memory and self._now_s() >= self._run_retry_s:
+        if self.places.run.path != self.places.run_path and self._now_s() >= self._run_retry_s:
             self._run_in_file()
         if self._stored.has_news() or not self.places.run.has_gaps(self._gaps):
             self._save()
 
     def _save(self, *, is_ended: bool = False) -> None:
         maker, at_s = self.places.maker, self.places.clock.at_s
-        while True:
-            with self._stored.batch(_AT_ONCE) as batch:
-                self._is_event_due |= any(entry.is_event for entry in batch.entries)
-                is_last = len(batch.entries) < _AT_ONCE
-                gaps = self._gaps_now()
-                rows = [
-                    Row(one.ticket, maker.epoch, one.is_event, at_s(one.accepted_at_s), *lies_as(one, maker))
-                    for one in batch.entries
-                ]
-                start = self.places.start(batch.reached, is_ended=is_ended and is_last)
-                self.places.run.commit(rows=rows, gone=batch.gone, gaps=gaps, starts=start)
-            self._reached = batch.reached
-            self._stored.run_bytes = self.places.run.used_bytes
-            if is_last:
-                return
+        with self._stored.batch() as (entries, gone, reached):
+            self._is_event_due |= any(entry.is_event for entry in entries)
+            gaps = self._gaps_now()
+            rows = (
+                Row(one.ticket, maker.epoch, one.is_event, at_s(one.accepted_at_s), *lies_as(one, maker))
+                for one in entries
+            )
+            start = self.places.start(reached, is_ended=is_ended)
+            self.places.run.commit(rows=rows, gone=gone, gaps=gaps, starts=start)
+        self._reached = reached
+        self._stored.run_bytes = self.places.run.used_bytes
 
     def _gaps_now(self) -> dict[int, bytes]:
         """Return all gap records that wait: asked after the rows that go, each of which is delivered or named there."""
@@ -205,12 +209,12 @@ class Writer:
             return
         if self.places.disk is None:
             self.places.join()
-        is_again = self.trouble.now is not None and not self.bounds.is_short
+        is_again = self.trouble.now is not None and not self.is_short
         if is_again:
             self._hold_place()
         since_s = now_s - self._wrote_s
         is_minute = since_s >= _REACHED_S and self._reached != self._reached_on_disk
-        is_all = not self.bounds.is_short and (self._is_due(now_s) or is_again or is_minute)
+        is_all = not self.is_short and (self._is_due(now_s) or is_again or is_minute)
         is_events = self._is_event_due and since_s >= _GROUP_S
         has_news = self._stored.has_gone_from_disk() or not self._disk.has_gaps(self._gaps)
         if is_again and self._stored.is_disk_settled():  # a full disk takes not even that rows go
@@ -227,7 +231,7 @@ class Writer:
         if oldest_s is None:
             return False
         before_s = now_s - max(_DUE_S, self._patience_s())
-        return self.bounds.is_run_full or self.places.clock.monotonic_s(oldest_s) <= before_s
+        return self._stored.run_bytes > self._run_bytes or self.places.clock.monotonic_s(oldest_s) <= before_s
 
     def _move(self, *, only_events: bool, is_ended: bool = False) -> None:
         """Move messages to the disk; what they declare and how far accounts are kept goes in the same transaction."""
@@ -246,6 +250,7 @@ class Writer:
         self._wrote_s, self._is_event_due = self._now_s(), False
         self._stored.moved(moved)
         run.commit(gone=moved)
+        self._stored.run_bytes = run.used_bytes
         if any(moved.values()):
             self._on_more()
 
@@ -263,14 +268,12 @@ class Writer:
 
     def _look(self) -> None:
         now_s = self._now_s()
-        is_on_its_own = self.places.disk is None or self.bounds.is_short or now_s < self._retry_s
-        if is_on_its_own:
-            self.bounds.hold_run()
+        self._hold_run()
         is_time = now_s - self._looked_s >= _LOOK_AT_BOUNDS_S or self._wrote_s >= now_s
         if is_time and now_s >= self._retry_s and self.places.disk is not None:
             self._looked_s = now_s
             self._hold_place()
-            self.bounds.hold_disk(self._disk)
+            self._hold_disk(self._disk)
 
     def _hold_place(self) -> None:
         """Begin the file anew where it was removed or replaced: the next start would not find what is in it."""
@@ -279,11 +282,79 @@ class Writer:
             _log.error("spool file was removed path=%s: begun anew, what is missing is declared as a gap", self._path)
             self.places.join()
 
-    def _commit_losses(self, place: Place) -> None:
-        """Delete what was dropped in the transaction that declares it."""
-        if place is not self.places.run:
-            self._move(only_events=True)
-        self._save()
+    def _hold_run(self) -> None:
+        """Drop what the first place may not hold, and the disk has not taken."""
+        over_bytes = self._stored.run_bytes - self._run_bytes
+        if over_bytes > 0:
+            most_bytes = over_bytes + self._run_bytes // _EVICTION_SHARE
+            for is_event in (False, True):
+                if self._drop(self.places.run, "spool-bytes", is_event=is_event, most_bytes=most_bytes):
+                    return
+
+    def _hold_disk(self, disk: Place) -> None:
+        """Drop what is too much or too old on the disk, and give room back that nothing needs."""
+        bounds = self.bounds
+        self._file_bytes = disk.file_bytes
+        free_bytes = disk.free_bytes()
+        room = max(0, free_bytes - bounds.free_bytes)
+        self._look_at_room(is_short=free_bytes < bounds.free_bytes and self._file_bytes < _USEFUL_BYTES)
+        most_bytes = min(bounds.max_bytes, self._file_bytes + room)
+        reason: GapReason = "spool-disk" if most_bytes < bounds.max_bytes else "spool-bytes"
+        over_bytes = disk.used_bytes - (most_bytes - most_bytes // _EVENTS_SHARE)
+        if over_bytes > 0 and not self.is_short:
+            step_bytes = over_bytes + most_bytes // _EVICTION_SHARE
+            is_done = self._drop(disk, reason, is_event=False, most_bytes=step_bytes)
+            if not is_done and disk.used_bytes > most_bytes:
+                self._drop(disk, reason, is_event=True, most_bytes=step_bytes)
+        if self._oldest_s(disk) > bounds.max_age_s:
+            for is_event in (False, True):
+                self._drop(disk, "spool-age", is_event=is_event, least_age_s=bounds.max_age_s)
+        self.oldest_s = self._oldest_s(disk)
+        if disk.at_s() is None and self._file_bytes > _USEFUL_BYTES:
+            disk.shrink()
+
+    def _oldest_s(self, disk: Place) -> float:
+        """Return the age of the oldest message on the disk, 0 without one."""
+        at_s = disk.at_s()
+        return 0.0 if at_s is None else self.places.clock.age_s(at_s)
+
+    def _look_at_room(self, *, is_short: bool) -> None:
+        if is_short != self.is_short:
+            self.is_short = is_short
+            free_mib = self.bounds.free_bytes >> 20
+            self.trouble.say(f"less than {free_mib} MiB are free: frames wait in memory only" if is_short else None)
+
+    def _drop(
+        self,
+        place: Place,
+        reason: GapReason,
+        *,
+        is_event: bool,
+        most_bytes: float = float("inf"),
+        least_age_s: float = -1.0,
+    ) -> bool:
+        """Drop the oldest, to a number of bytes or to an age; return whether there were any.
+
+        What was dropped is deleted in the transaction that declares it.
+        """
+        first, freed_bytes, has_found = 0, 0, False
+        while freed_bytes < most_bytes:
+            rows = place.rows(first, _LOAD, is_event=is_event)
+            old = [row for row in rows if self.places.clock.age_s(row.at_s) > least_age_s]
+            sent = self._stored.was_sent
+            self._outbox.drop_written(
+                {one.ticket: self.places.entry(one, was_sent=sent(one.ticket)) for one in old}, reason
+            )
+            if old:
+                has_found = True
+                if place is not self.places.run:
+                    self._move(only_events=True)
+                self._save()
+            freed_bytes += sum(len(row.head) + len(row.body) + _ROW_BYTES for row in old)
+            if len(old) < _LOAD:
+                break
+            first = old[-1].ticket + 1
+        return has_found
 
     def _unusable(self, error: PlaceUnusableError) -> None:
         if error.place is not self.places.run:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edge.publish.outbox.places import said_in
-from edge.publish.outbox.store import Place, PlaceUnusableError, Store
+from edge.publish.outbox.store import Place, PlaceUnusableError
 from tests.support.spool_life import FULL, Absent, full
 
 
@@ -23,24 +23,6 @@ def test_a_message_that_a_gap_record_names_is_not_sent_from_the_disk(life, monke
     assert found.received["east", 41].keys() == set(range(2, 21))
     assert not any(life.declared().values())  # it was before; and nothing is missing in the file
     life.balances()
-
-
-def test_a_full_disk_is_not_begun_anew_over_a_file_that_another_process_has(life):
-    life.begin().frames(50)
-    life.deliver()
-    life.tick()
-    assert life.outbox.stored.is_disk_settled()
-    life.keeper._stumble(FULL)
-    life.path.unlink()
-    other = Store()
-    other.open(life.path, is_durable=True)
-    try:
-        inode = life.path.stat().st_ino
-        life.look()
-        assert life.path.stat().st_ino == inode
-        assert "is locked" in life.keeper.trouble.now
-    finally:
-        other.close()
 
 
 def test_a_disk_that_takes_nothing_as_a_start_begins_is_told_at_once(life, monkeypatch):
@@ -144,14 +126,14 @@ def test_a_row_in_run_of_what_was_delivered_from_the_disk_is_no_message_as_long_
     """It would be sent once more, or be given up and declared."""
     stored = life.begin().frames(1, settled=False).outbox.stored
     life.outbox.admit()
-    with stored.batch(9) as written:
-        (ticket,) = [entry.ticket for entry in written.entries]
+    with stored.batch() as (entries, _, _):
+        (ticket,) = [entry.ticket for entry in entries]
     stored.moved([ticket])
     life.outbox.acknowledge(life.outbox.take())
     with stored.gone_from_disk() as gone:
         assert gone == {ticket}
 
     assert not stored.is_away(ticket)
-    with stored.batch(9) as following:
-        assert following.gone == {ticket}
+    with stored.batch() as (_, gone, _):
+        assert gone == {ticket}
     assert not stored.has_news()

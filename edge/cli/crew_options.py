@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import click
 
 from edge.engine.kind import EngineKind, quick_kind
-from edge.quantize.cluster.crew import cluster_at, workers_here
-from edge.quantize.cluster.worker import Likeness
+from edge.quantize.cluster import Likeness, cluster_at, workers_here
 from edge.quantize.crew import Crew, Here
 
 __all__ = ["crew_options", "crew_that"]
@@ -73,8 +72,8 @@ def crew_that(
     if mixes_cpus and cluster is None:
         raise click.UsageError("--mixed-cpus is about the workers of a --cluster, and none is named")
     if cluster is None and workers is None:
-        return Here()
-    likeness = Likeness.of_this_machine((kind.name, quick_kind(kind).name), mixes=mixes_cpus)
+        return nullcontext(Here())
+    likeness = Likeness((kind.name, quick_kind(kind).name), mixes=mixes_cpus)
     if workers is not None:
         return workers_here(workers, likeness)
     assert cluster is not None

@@ -78,21 +78,18 @@ class CrewJob(Protocol[Item_contra, Found_co]):
         """
 
 
-class Crew(AbstractContextManager["Crew"], Protocol):
-    """Does work; a context that ends all that is still being done, and frees everything."""
+class Crew(Protocol):
+    """Does work."""
 
     def take_on(self, work: CrewWork[Item, Found]) -> AbstractContextManager[CrewJob[Item, Found]]:
         """Return a job, which ends with the context. Raises `EngineError` if an engine cannot be made."""
 
 
-class Here(AbstractContextManager["Here"]):
+class Here:
     """`Crew` of this process: one tool gets all items at once."""
 
     def take_on(self, work: CrewWork[Item, Found]) -> _Job[Item, Found]:
         return _Job(work.open())
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is left: each job frees its tool."""
 
 
 class _Job(AbstractContextManager["_Job[Item, Found]"], CrewJob[Item, Found]):

@@ -4,8 +4,7 @@ import cv2
 import pytest
 
 from edge.errors import DatasetError
-from edge.quantize.cluster.crew import cluster_at, workers_here
-from edge.quantize.cluster.worker import Likeness
+from edge.quantize.cluster import Likeness, cluster_at, workers_here
 from edge.quantize.crew import Here
 from tests.support.crew_work import Colours, images_in
 from tests.support.dask_cluster import DaskCluster
@@ -27,17 +26,16 @@ def expected(images):
 @pytest.fixture(scope="module", params=["here", "processes", "cluster"])
 def crew(request, tmp_path_factory):
     if request.param == "here":
-        with Here() as made:
-            yield made
+        yield Here()
     elif request.param == "processes":
-        with workers_here(2, Likeness.of_this_machine(())) as made:
+        with workers_here(2, Likeness(())) as made:
             yield made
     else:
         cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
         try:
             cluster.start_worker()
             cluster.start_worker(threads=3)
-            with cluster_at(cluster.address, Likeness.of_this_machine(())) as made:
+            with cluster_at(cluster.address, Likeness(())) as made:
                 yield made
         finally:
             cluster.close()

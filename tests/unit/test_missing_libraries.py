@@ -13,13 +13,13 @@ from edge.media.ffmpeg import binding as ffmpeg
 from edge.media.gstreamer import binding as gstreamer
 from edge.model.binding import onnx_module
 from edge.publish.mqtt import client
-from edge.quantize.cluster import crew
+from edge.quantize import cluster
 
 ASKED = {
     "amqtt.broker": (broker._import_amqtt, "amqtt", "pip install"),
     "av": (ffmpeg.load, "PyAV", "pip install"),
     "cv2": (images._load, "OpenCV", "pip install"),
-    "distributed": (crew._dask, "Dask", "pip install"),
+    "distributed": (cluster._dask, "Dask", "pip install"),
     "gi": (gstreamer._load.__wrapped__, "GStreamer", "apt"),
     "onnx": (onnx_module, "onnx", "pip install"),
     "openvino": (openvino.import_openvino, "OpenVINO", "pip install"),

@@ -15,6 +15,7 @@ from edge.cli.output import aligned, amount, echo_parts, shown_width
 from edge.model.account import LayerAccount, ModelAccount
 from edge.quantize.account import PrecisionAccounts
 from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth, bound_of_model, worth_of_int8
+from edge.roofline.lessons import Lesson, lessons_of
 from edge.roofline.machines import Machine
 from edge.types import Precision
 
@@ -77,13 +78,14 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """A model on one machine, in each precision whose peak is known, slowest first.
+    """A model on one machine, in each precision whose peak is known, slowest first; `lessons` are of the fastest.
 
     `worth`: of INT8 against the float above it; None where one of both is not there.
     """
 
     machine: Machine
     bounds: tuple[ModelBound, ...]
+    lessons: tuple[Lesson, ...]
     worth: Worth | None = None
 
     @property
@@ -96,7 +98,8 @@ def roofline_of(accounts: PrecisionAccounts, machine: Machine) -> Roofline:
     """Return what bounds a model on a machine; without bounds where none of the peaks that it needs is known."""
     found = [bound_of_model(account, machine) for account in accounts.by_precision.values()]
     bounds = tuple(bound for bound in found if bound is not None)
-    return Roofline(machine=machine, bounds=bounds, worth=_worth(accounts, bounds))
+    lessons = lessons_of(bounds[-1].account) if bounds else ()
+    return Roofline(machine=machine, bounds=bounds, lessons=lessons, worth=_worth(accounts, bounds))
 
 
 def _worth(accounts: PrecisionAccounts, bounds: tuple[ModelBound, ...]) -> Worth | None:
@@ -137,6 +140,7 @@ def echo_rooflines(accounts: PrecisionAccounts, found: Sequence[Roofline]) -> No
             *parts,
             _sentences(only),
             *worth,
+            _lesson_lines(only),
         ]
     echo_parts([*parts, [_verdict(found)]])
 
@@ -258,6 +262,16 @@ def _layer_bound_lines(bound: ModelBound) -> Iterator[str]:
 
 def _layer_figures(bound: ModelBound, one: LayerBound) -> tuple[str, ...]:
     return f"{one.layer.intensity:.1f}", one.bound.value, f"{1e6 * one.least_s:.2f}", f"{bound.share(one):.1%}"
+
+
+def _lesson_lines(roofline: Roofline) -> Iterator[str]:
+    """Yield what shapes do to intensity, each lesson with its steps."""
+    for lesson in roofline.lessons:
+        steps = ", ".join(
+            f"{step.label}{' (as it is)' if step.is_own else ''} {step.intensity:.3g}" for step in lesson.steps
+        )
+        yield f"{lesson.topic}: {lesson.sentence}"
+        yield f"  operations per byte: {steps}"
 
 
 def machines_lines(machines: Sequence[Machine]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from edge.errors import ModelError
-from edge.model.account.layer import BIAS_BYTES_INT8, ELEMENT_BYTES, LayerAccount, ModelAccount
+from edge.model.account.layer import BIAS_BYTES_INT8, ELEMENT_BYTES, ConvShape, LayerAccount, ModelAccount
 from edge.model.cost import macs_of, parameters_of
 from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
@@ -191,6 +191,7 @@ _POOLS = frozenset(("AveragePool", "LpPool", "MaxPool"))
 _TAPS = 4  # of a bilinear Resize: each takes a product and a sum
 _SOFTMAX_STEPS = 3  # exponential, sum, quotient
 _BIAS = 2
+_PLANE = 4
 
 
 def account_of_model(graph: Graph, spec: ModelSpec, *, batch: int, float_type: Precision) -> ModelAccount:
@@ -272,6 +273,7 @@ class _Counter:
             weight_bytes=sum(self._stored_bytes(node) for node in layer),
             read_bytes=self._read_bytes(layer),
             written_bytes=sum(self._written_bytes(layer, name) for node in layer for name in node.outputs if name),
+            shape=_conv_shape(first, self._graph),
         )
 
     def _is_int8(self, node: Node) -> bool:
@@ -372,3 +374,26 @@ class _Counter:
 
 def _has(layer: Layer, node: Node | None) -> bool:
     return any(one is node for one in layer)
+
+
+def _conv_shape(node: Node, graph: Graph) -> ConvShape | None:
+    """Return the shape of a convolution in two dimensions, or of a Gemm with stored weights."""
+    read, made = graph.shape(node.inputs[0]) or (), graph.shape(node.outputs[0]) or ()
+    if node.op_type == "Conv" and len(read) == len(made) == _PLANE:
+        kernel, groups = graph.shape(node.inputs[1]) or (), node.attributes.get("group", 1)
+        if len(kernel) != _PLANE or groups < 1:
+            return None
+        return ConvShape(
+            kernel=(kernel[2], kernel[3]),
+            channels_in=read[1],
+            channels_out=made[1],
+            groups=groups,
+            size_in=(read[2], read[3]),
+            size_out=(made[2], made[3]),
+        )
+    if node.op_type == "Gemm" and not graph.is_varying(node.inputs[1]):
+        point = (1, 1)
+        return ConvShape(
+            kernel=point, channels_in=read[-1], channels_out=made[-1], groups=1, size_in=point, size_out=point
+        )
+    return None

@@ -1,4 +1,4 @@
-"""Costs of a layer and of the model."""
+"""Costs of a layer, of the model, and of a convolution by its shape alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,47 @@ from typing import Any
 
 from edge.types import Precision
 
-__all__ = ["BIAS_BYTES_INT8", "ELEMENT_BYTES", "LayerAccount", "ModelAccount"]
+__all__ = ["BIAS_BYTES_INT8", "ELEMENT_BYTES", "ConvShape", "LayerAccount", "ModelAccount"]
 
 ELEMENT_BYTES = {Precision.INT8: 1, Precision.FP16: 2, Precision.FP32: 4}
 BIAS_BYTES_INT8 = 4  # of one value: a bias is added to sums in int32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvShape:
+    """A convolution, or a fully connected layer as one of 1x1 on a picture of 1x1."""
+
+    kernel: tuple[int, int]  # height and width of the kernel
+    channels_in: int  # of the picture that it reads, all groups together
+    channels_out: int  # of the picture that it makes
+    groups: int
+    size_in: tuple[int, int]  # height and width of the former
+    size_out: tuple[int, int]  # height and width of the latter
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.groups > 1 and self.groups == self.channels_in
+
+    @property
+    def weights(self) -> int:
+        """Values of the kernel, without the bias."""
+        return self.kernel[0] * self.kernel[1] * (self.channels_in // self.groups) * self.channels_out
+
+    def operations(self, batch: int) -> int:
+        """Return two for each multiply-accumulate."""
+        return 2 * batch * self.size_out[0] * self.size_out[1] * self.weights
+
+    def moved_bytes(self, batch: int, precision: Precision) -> int:
+        """Return what is read and written, weights and biases among it, each once."""
+        element = ELEMENT_BYTES[precision]
+        read = self.channels_in * self.size_in[0] * self.size_in[1]
+        written = self.channels_out * self.size_out[0] * self.size_out[1]
+        bias = self.channels_out * (BIAS_BYTES_INT8 if precision is Precision.INT8 else element)
+        return batch * (read + written) * element + self.weights * element + bias
+
+    def intensity(self, batch: int, precision: Precision) -> float:
+        """Return operations for each byte that is moved."""
+        return self.operations(batch) / self.moved_bytes(batch, precision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +63,7 @@ class LayerAccount:
     weight_bytes: int  # of them
     read_bytes: int  # of activations
     written_bytes: int  # of activations
+    shape: ConvShape | None = None  # of a convolution in two dimensions, or of a fully connected layer
 
     @property
     def moved_bytes(self) -> int:

@@ -31,6 +31,9 @@ def test_one_machine_layer_by_layer():
     assert "These are bounds" in paragraphs[3]
     assert paragraphs[4].startswith("What INT8 is worth: 0.119 ms in FP16, 0.077 in INT8, at least: 1.55 times")
     assert "The table leaves 9 layers in float that could be in INT8" in paragraphs[4]
+    assert [line.partition(":")[0] for line in paragraphs[5].splitlines()[::2]] == [
+        "Kernel size", "Channels", "Output size", "Groups", "Fully connected",
+    ]  # fmt: skip
     assert paragraphs[-1].startswith("Verdict: 13")  # thousand: 0.077 ms
     assert "1.55 times FP16" in paragraphs[-1]
     assert shown.stderr == "INT8 by traffic.calib.json\n"

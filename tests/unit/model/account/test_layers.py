@@ -78,6 +78,7 @@ def test_groups_divide_the_work(net, account):
     assert second.operations == 2 * SIDE * SIDE * 8 * 2 * 9
     assert second.parameters == 8 * 2 * 9 + 8
     assert (second.read_bytes, second.written_bytes) == (first.written_bytes, 4096)
+    assert not second.shape.is_depthwise
 
 
 def test_a_depthwise_convolution(net, account):
@@ -85,6 +86,9 @@ def test_a_depthwise_convolution(net, account):
 
     assert second.operations == 2 * SIDE * SIDE * 8 * 25
     assert second.weight_bytes == 2 * (8 * 25 + 8)
+    assert second.shape.is_depthwise
+    assert not dataclasses.replace(second.shape, groups=1, channels_in=1).is_depthwise
+    assert second.intensity == second.shape.intensity(1, Precision.FP16)
 
 
 def test_dilation_reaches_further_at_no_cost(net, account):
@@ -113,6 +117,7 @@ def test_a_fully_connected_layer_behind_a_pool(net, account):
     assert (pool.operations, pool.read_bytes, pool.written_bytes) == (3 * 2048, conv.written_bytes, 2 * 3 * 8)
     assert gemm.operations == 2 * 3 * 8 * 7
     assert (gemm.weight_bytes, gemm.read_bytes, gemm.written_bytes) == (2 * 63, 2 * 3 * 8, 2 * 3 * 7)
+    assert gemm.intensity == gemm.shape.intensity(3, Precision.FP16)
 
 
 def test_a_product_of_two_activations_reads_both(net, account):

@@ -46,6 +46,7 @@ def test_a_convolution_reads_weights_and_activations_in_one_byte_and_its_bias_in
     assert (first.read_bytes, first.written_bytes) == (3 * SIZE * SIZE, 8 * 48 * 48)
     assert second.weight_bytes == 8 * 8 * 9 + 4 * 8
     assert (second.read_bytes, second.written_bytes) == (8 * 48 * 48, 8 * 24 * 24)
+    assert second.intensity == second.shape.intensity(1, Precision.INT8)
 
 
 def test_a_residual_add_reads_both_in_int8(tmp_path):

@@ -1,6 +1,5 @@
-"""Work of a pipeline: its cameras, its model in the precision and batch that it runs in, its messages.
-
-What cameras want of a machine: how large, how coded, how fast, and where that is known from.
+"""Work of a pipeline: its cameras (how large, how coded, how fast, and where that is known from), its model in the
+precision and batch that it runs in, its messages.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from typing import Any
 
 from edge.config.pipeline import Pipeline
 from edge.engine.kind import QdqForm
-from edge.engine.pipeline_model import open_model
+from edge.engine.section import open_model
 from edge.errors import ConfigError, ModelError
-from edge.model.account import ModelAccount, account_of_model
+from edge.model.account import account_of_model
 from edge.model.graph import Graph, graph_from_bytes
+from edge.model.layer_account import ModelAccount
 from edge.quantize.forms import Forms
 from edge.quantize.precision import precision_of
 from edge.types import ImageSize, ModelSpec, Precision

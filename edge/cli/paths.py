@@ -259,7 +259,7 @@ def _in_folder(pattern: str) -> Callable[[Path], Iterable[Path]]:
 
 
 def _model(path: Path) -> Iterator[Path]:
-    from edge.model.external import external_locations
+    from edge.model.binding import external_locations
     from edge.model.graph import parsed, read_model_bytes
 
     yield path

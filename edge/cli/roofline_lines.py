@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from edge.cli.output import aligned, amount, echo_parts, shown_width
-from edge.model.account import LayerAccount, ModelAccount
+from edge.model.layer_account import LayerAccount, ModelAccount
 from edge.quantize.account import PrecisionAccounts
 from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth, bound_of_model, worth_of_int8
 from edge.roofline.lessons import Lesson, lessons_of

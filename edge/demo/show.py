@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
+from edge.calibrate.histogram import Method
 from edge.calibrate.table import Evidence, write_table
-from edge.calibrate.thresholds import Method
 from edge.config.pipeline import load_pipeline
 from edge.config.schema import MqttConfig
 from edge.demo.broker import embedded_broker
@@ -29,8 +29,8 @@ from edge.engine.kind import quick_kind, usable_kind
 from edge.errors import ConfigError, EdgeError
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table import CalibrationOptions, MaxDrop, calibrate
-from edge.quantize.make_table.subject import layers_of
+from edge.quantize.calibrate import calibrate
+from edge.quantize.subject import CalibrationOptions, MaxDrop, layers_of
 from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import Service

@@ -1,4 +1,5 @@
-"""Which kinds of engine there are, and which of them this machine has. Standard library only: the device's agent asks.
+"""Which kinds of engine there are, which of them this machine has, and how many of its cores they may use.
+Standard library only: the device's agent asks.
 
 A kind is one folder under `edge/engine`, found by its `facts.py`, which holds `FACTS`; everything else of it, `kind.py`
 first of all (`edge.engine.kind.EngineKind`), is loaded when an engine is made. None outside such a folder names it.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +18,17 @@ from dataclasses import dataclass
 import edge.engine
 from edge.errors import ConfigError
 
-__all__ = ["AUTO", "Choice", "KindFacts", "better_kind", "choose_kind", "facts_of_kind", "kinds"]
+__all__ = [
+    "AUTO",
+    "Choice",
+    "KindFacts",
+    "available_cores",
+    "better_kind",
+    "choose_kind",
+    "facts_of_kind",
+    "kinds",
+    "use_at_most",
+]
 
 AUTO = "auto"
 
@@ -95,3 +107,16 @@ def _facts(folder: str) -> KindFacts:
     facts = importlib.import_module(f"{folder}.facts").FACTS
     assert isinstance(facts, KindFacts)
     return facts
+
+
+_most: list[int] = []
+
+
+def available_cores() -> int:
+    given = len(os.sched_getaffinity(0))
+    return min(given, *_most) if _most else given
+
+
+def use_at_most(cores: int) -> None:
+    """Let engines that are made from now on use so many cores at most: others run beside this process."""
+    _most[:] = [max(1, cores)]

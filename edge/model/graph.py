@@ -22,8 +22,14 @@ from numpy.typing import NDArray
 
 from edge.errors import ModelError
 from edge.mistaken import is_text, mistaken
-from edge.model.binding import decode_error, onnx_module, reference_evaluator
-from edge.model.external import MOST_EXTERNAL_BYTES, external_locations, load_external
+from edge.model.binding import (
+    MOST_EXTERNAL_BYTES,
+    decode_error,
+    external_locations,
+    load_external,
+    onnx_module,
+    reference_evaluator,
+)
 from edge.model.node import Dim, Node, TensorInfo
 from edge.reading import read_file
 

@@ -17,7 +17,6 @@ from edge.model.families import LAYOUTS, Match, NotThisFamily, Output, match_fam
 from edge.model.graph import Dim, Graph, ModelFile, TensorInfo, read_model_file
 from edge.model.node import QDQ_OPERATORS
 from edge.model.pixels import UnclearPixels, pixels_taken
-from edge.model.suppression import suppression_of
 from edge.model.tasks import (
     DETECT,
     ExportMetadata,
@@ -26,6 +25,7 @@ from edge.model.tasks import (
     boxes_output,
     has_decoded_boxes,
     read_metadata,
+    suppression_of,
     task_of,
 )
 from edge.model.trace import Tracer

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.calibrate.lint.check import usable_table
+from edge.calibrate.lint import usable_table
 from edge.engine.kind import QdqForm
 from edge.errors import ModelError
-from edge.model.account import ModelAccount, account_of_model
+from edge.model.account import account_of_model
 from edge.model.graph import Graph, ModelFile, graph_from_bytes, read_model_file
 from edge.model.inspect import inspect_file
+from edge.model.layer_account import ModelAccount
 from edge.model.qdq.insert import insert_qdq
 from edge.model.qdq.placement import quantizable_tensors
 from edge.quantize.forms import Forms

@@ -10,14 +10,14 @@ from typing import Any
 
 from edge.engine.kind import EngineKind
 from edge.errors import DatasetError
-from edge.evaluate.class_blind import ClassBlind
+from edge.evaluate.class_names import ClassBlind
 from edge.evaluate.coco_map import Accumulator, Accuracy, map_by_pycocotools
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
 from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import inspect_file
-from edge.model.suppression import thresholds_in_vain
+from edge.model.tasks import thresholds_in_vain
 from edge.quantize.crew import Crew, Here
 from edge.quantize.feed import Detecting, coco_detector
 from edge.quantize.forms import Forms

@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import edge
-from edge.engine.cores import use_at_most
-from edge.engine.kinds import facts_of_kind
+from edge.engine.kinds import facts_of_kind, use_at_most
 from edge.errors import ClusterError, ConfigError, MissingDependencyError
 from edge.media.images import MAX_FILE_BYTES, decode_image
 from edge.quantize.crew import CrewJob, CrewWork, Tool

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.calibrate.histogram import Histogram, Observer, merge_all
-from edge.calibrate.lint.check import usable_table
+from edge.calibrate.lint import usable_table
 from edge.engine.averaging import ByEngine
 from edge.engine.kind import EngineKind, QdqForm
 from edge.errors import EngineError

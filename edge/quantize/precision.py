@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.calibrate.lint.check import usable_table
+from edge.calibrate.lint import usable_table
 from edge.calibrate.table import CalibrationTable
 from edge.config.pipeline import Pipeline
 from edge.digest import sha256_of

@@ -10,8 +10,8 @@ from pathlib import Path
 from edge.calibrate.cache import CalibrationCache, cache_text, read_cache
 from edge.calibrate.convert import cache_from_table, ranges_text, table_from_cache, table_from_qdq
 from edge.calibrate.files import write_all, write_bytes
-from edge.calibrate.lint.check import lint_table, usable_table
-from edge.calibrate.lint.facts import Finding, ModelFacts, facts_of_graph
+from edge.calibrate.findings import Finding, ModelFacts, facts_of_graph
+from edge.calibrate.lint import lint_table, usable_table
 from edge.calibrate.table import CalibrationTable, read_table, table_text, write_table
 from edge.engine.kind import QdqForm
 from edge.errors import CalibrationError, ModelError

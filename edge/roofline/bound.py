@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edge.model.account import LayerAccount, ModelAccount
+from edge.model.layer_account import LayerAccount, ModelAccount
 from edge.roofline.machines import Machine
 from edge.types import Precision
 

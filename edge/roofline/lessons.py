@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edge.model.account import ConvShape, LayerAccount, ModelAccount
+from edge.model.layer_account import ConvShape, LayerAccount, ModelAccount
 
 __all__ = ["LayerVariant", "Lesson", "lessons_of"]
 

@@ -16,7 +16,7 @@ from edge.capacity.work import model_of_pipeline
 from edge.config.pipeline import load_pipeline
 from edge.engine.kind import DoctorFinding, load_kind
 from edge.engine.kinds import AUTO, choose_kind, kinds
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.errors import ConfigError, EdgeError
 from edge.media.gstreamer.binding import load as load_gstreamer
 from edge.media.gstreamer.binding import load_errors

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.findings import facts_of_model
 from edge.calibrate.table import read_table
 from edge.engine.kind import QdqForm, load_kind
 from edge.engine.openvino.engine import OpenVinoActivations
@@ -24,9 +24,8 @@ from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
 from edge.quantize.feed import canvases_of, feed, still_source
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.new_tables import tensors_to_look_at
-from edge.quantize.make_table.observe import Observing
-from edge.quantize.make_table.subject import find_images
+from edge.quantize.new_tables import Observing, tensors_to_look_at
+from edge.quantize.subject import find_images
 from edge.types import ColourOrder
 from tests.bench.measure import engine_ms
 

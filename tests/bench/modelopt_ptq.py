@@ -21,7 +21,7 @@ import onnxruntime
 from modelopt.onnx.quantization import quantize
 
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table.subject import find_images
+from edge.quantize.subject import find_images
 from tests.bench.calibration import _pixels
 from tests.bench.others import accuracy, labels_or_none
 

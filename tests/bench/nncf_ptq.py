@@ -14,7 +14,7 @@ import nncf
 import openvino
 
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table.subject import find_images
+from edge.quantize.subject import find_images
 from tests.bench.calibration import _pixels
 from tests.bench.others import accuracy, labels_or_none
 

@@ -7,7 +7,7 @@ from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
 from edge.media.stills import list_images
 from edge.quantize.feed import coco_detector, still_source
-from edge.quantize.make_table.subject import find_images
+from edge.quantize.subject import find_images
 from edge.vision import letterbox
 from tests.bench.calibration import _pixels
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from edge.config.pipeline import load_pipeline
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.media.gstreamer import build
 from edge.media.gstreamer.binding import read_sections
 from edge.runtime.pipeline.loop import Inference

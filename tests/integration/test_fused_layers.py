@@ -5,7 +5,7 @@ from pathlib import Path
 import openvino as ov
 import pytest
 
-from edge.model.account.count import Flow, Fuser
+from edge.model.account import Flow, Fuser
 from edge.model.cost import resolved_for_one
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model

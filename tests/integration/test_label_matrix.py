@@ -6,12 +6,13 @@ import io
 import onnx
 import pytest
 
-from edge.calibrate.thresholds import Method
+from edge.calibrate.histogram import Method
 from edge.engine.kind import load_kind
 from edge.errors import DatasetError, EdgeError
 from edge.evaluate.class_names import find_label_names
 from edge.quantize.accuracy import EvaluationOptions, evaluate_model
-from edge.quantize.make_table import CalibrationOptions, calibrate
+from edge.quantize.calibrate import calibrate
+from edge.quantize.subject import CalibrationOptions
 from tests.support.label_variants import COCO_FILES, YOLO
 from tests.support.labelled import CLASSES, MODEL, Detected, Given, Remembering, write_street
 

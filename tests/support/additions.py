@@ -211,7 +211,7 @@ _FAMILY = Addition(
     program=_WITH_PIPELINE
     + """
 import numpy as np
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.engine.tensorrt.tensors import Tensor, _cells
 from edge.vision.heads import Detector
 from edge.vision.heads import Head
@@ -236,7 +236,7 @@ _ENGINE_KIND = Addition(
     files={f"edge/engine/onnxruntime/{path.name}": path.read_text(encoding="utf-8") for path in _ENGINE.glob("*.py")},
     program=_WITH_PIPELINE
     + """
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.runtime.serve.engine import start_engine
 from tests.support.models import yolov8
 

@@ -11,16 +11,17 @@ import click
 import msgspec
 
 from edge.calibrate.files import write_all
+from edge.calibrate.histogram import Method
 from edge.calibrate.observations import observations_bytes
 from edge.calibrate.table import Evidence, table_text
-from edge.calibrate.thresholds import Method
 from edge.cli.commands.table import margin, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.output import StageBars, echo_passed_over, echo_result, folded, pair_lines, shown_width
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command, engine_option
 from edge.engine.kind import usable_kind
-from edge.quantize.make_table import FEW_IMAGES, Calibration, CalibrationOptions, LibraryCalibrator, MaxDrop
-from edge.quantize.make_table import calibrate as run
+from edge.quantize.calibrate import FEW_IMAGES, Calibration
+from edge.quantize.calibrate import calibrate as run
+from edge.quantize.subject import CalibrationOptions, LibraryCalibrator, MaxDrop
 
 __all__ = ["calibrate"]
 

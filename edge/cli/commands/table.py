@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from edge.calibrate.diff import TableDiff, diff_tables
-from edge.calibrate.lint.facts import Finding, Severity, lint_ranges
+from edge.calibrate.findings import Finding, Severity, lint_ranges
 from edge.calibrate.table import CalibrationTable, Evidence, Objects, Variety, read_table, table_text
 from edge.cli.lazy import HintingGroup, verbosity_option
 from edge.cli.output import echo_json, echo_pairs, echo_result, echo_warnings

@@ -30,8 +30,7 @@ from edge.deploy.provision.facts import Environment, read_lock
 from edge.deploy.provision.keys import find_key
 from edge.deploy.provision.own_wheel import OURS, own_wheel
 from edge.deploy.provision.wheels import gather_libraries
-from edge.engine.pipeline_model import max_batch_of, open_model
-from edge.engine.section import read_section
+from edge.engine.section import max_batch_of, open_model, read_section
 from edge.errors import DeployError
 from edge.evaluate.golden import encode_golden
 from edge.quantize.forms import Forms

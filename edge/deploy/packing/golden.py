@@ -19,7 +19,7 @@ from edge.config.pipeline import Pipeline
 from edge.config.schema import StreamConfig
 from edge.config.uris import local_path
 from edge.engine.kind import EngineRequest, build_and_load, quick_kind, usable_kind
-from edge.engine.pipeline_model import detector_of, max_batch_of
+from edge.engine.section import detector_of, max_batch_of
 from edge.errors import DeployError, ModelError
 from edge.evaluate.golden import GoldenImage, GoldenScore, GoldenSet, compare_golden, detect_golden, floor_of
 from edge.media.images import write_image
@@ -27,8 +27,8 @@ from edge.media.select import make_source
 from edge.protocols import Engine
 from edge.quantize.feed import canvases_of, still_source
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.subject import FoundImages, find_images, split_images
 from edge.quantize.stills import StillImage, looking_like
+from edge.quantize.subject import FoundImages, find_images, split_images
 from edge.types import Detections, ModelSpec, Precision, Preprocess
 from edge.vision.heads import Detector
 

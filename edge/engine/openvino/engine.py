@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.engine.cores import available_cores
+from edge.engine.kinds import available_cores
 from edge.engine.openvino.binding import require_precision
 from edge.engine.openvino.compiler import Compiler, Rows, RowsRunner, largest_name
 from edge.model.graph import graph_from_bytes

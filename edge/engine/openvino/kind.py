@@ -87,7 +87,7 @@ class _OpenVino:
         return OpenVinoLayerProfiler(spec, layers, content=content)
 
     def peaks(self) -> Iterator[Peak]:
-        from edge.engine.openvino.peaks import cpu_peaks  # nor does it measure peaks
+        from edge.engine.openvino.profile import cpu_peaks  # nor does it measure peaks
 
         yield from cpu_peaks()
 

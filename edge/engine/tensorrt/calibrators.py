@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from edge.engine.cuda.gpu import HostArray
 from edge.engine.kind import ModelForms
-from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
+from edge.engine.tensorrt.binding import MessageLog, TensorRtLibrary, make_logger
 from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.network import parsed_network, set_shapes
-from edge.engine.tensorrt.device import TensorrtDevice
-from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import TensorrtDevice
 from edge.engine.tensorrt.routes import Route
 from edge.errors import DatasetError, EngineError
 from edge.reading import available_bytes

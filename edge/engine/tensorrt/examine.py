@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from edge.engine.kind import DoctorFinding
 from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt
-from edge.engine.tensorrt.device import read_device
 from edge.engine.tensorrt.facts import why_not
 from edge.engine.tensorrt.machine import ThisMachine
+from edge.engine.tensorrt.plan import read_device
 from edge.engine.tensorrt.routes import WantedRoute, choose_routes, routes_of
 from edge.errors import EngineError
 from edge.types import Precision

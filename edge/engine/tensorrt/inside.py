@@ -11,14 +11,12 @@ from typing import Generic, TypeVar
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
 from edge.engine.cuda.gpu import CudaEvent, DeviceBuffer
 from edge.engine.cuda.kernels import Kernels
-from edge.engine.tensorrt.binding import TensorRtLibrary, import_tensorrt, make_logger
+from edge.engine.tensorrt.binding import MessageLog, TensorRtLibrary, import_tensorrt, make_logger
 from edge.engine.tensorrt.build.build import serialized
 from edge.engine.tensorrt.build.config import make_config
 from edge.engine.tensorrt.build.network import infos_of, network_tensors, parsed_network, set_shapes
-from edge.engine.tensorrt.device import TensorrtDevice, read_device
-from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import PlanHeader
+from edge.engine.tensorrt.plan import PlanHeader, TensorrtDevice, read_device
 from edge.engine.tensorrt.routes import Route
 from edge.engine.tensorrt.runner import Execution, TensorRtRunner, load_engine
 from edge.engine.tensorrt.slot import canvas_of

@@ -28,12 +28,11 @@ from edge.engine.kind import (
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan, int8_forms
 from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
-from edge.engine.tensorrt.device import read_device
 from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import require_fit, split_plan, with_compiled
+from edge.engine.tensorrt.plan import read_device, require_fit, split_plan, with_compiled
 from edge.engine.tensorrt.routes import routes_of
 from edge.errors import EngineError
 from edge.roofline.proof import Row

@@ -3,21 +3,58 @@ r"""What a device keeps of a TensorRT engine: a header that says what it is for,
     b"EDGETRT1\n" | length of the header, uint32 little-endian | header, JSON | what TensorRT serialized, and compiled
 
 Of a plan of another version or GPU TensorRT says little more than that it cannot be read, and some of its releases
-crash. So the header is held against this machine before TensorRT sees a byte.
+crash. So the header is held against this machine, and its GPU, before TensorRT sees a byte.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import dataclass
 
 import msgspec
 
+from edge.engine.cuda.driver import Device, device_attribute
 from edge.engine.tensorrt.binding import TensorRtLibrary
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.errors import EngineError
 
-__all__ = ["PlanHeader", "PlanTensor", "require_fit", "split_compiled", "split_plan", "with_compiled", "written_plan"]
+__all__ = [
+    "PlanHeader",
+    "PlanTensor",
+    "TensorrtDevice",
+    "read_device",
+    "require_fit",
+    "split_compiled",
+    "split_plan",
+    "with_compiled",
+    "written_plan",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorrtDevice:
+    """A GPU."""
+
+    name: str  # as the driver tells it
+    compute_capability: tuple[int, int]  # major and minor
+    memory_bytes: int  # of its memory; on an integrated GPU that is the machine's
+    is_integrated: bool  # whether it shares the machine's memory, as a Jetson's does
+
+    @property
+    def capability(self) -> str:
+        return "{}.{}".format(*self.compute_capability)
+
+
+def read_device(index: int = 0) -> TensorrtDevice:
+    """Return the GPU; no context is made on it. Raises `EngineError` if there is no driver, or it has no such GPU."""
+    device = Device(index)
+    return TensorrtDevice(
+        name=device.name(),
+        compute_capability=device.compute_capability(),
+        memory_bytes=device.total_memory(),
+        is_integrated=bool(device.get_attribute(device_attribute.INTEGRATED)),
+    )
+
 
 _MAGIC = b"EDGETRT1\n"
 _LENGTH = struct.Struct("<I")

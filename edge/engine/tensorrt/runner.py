@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.cuda.gpu import DeviceBuffer, Gpu, HostArray, Owner, Stream
-from edge.engine.tensorrt.binding import TensorRtLibrary, make_logger
-from edge.engine.tensorrt.log import MessageLog
+from edge.engine.tensorrt.binding import MessageLog, TensorRtLibrary, make_logger
 from edge.errors import EngineError, TensorMismatchError
 from edge.types import ModelSpec
 

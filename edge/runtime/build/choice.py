@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from edge.bundle.manifest import GoldenLimits, Role, decode_manifest
 from edge.config.pipeline import Pipeline
 from edge.engine.kind import Plan
-from edge.engine.pipeline_model import detector_of
+from edge.engine.section import detector_of
 from edge.errors import DeployError, EngineError, ModelError, OutOfMemoryError
 from edge.evaluate.golden import GoldenScore, GoldenSet, compare_golden, decode_golden, detect_golden, floor_of
 from edge.media.images import read_image

@@ -24,8 +24,7 @@ from edge.device.device import Device
 from edge.device.engines import BUILD, GOLDEN, MAX_PLAN_BYTES, PLAN, EngineInputs, EngineRecord, read_plan, read_record
 from edge.device.lock import engines_lock
 from edge.device.releases import MANIFEST
-from edge.engine.pipeline_model import read_model
-from edge.engine.section import choose_engine
+from edge.engine.section import choose_engine, read_model
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.reading import read_file
 from edge.runtime.build.handover import ANSWER, MADE, adopt, golden_numbers, proof_in, proof_of

@@ -27,8 +27,7 @@ from edge.config.pipeline import Pipeline, load_pipeline
 from edge.deadline import Deadline
 from edge.device.engines import GOLDEN, MAX_PLAN_BYTES, PLAN
 from edge.engine.kind import EngineRequest, Int8Form, Plan, RacingKind, load_kind
-from edge.engine.pipeline_model import max_batch_of, open_model
-from edge.engine.section import choose_engine
+from edge.engine.section import choose_engine, max_batch_of, open_model
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.model.graph import ModelFile
 from edge.protocols import Engine

@@ -21,11 +21,9 @@ from edge.device.facts import read_settings
 from edge.device.layout import Layout
 from edge.device.releases import locate_release
 from edge.engine.kind import EngineRequest, build_and_load, load_kind
-from edge.engine.pipeline_model import max_batch_of
-from edge.engine.section import ChosenEngine, choose_engine
+from edge.engine.section import ChosenEngine, choose_engine, max_batch_of
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
-from edge.model.suppression import thresholds_in_vain
-from edge.model.tasks import boxes_only
+from edge.model.tasks import boxes_only, thresholds_in_vain
 from edge.protocols import Engine
 from edge.quantize.forms import Forms
 from edge.quantize.precision import CALIBRATION_DIGITS, precision_of

@@ -14,7 +14,7 @@ import msgspec
 from edge.config.pipeline import Pipeline, load_pipeline
 from edge.config.schema import StreamConfig
 from edge.engine.kind import RacingKind, load_kind
-from edge.engine.pipeline_model import detector_of, read_model
+from edge.engine.section import detector_of, read_model
 from edge.protocols import Engine, Publisher
 from edge.publish.events import EventPublisher
 from edge.publish.frames import FramePublisher, Selection

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.findings import facts_of_model
 from edge.calibrate.table import read_table
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from onnxruntime.quantization import QuantFormat, quantize_static
 
-from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import facts_of_model
+from edge.calibrate.findings import facts_of_model
+from edge.calibrate.lint import lint_table
 from edge.calibrate.table import read_table
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model

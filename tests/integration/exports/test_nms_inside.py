@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from edge.config.pipeline import load_pipeline
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.model.inspect import inspect_model
 from edge.runtime.serve.engine import start_engine
 from tests.support.exports.build import build

@@ -10,7 +10,7 @@ import pytest
 
 from edge.bundle.manifest import GoldenLimits
 from edge.device.engines import read_record
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.errors import EngineError
 from edge.runtime.agent.watch import _release as status_of
 from edge.runtime.serve.engine import open_release, start_engine

@@ -10,7 +10,7 @@ import edge.engine
 from edge.bundle.manifest import GoldenLimits
 from edge.device.engines import read_record
 from edge.engine.kinds import choose_kind, facts_of_kind, kinds
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
 from edge.runtime.doctor import examine

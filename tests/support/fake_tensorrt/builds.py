@@ -3,8 +3,8 @@
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import TensorrtDevice
 from edge.quantize.forms import Forms
 from edge.types import Precision
 

@@ -13,12 +13,10 @@ from pathlib import Path
 
 from edge.calibrate.table import read_table
 from edge.engine.kind import EngineRequest
-from edge.engine.tensorrt.binding import library_of
+from edge.engine.tensorrt.binding import MessageLog, library_of
 from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import TensorrtDevice
-from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import split_plan
+from edge.engine.tensorrt.plan import TensorrtDevice, split_plan
 from edge.errors import EdgeError
 from edge.model.inspect import inspect_model
 from edge.model.qdq.insert import QdqModel

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.calibrate.lint.check import usable_table
+from edge.calibrate.lint import usable_table
 from edge.calibrate.table import ModelId, TensorRange
 from edge.errors import CalibrationError
 from edge.model.graph import graph_from_bytes

@@ -7,8 +7,8 @@ import struct
 import msgspec
 import pytest
 
-from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import Severity, facts_of_model, largest_input
+from edge.calibrate.findings import Severity, facts_of_model, largest_input
+from edge.calibrate.lint import lint_table
 from edge.calibrate.table import Imported, ModelId, TensorRange
 from edge.model.inspect import inspect_model
 from edge.types import ImageSize, Preprocess

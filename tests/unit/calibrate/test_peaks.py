@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from edge.calibrate.lint.facts import facts_of_graph
+from edge.calibrate.findings import facts_of_graph
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
-from edge.quantize.make_table.new_tables import derived_peaks, is_range, tensors_to_look_at
+from edge.quantize.new_tables import derived_peaks, is_range, tensors_to_look_at
 from tests.support import models
 from tests.support.models import Net
 from tests.support.qdq import all_tensors, csp, minmax, pictures

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from edge.calibrate import search as package
-from edge.calibrate.search import FloatLimits, Int8Choice, Layer
+from edge.calibrate.measurements import FloatLimits, Int8Choice, Layer
 
 METHODS = ("mse", "percentile", "minmax")
 RANGES = dict(zip(METHODS, (1.0, 2.0, 4.0), strict=True))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.calibrate.thresholds import divergences, entropy, minmax, mse, percentile, squared_errors
+from edge.calibrate.histogram import divergences, entropy, minmax, mse, percentile, squared_errors
 from tests.support.histograms import count
 
 SHAPES = {

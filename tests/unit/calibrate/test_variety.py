@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import Severity
+from edge.calibrate.findings import Severity
+from edge.calibrate.lint import lint_table
 from edge.calibrate.observations import (
     Scene,
     camera_of,

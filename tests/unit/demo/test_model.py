@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import Severity, facts_of_model
+from edge.calibrate.findings import Severity, facts_of_model
+from edge.calibrate.lint import lint_table
 from edge.calibrate.table import read_table, table_text
 from edge.model.inspect import inspect_model
 from edge.types import ImageSize

@@ -17,7 +17,7 @@ from edge.deploy.provision.keys import find_key
 from edge.errors import DeployError
 from edge.media.images import write_image
 from edge.model.inspect import inspect_model
-from edge.quantize.make_table.subject import find_images, split_images
+from edge.quantize.subject import find_images, split_images
 from edge.types import ImageSize
 from tests.support import models
 from tests.support.values import calibration_table

@@ -6,14 +6,14 @@ import pytest
 from click.testing import CliRunner
 
 from edge.cli.runtime_commands import edge_runtime
-from edge.engine.openvino import peaks
+from edge.engine.openvino import profile
 from edge.engine.openvino.binding import why_int8_in_float
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(peaks, "_LEAST_S", 0.0)
-    monkeypatch.setattr(peaks, "_COPY_BYTES", 4 << 20)
+    monkeypatch.setattr(profile, "_LEAST_S", 0.0)
+    monkeypatch.setattr(profile, "_COPY_BYTES", 4 << 20)
 
 
 def run(*words):
@@ -29,7 +29,7 @@ def test_peaks_as_json_hold_both_with_their_units():
 
 
 def test_int8_that_this_cpu_does_not_have_is_told_instead_of_measured(monkeypatch):
-    monkeypatch.setattr(peaks, "why_int8_in_float", lambda: "no INT8 here")
+    monkeypatch.setattr(profile, "why_int8_in_float", lambda: "no INT8 here")
 
     lines = run("--peaks").stdout.splitlines()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge.errors import DatasetError
-from edge.evaluate.class_blind import ClassBlind
+from edge.evaluate.class_names import ClassBlind
 from edge.evaluate.truth import GroundTruth
 from tests.support import values
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.evaluate.parity import best_candidates, compare_candidates, error_of_best
+from edge.evaluate.layers import best_candidates, compare_candidates, error_of_best
 from edge.types import HeadFamily
 from edge.vision.heads import Candidates
 

@@ -10,8 +10,8 @@ from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors
-from edge.quantize.make_table.observe import MeansOfEach, mean_of_all
-from edge.quantize.make_table.subject import find_images
+from edge.quantize.new_tables import MeansOfEach, mean_of_all
+from edge.quantize.subject import find_images
 from tests.support import models
 from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations

@@ -12,12 +12,11 @@ from edge.errors import VerificationError
 from edge.evaluate.truth import GroundTruth
 from edge.model.graph import read_model_file
 from edge.model.inspect import inspect_file
+from edge.quantize.calibrate import Promise
 from edge.quantize.crew import Here
 from edge.quantize.forms import Forms
-from edge.quantize.make_table import MaxDrop
-from edge.quantize.make_table.calibrate import Promise
-from edge.quantize.make_table.proof import Prover
-from edge.quantize.make_table.subject import find_images
+from edge.quantize.subject import MaxDrop, find_images
+from edge.quantize.trials import Prover
 from tests.support.few_layers import few_layers
 from tests.support.pictures import draw
 from tests.support.tables import calibrated
@@ -105,7 +104,7 @@ def test_agreement_is_with_what_the_float_model_reports_whatever_the_labels_say(
 
 
 def test_where_the_float_model_reports_nothing_no_table_agrees_better(place, monkeypatch):
-    monkeypatch.setattr("edge.quantize.make_table.proof._REPORTED_SCORE", np.inf)
+    monkeypatch.setattr("edge.quantize.trials._REPORTED_SCORE", np.inf)
     *_, good, clipped = place
     nothing = prover(place, Claimed((0.0, 0.0, 3.0, 3.0)))
 

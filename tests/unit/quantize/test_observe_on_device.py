@@ -6,11 +6,12 @@ import numpy as np
 import onnx
 import pytest
 
+from edge.calibrate.histogram import Method
 from edge.calibrate.observations import observations_bytes
-from edge.calibrate.thresholds import Method
 from edge.engine.tensorrt.kind import KIND
 from edge.errors import CalibrationError
-from edge.quantize.make_table import CalibrationOptions, calibrate
+from edge.quantize.calibrate import calibrate
+from edge.quantize.subject import CalibrationOptions
 from edge.types import Observed
 from tests.support import models
 from tests.support.fake_gpu import fake_gpu

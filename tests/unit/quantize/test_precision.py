@@ -12,7 +12,7 @@ from edge.calibrate.table import ModelId, TensorRange, read_table, write_table
 from edge.config.pipeline import load_pipeline
 from edge.engine.kind import QdqForm
 from edge.engine.kinds import choose_kind
-from edge.engine.pipeline_model import read_model
+from edge.engine.section import read_model
 from edge.errors import ConfigError
 from edge.model import graph
 from edge.model.graph import graph_from_bytes

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from edge.model.account import LayerAccount, ModelAccount
+from edge.model.layer_account import LayerAccount, ModelAccount
 from edge.roofline.machines import Machine, MachineTable
 from edge.types import Precision
 

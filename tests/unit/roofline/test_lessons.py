@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from edge.model.account import ConvShape, LayerAccount, ModelAccount
+from edge.model.layer_account import ConvShape, LayerAccount, ModelAccount
 from edge.roofline.lessons import lessons_of
 from edge.types import Precision
 

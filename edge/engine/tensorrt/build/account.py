@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.network import tensor_names
-from edge.engine.tensorrt.device import read_device
+from edge.engine.tensorrt.plan import read_device
 from edge.errors import EngineError
 from edge.model.graph import Graph, graph_from_bytes
 from edge.model.qdq.insert import QdqModel

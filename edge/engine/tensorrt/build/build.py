@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edge.engine.kind import EngineRequest, Int8Form, ModelForms, Plan
-from edge.engine.tensorrt.binding import Abilities, TensorRtLibrary, make_logger
+from edge.engine.tensorrt.binding import Abilities, MessageLog, TensorRtLibrary, is_out_of_memory, make_logger
 from edge.engine.tensorrt.build.account import Coverage, implicit_coverage, inspected, qdq_coverage
 from edge.engine.tensorrt.build.config import (
     Phases,
@@ -31,10 +31,8 @@ from edge.engine.tensorrt.build.network import (
     set_ranges,
     set_shapes,
 )
-from edge.engine.tensorrt.device import TensorrtDevice
-from edge.engine.tensorrt.log import MessageLog, is_out_of_memory
 from edge.engine.tensorrt.options import Options
-from edge.engine.tensorrt.plan import PlanHeader, written_plan
+from edge.engine.tensorrt.plan import PlanHeader, TensorrtDevice, written_plan
 from edge.engine.tensorrt.routes import ChosenRoute, Route, WantedRoute, choose_routes
 from edge.errors import CalibrationError, EngineError, ModelError, OutOfMemoryError
 from edge.model.graph import graph_from_bytes

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from edge.engine.tensorrt.binding import TensorRtLibrary
 from edge.engine.tensorrt.build.account import Coverage
 from edge.engine.tensorrt.build.network import network_tensors
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import TensorrtDevice
 from edge.engine.tensorrt.routes import Route
 from edge.errors import EngineError
 from edge.types import Precision

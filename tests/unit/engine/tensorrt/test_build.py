@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from edge.engine.kind import QdqForm
-from edge.engine.tensorrt.binding import import_tensorrt
+from edge.engine.tensorrt.binding import MessageLog, import_tensorrt
 from edge.engine.tensorrt.build.build import build_failure
 from edge.engine.tensorrt.inside import build_marked
-from edge.engine.tensorrt.log import MessageLog
 from edge.engine.tensorrt.plan import split_plan
 from edge.errors import CalibrationError, EngineError, OutOfMemoryError
 from edge.model.graph import load_graph

@@ -11,8 +11,8 @@ from edge.config.pipeline import load_pipeline
 from edge.engine.kind import CalibratingKind, EngineRequest, load_kind
 from edge.engine.section import choose_engine
 from edge.engine.tensorrt.build import account
-from edge.engine.tensorrt.device import TensorrtDevice
 from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import TensorrtDevice
 from edge.errors import EngineError, MissingDependencyError
 from edge.quantize.forms import Forms
 from edge.types import Precision
@@ -106,7 +106,7 @@ from pathlib import Path
 from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan
-from edge.engine.tensorrt.device import TensorrtDevice
+from edge.engine.tensorrt.plan import TensorrtDevice
 from edge.engine.tensorrt.options import Options
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edge.calibrate.lint.facts import (
+from edge.calibrate.findings import (
     Finding,
     ModelFacts,
     Severity,

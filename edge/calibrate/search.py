@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edge.calibrate.search.measurements import (
+from edge.calibrate.measurements import (
     ChoiceKey,
     FloatLimits,
     Int8Choice,

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import Finding, facts_of_graph
+from edge.calibrate.findings import Finding, facts_of_graph
+from edge.calibrate.lint import lint_table
+from edge.calibrate.measurements import FloatLimits, Int8Choice
 from edge.calibrate.observations import Observations, merge_observations, read_observations
-from edge.calibrate.search import FloatLimits, Int8Choice, SearchResult, search
+from edge.calibrate.search import SearchResult, search
 from edge.calibrate.table import CalibrationTable, DatasetId, Evidence
 from edge.engine.kind import EngineKind, quick_kind
 from edge.errors import CalibrationError, VerificationError
@@ -23,11 +24,17 @@ from edge.evaluate.truth import Labels
 from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.crew import Crew, Here
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.library import able_kind, seen_by_calibrator, table_by_calibrator
-from edge.quantize.make_table.new_tables import made_table, ranges_by_method, tensors_to_look_at, with_means
-from edge.quantize.make_table.observe import MeansOfEach, Observing, mean_of_all
-from edge.quantize.make_table.proof import Prover
-from edge.quantize.make_table.subject import (
+from edge.quantize.library import able_kind, seen_by_calibrator, table_by_calibrator
+from edge.quantize.new_tables import (
+    MeansOfEach,
+    Observing,
+    made_table,
+    mean_of_all,
+    ranges_by_method,
+    tensors_to_look_at,
+    with_means,
+)
+from edge.quantize.subject import (
     CalibrationOptions,
     ImageSplit,
     LibraryCalibrator,
@@ -35,7 +42,7 @@ from edge.quantize.make_table.subject import (
     layers_of,
     open_subject,
 )
-from edge.quantize.make_table.trials import Trials, Trying, references_of
+from edge.quantize.trials import Prover, Trials, Trying, references_of
 from edge.types import ModelSpec
 
 __all__ = ["FEW_IMAGES", "Calibration", "calibrate"]

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from edge.calibrate.cache import parse_cache
 from edge.calibrate.convert import table_from_cache
-from edge.calibrate.lint.check import lint_table
-from edge.calibrate.lint.facts import ModelFacts, Severity, facts_of_graph
+from edge.calibrate.findings import ModelFacts, Severity, facts_of_graph
+from edge.calibrate.lint import lint_table
 from edge.calibrate.observations import Observations
 from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
 from edge.engine.kind import CalibratingKind, EngineKind
 from edge.errors import CalibrationError, ConfigError, DatasetError
 from edge.quantize.feed import canvases_of, still_source
 from edge.quantize.forms import Forms
-from edge.quantize.make_table.new_tables import DEAD, DEAD_RANGE
-from edge.quantize.make_table.subject import LibraryCalibrator
+from edge.quantize.new_tables import DEAD, DEAD_RANGE
 from edge.quantize.stills import StillImage
+from edge.quantize.subject import LibraryCalibrator
 from edge.types import ModelSpec, Preprocess
 
 __all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from edge.errors import ModelError
-from edge.model.account.layer import BIAS_BYTES_INT8, ELEMENT_BYTES, ConvShape, LayerAccount, ModelAccount
 from edge.model.cost import macs_of, parameters_of
 from edge.model.editor import resolve
 from edge.model.graph import Graph, Node
+from edge.model.layer_account import BIAS_BYTES_INT8, ELEMENT_BYTES, ConvShape, LayerAccount, ModelAccount
 from edge.model.node import POINTWISE, QDQ_OPERATORS
 from edge.model.qdq.placement import WEIGHTED, called
 from edge.model.qdq.read import is_computed_in_int8, is_dequantized

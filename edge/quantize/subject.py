@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from edge.calibrate.histogram import Method
+from edge.calibrate.measurements import Layer
 from edge.calibrate.observations import Scene, scene_of
-from edge.calibrate.search import Layer
 from edge.calibrate.table import Objects
-from edge.calibrate.thresholds import Method
 from edge.errors import DatasetError, ModelError, nearest
 from edge.evaluate.class_names import listed
 from edge.evaluate.labels import open_labels

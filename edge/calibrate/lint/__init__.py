@@ -1,1 +1,0 @@
-"""Faults of a calibration table, and what to do about them."""

@@ -299,14 +299,10 @@ class CalibratingKind(Protocol):
         model: ModelForms,
         calibrator: str,
         batches: Iterator[NDArray[np.uint8]],
-        *,
-        quantile: float | None = None,
-        cutoff: float | None = None,
-        on_progress: Callable[[str, float], None] = ...,
     ) -> bytes:
         """Return the calibration cache that a calibrator of the library writes of the float model.
-        Raises `EngineError` if `quantile` or `cutoff` are not for this calibrator; if the library is not here, has no
-        such calibrator or cannot run, saying how to get one that does; or if it wrote no cache.
+        Raises `EngineError` if the library is not here, has no such calibrator or cannot run, saying how to get one
+        that does; or if it wrote no cache.
 
         Args:
             model: its `float_model` is looked at; tensors of the cache have the names of the ONNX file.
@@ -314,9 +310,6 @@ class CalibratingKind(Protocol):
             batches: uint8 (B, H, W, 3) RGB canvases, letterboxed; one B for all of them, that of the model where it
                 is fixed. Drawn one by one, and not kept. What it raises comes out as it is, also through a callback of
                 the library.
-            quantile: 0 to 1, of a calibrator that cuts at one; None: its usual one, and for all others.
-            cutoff: 0 to 1, the regression cutoff of such a calibrator; None likewise.
-            on_progress: takes a phase beside the batches, and the done share of it, 0 to 1.
         """
 
 

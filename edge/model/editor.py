@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from edge.model.graph import Dim, Graph, graph_from_bytes, infer_shapes, node_proto, tensor_proto
+from edge.model.graph import Graph, graph_from_bytes, infer_shapes, node_proto, tensor_proto
 
 if TYPE_CHECKING:
     from edge.model.binding import ModelProto, NodeProto, ValueInfoProto
@@ -50,10 +50,9 @@ class ModelEditor:
             name for node in self.proto.graph.node for name in (node.name, *node.input, *node.output)
         )
 
-    def set_shape(self, name: str, shape: tuple[Dim, ...]) -> None:
-        """Declare an input or output of the model anew."""
-        values = (*self.proto.graph.input, *self.proto.graph.output)
-        _declare(next(value for value in values if value.name == name), shape)
+    def set_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        """Declare an input of the model anew."""
+        _declare(next(value for value in self.proto.graph.input if value.name == name), shape)
 
     def forget_shapes(self) -> None:
         """Drop all that the file says of the shapes of its outputs and of the tensors inside."""
@@ -180,13 +179,11 @@ def resolve(graph: Graph, input_shape: tuple[int, ...]) -> Graph:
             return known
 
 
-def _declare(value: ValueInfoProto, shape: tuple[Dim, ...]) -> None:
+def _declare(value: ValueInfoProto, shape: tuple[int | None, ...]) -> None:
     tensor = value.type.tensor_type
     tensor.ClearField("shape")
     tensor.shape.SetInParent()
     for size in shape:
         dim = tensor.shape.dim.add()
-        if isinstance(size, int):
+        if size is not None:
             dim.dim_value = size
-        elif size is not None:
-            dim.dim_param = size

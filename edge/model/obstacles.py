@@ -73,10 +73,7 @@ def _of_layers(cost: ModelCost, resolved: Graph, spec: ModelSpec) -> Iterator[st
             "the scores, so the head after the last convolutions stays in float."
         )
     if spec.batch is not None:
-        yield (
-            f"Its batch is fixed to {spec.batch}: frames run one by one, "
-            "or the graph is re-batched where `engine.rows_per_request` asks for it."
-        )
+        yield f"Its batch is fixed to {spec.batch}: frames run one by one."
 
 
 def _is_mixed(resolved: Graph, spec: ModelSpec) -> bool:

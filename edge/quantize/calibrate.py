@@ -37,7 +37,6 @@ from edge.quantize.new_tables import (
 from edge.quantize.subject import (
     CalibrationOptions,
     ImageSplit,
-    LibraryCalibrator,
     MaxDrop,
     layers_of,
     open_subject,
@@ -283,7 +282,7 @@ class _Run:
             with self._crew.take_on(work) as job:
                 return mean_of_all(job.each(images, on_item=self._on_step))
 
-    def _by_library(self, calibrator: LibraryCalibrator) -> Calibration:
+    def _by_library(self, calibrator: str) -> Calibration:
         images = self._split.observed
         with self._stage("calibrator", len(images)):
             table = table_by_calibrator(

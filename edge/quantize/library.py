@@ -20,7 +20,6 @@ from edge.quantize.feed import canvases_of, still_source
 from edge.quantize.forms import Forms
 from edge.quantize.new_tables import DEAD, DEAD_RANGE
 from edge.quantize.stills import StillImage
-from edge.quantize.subject import LibraryCalibrator
 from edge.types import ModelSpec, Preprocess
 
 __all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]
@@ -28,23 +27,23 @@ __all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]
 _FOUND = "calibrator"  # how a range was chosen, in the table
 
 
-def able_kind(kind: EngineKind, calibrator: LibraryCalibrator) -> CalibratingKind:
+def able_kind(kind: EngineKind, calibrator: str) -> CalibratingKind:
     """Return `kind`, whose library has `calibrator`. Raises `ConfigError` if it has no calibrators, or not that one."""
     if not isinstance(kind, CalibratingKind):
         raise ConfigError(
             f"engine {kind.name} has no calibrators of its own",
             hint="choose ranges by --method, which every engine can, or name an --engine whose library has calibrators",
         )
-    if calibrator.name not in kind.calibrators:
+    if calibrator not in kind.calibrators:
         known = ", ".join(kind.calibrators)
-        raise ConfigError(f"engine {kind.name} has no calibrator {calibrator.name!r}; expected one of {known}")
+        raise ConfigError(f"engine {kind.name} has no calibrator {calibrator!r}; expected one of {known}")
     return kind
 
 
 def table_by_calibrator(
     forms: Forms,
     kind: EngineKind,
-    calibrator: LibraryCalibrator,
+    calibrator: str,
     images: Sequence[StillImage],
     *,
     max_batch: int,
@@ -63,18 +62,16 @@ def table_by_calibrator(
     rows = _whole_batches(images, spec.batch or max_batch)
     content = able.calibrator_cache(
         forms,
-        calibrator.name,
+        calibrator,
         _batches(images, spec.preprocess, rows, on_image),
-        quantile=calibrator.quantile,
-        cutoff=calibrator.cutoff,
     )
-    where, facts = f"the cache of {kind.name}'s {calibrator.name}", facts_of_graph(forms.graph, spec)
+    where, facts = f"the cache of {kind.name}'s {calibrator}", facts_of_graph(forms.graph, spec)
     cache = parse_cache(_text(content, where), where)
     drawn = table_from_cache(cache, spec)
     table = msgspec.structs.replace(
         drawn,
         dataset=seen_by_calibrator(spec, images).dataset,
-        method=calibrator.name,
+        method=calibrator,
         made_by=MadeBy(engine=f"{kind.name} {cache.tensorrt}"),
         tensors=_ranges(drawn, facts),
         keep_float=tuple(sorted(floats)),

@@ -36,7 +36,6 @@ __all__ = [
     "CalibrationOptions",
     "FoundImages",
     "ImageSplit",
-    "LibraryCalibrator",
     "MaxDrop",
     "Subject",
     "counted_objects",
@@ -46,15 +45,6 @@ __all__ = [
     "open_subject",
     "split_images",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryCalibrator:
-    """A calibrator of the engine's own library (`edge.engine.kind.CalibratingKind`), and what it is set to."""
-
-    name: str
-    quantile: float | None = None
-    cutoff: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +69,8 @@ class CalibrationOptions:
     model: Path
     images: Path | None  # folder; None: only what `histograms` have seen
     method: Method | None = None  # None: searched for each tensor
-    # finds the ranges instead; with it there is no method, and no histogram
-    calibrator: LibraryCalibrator | None = None
+    # of the engine's own library, which finds the ranges instead; with it there is no method, and no histogram
+    calibrator: str | None = None
     labels: Path | None = None  # folder or file; with them it is mAP that is measured, and `max_drop` is a promise
     max_drop: MaxDrop = field(default_factory=MaxDrop)
     is_symmetric: bool = False  # a searched table has no centres (ADR 2), as those of single methods have none

@@ -21,7 +21,7 @@ from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command, engine
 from edge.engine.kind import usable_kind
 from edge.quantize.calibrate import FEW_IMAGES, Calibration
 from edge.quantize.calibrate import calibrate as run
-from edge.quantize.subject import CalibrationOptions, LibraryCalibrator, MaxDrop
+from edge.quantize.subject import CalibrationOptions, MaxDrop
 
 __all__ = ["calibrate"]
 
@@ -69,8 +69,6 @@ class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Ranges by a calibrator of the engine's own library instead. TensorRT 8.6 to 10: entropy2, minmax, entropy, "
     "legacy.",
 )
-@click.option("--quantile", type=click.FloatRange(0, 1), metavar="0..1", help="Of the calibrator legacy.")
-@click.option("--cutoff", type=click.FloatRange(0, 1), metavar="0..1", help="Regression cutoff of the same.")
 @click.option(
     "--labels", type=LABELS, metavar="DIR|FILE", help="YOLO folder, data.yaml or COCO .json; mAP is measured then."
 )
@@ -133,16 +131,12 @@ def _options(
     *,
     method: str | None,
     max_drop: MaxDrop | None,
-    calibrator: str | None,
-    quantile: float | None,
-    cutoff: float | None,
     engine: str,
     **same: Any,
 ) -> CalibrationOptions:
     return CalibrationOptions(
         model=model,
         method=None if method in (None, "auto") else Method(method),
-        calibrator=None if calibrator is None else LibraryCalibrator(name=calibrator, quantile=quantile, cutoff=cutoff),
         max_drop=max_drop or MaxDrop(),
         **same,
     )
@@ -166,9 +160,6 @@ def _require_calibrator_alone(save_histograms: Path | None, asked: Mapping[str, 
     """A calibrator of a library chooses ranges itself and shows no histogram."""
     calibrator = asked["calibrator"]
     if calibrator is None:
-        for setting in ("quantile", "cutoff"):
-            if asked[setting] is not None:
-                raise click.UsageError(f"--{setting} is a setting of a --calibrator, and none is named")
         return
     for name in ("cluster", "workers"):
         if asked[name] is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from edge.engine.cuda import driver
-from edge.engine.cuda.driver import open_driver
+from edge.engine.cuda.libcuda import open_driver
 from edge.errors import EngineError, OutOfMemoryError
 
 __all__ = ["cuda_driver", "cuda_errors"]

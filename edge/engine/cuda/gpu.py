@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from edge.engine.cuda.binding import cuda_driver, cuda_errors
-from edge.engine.cuda.driver import CudaCallError, open_driver
+from edge.engine.cuda.libcuda import CudaCallError, open_driver
 from edge.errors import EngineError
 
 __all__ = ["CudaEvent", "CudaGraph", "DeviceBuffer", "Gpu", "HostArray", "Owner", "Stream", "capture"]

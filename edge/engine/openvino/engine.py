@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from edge.engine.kinds import available_cores
 from edge.engine.openvino.binding import require_precision
 from edge.engine.openvino.compiler import Compiler, Rows, RowsRunner, largest_name
-from edge.model.graph import graph_from_bytes
-from edge.model.rebatch import largest_difference, rebatch
 from edge.types import ColourOrder, ModelSpec, Precision, Preprocess
 
 __all__ = ["OpenVinoActivations", "OpenVinoEngine", "Options"]
@@ -27,15 +25,15 @@ __all__ = ["OpenVinoActivations", "OpenVinoEngine", "Options"]
 _log = logging.getLogger(__name__)
 _CANVASES = 2  # one is inferred while the other is filled
 _TYPE_OF_PRECISION = {Precision.FP32: "f32", Precision.FP16: "f16"}
-_REBATCH_TOLERANCE = 1e-4  # of the largest output: other kernels may sum in another order
+_BATCH_TOLERANCE = 1e-4  # of the largest output: other kernels may sum in another order
 _INT8_TOLERANCE = 0.05  # sums that end close to the middle of two levels fall to either side
 
 
 class OpenVinoEngine(RowsRunner):
     """`edge.protocols.Engine` on the CPU.
 
-    `threads` None: all cores. `rows_per_request`, 1 to `max_batch`: more than 1 put a real batch dimension into the
-    graph. `content`: the model, where it is not what the file of `spec` holds.
+    `threads` None: all cores. `rows_per_request`, 1 to `max_batch`: more than 1 make a real batch, where the model does
+    not fix its own. `content`: the model, where it is not what the file of `spec` holds.
     Raises `EngineError` if OpenVINO cannot read, compile or run the model, or this CPU lacks the precision;
     MissingDependencyError if openvino is not installed.
     """
@@ -51,17 +49,14 @@ class OpenVinoEngine(RowsRunner):
         content: bytes | None = None,
     ) -> None:
         super().__init__(spec, max_batch)
-        batched = self._rebatched(content) if spec.batch == 1 and rows_per_request > 1 else None
         require_precision(precision)
-        threads = threads or available_cores()
-        self._config = {
+        threads, sizes = threads or available_cores(), self._request_sizes(rows_per_request)
+        config = {
             "INFERENCE_NUM_THREADS": str(threads),
-            "NUM_STREAMS": str(min(threads, -(-max_batch // rows_per_request))),
+            "NUM_STREAMS": str(min(threads, -(-max_batch // sizes[0]))),
             "INFERENCE_PRECISION_HINT": _TYPE_OF_PRECISION.get(precision, "f32"),
         }
-        self._one = Compiler(spec, self._config, content=content)
-        self._many = self._one if batched is None else Compiler(spec, self._config, content=batched)
-        sizes = self._request_sizes(rows_per_request if spec.batch is None or batched is not None else 1)
+        self._compiler = Compiler(spec, config, content=content)
         self._rows = self._make_rows(sizes)
         if len(sizes) > 1 and not self._rows_agree(sizes[0]):
             self._rows = self._make_rows([1])
@@ -72,22 +67,17 @@ class OpenVinoEngine(RowsRunner):
 
     def _make_rows(self, sizes: list[int]) -> tuple[Rows, ...]:
         rows = -(-self.max_batch // sizes[-1]) * sizes[-1]
-        compiled = {size: (self._one if size == self._spec.batch else self._many).compile(size) for size in sizes}
+        compiled = {size: self._compiler.compile(size) for size in sizes}
         outputs = (self._spec.output_name,)
         return tuple(Rows(compiled, outputs, preprocess=self._spec.preprocess, rows=rows) for _ in range(_CANVASES))
 
     def _request_sizes(self, rows_per_request: int) -> list[int]:
-        # Largest first; the last one also takes what is left over. A model that is fixed at B > 1 leaves no choice.
-        if self._spec.batch is not None and self._spec.batch > 1:
-            return [self._spec.batch]
-        return sorted({rows_per_request, 1}, reverse=True)
-
-    def _rebatched(self, content: bytes | None) -> bytes | None:
-        path = self._spec.path
-        result = rebatch(path if content is None else graph_from_bytes(content, str(path)), self._spec)
-        if result.model is None:
-            _log.warning("rows run one by one model=%s reason=%s", self._spec.name, result.reason)
-        return result.model
+        # Largest first; the last one also takes what is left over.
+        if self._spec.batch is None:
+            return sorted({rows_per_request, 1}, reverse=True)
+        if self._spec.batch == 1 and rows_per_request > 1:
+            _log.warning("rows run one by one model=%s reason=%s", self._spec.name, "its batch is fixed to 1")
+        return [self._spec.batch]
 
     def _rows_agree(self, many: int) -> bool:
         """Prove on random pixels that a batch gives what each of its rows gives alone, and say so where it does not."""
@@ -97,8 +87,8 @@ class OpenVinoEngine(RowsRunner):
         def run(images: NDArray[np.uint8]) -> NDArray[np.float32]:
             return rows.run(images, step=len(images))[output]
 
-        difference = largest_difference(run, run, images)
-        tolerance = _INT8_TOLERANCE if self._spec.is_quantized else _REBATCH_TOLERANCE
+        difference = float(np.abs(np.concatenate([run(images[i : i + 1]) for i in range(many)]) - run(images)).max())
+        tolerance = _INT8_TOLERANCE if self._spec.is_quantized else _BATCH_TOLERANCE
         limit = tolerance * float(np.abs(run(images[:1])).max())
         rows.canvas[:] = self._spec.preprocess.pad_value
         if difference > limit:

@@ -25,7 +25,7 @@ from edge.errors import DatasetError, EngineError
 from edge.reading import available_bytes
 from edge.types import ColourOrder, Precision, Preprocess
 
-__all__ = ["CALIBRATORS", "CalibratorSettings", "model_input", "written_cache"]
+__all__ = ["CALIBRATORS", "model_input", "written_cache"]
 
 CALIBRATORS = {
     "entropy2": "IInt8EntropyCalibrator2",
@@ -35,28 +35,9 @@ CALIBRATORS = {
 }
 """TensorRT's classes, by their names on the command line."""
 
-_CUTS = "legacy"  # the one that wants a quantile and a regression cutoff
 _AFTER_FUSION = ("entropy", "legacy")
-_QUANTILE, _CUTOFF = 0.9999, 1.0
+_QUANTILE, _CUTOFF = 0.9999, 1.0  # of `legacy`: its usual ones
 _FAST = 0  # the engine is thrown away
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratorSettings:
-    """Which calibrator; quantile and regression cutoff, 0 to 1, are of `legacy` alone, and have its usual values."""
-
-    name: str
-    quantile: float | None = None
-    cutoff: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.name not in CALIBRATORS:
-            raise EngineError(f"calibrator {self.name!r}: expected one of {', '.join(CALIBRATORS)}")
-        if self.name != _CUTS and (self.quantile, self.cutoff) != (None, None):
-            raise EngineError(f"calibrator {self.name} takes no quantile and no cutoff; {_CUTS} does")
-        for name, value in (("quantile", self.quantile), ("cutoff", self.cutoff)):
-            if value is not None and not 0 <= value <= 1:
-                raise EngineError(f"calibrator {self.name}: {name} is 0 to 1, got {value:g}")
 
 
 @dataclass(slots=True)
@@ -87,7 +68,7 @@ def written_cache(
     library: TensorRtLibrary,
     device: TensorrtDevice,
     model: ModelForms,
-    settings: CalibratorSettings,
+    calibrator: str,
     batches: Iterator[NDArray[np.uint8]],
     make_memory: Callable[[tuple[int, ...]], HostArray],
 ) -> bytes:
@@ -95,6 +76,7 @@ def written_cache(
 
     Args:
         model: its float form is looked at.
+        calibrator: one of `CALIBRATORS`.
         batches: uint8 (B, H, W, 3) RGB canvases, one B for all.
         make_memory: makes the memory of one batch, given its shape (B, 3, H, W).
 
@@ -111,13 +93,13 @@ def written_cache(
     memory = make_memory((first.shape[0], 3, size.height, size.width))
     feed = _Feed(chain([first], batches), memory, spec.preprocess)
     try:
-        log = _run(library, device, model, settings, feed)
+        log = _run(library, device, model, calibrator, feed)
     finally:
         memory.close()
     if feed.failure is not None:
         raise feed.failure
     if not feed.written:
-        raise EngineError(f"{spec.name}: TensorRT's calibrator {settings.name} wrote no cache: {log.reason()}")
+        raise EngineError(f"{spec.name}: TensorRT's calibrator {calibrator} wrote no cache: {log.reason()}")
     return feed.written[-1]
 
 
@@ -130,7 +112,7 @@ def _require_calibrators(library: TensorRtLibrary) -> None:
 
 
 def _run(
-    library: TensorRtLibrary, device: TensorrtDevice, model: ModelForms, settings: CalibratorSettings, feed: _Feed
+    library: TensorRtLibrary, device: TensorrtDevice, model: ModelForms, calibrator: str, feed: _Feed
 ) -> MessageLog:
     log, trt = MessageLog(), library.trt
     logger = make_logger(library, log)
@@ -142,17 +124,17 @@ def _run(
     options = Options(optimization_level=_FAST)
     route, precision = Route.IMPLICIT_CACHE, Precision.INT8
     config = make_config(library, builder, device, options, route=route, precision=precision, free_bytes=free_bytes)
-    if settings.name in _AFTER_FUSION:
+    if calibrator in _AFTER_FUSION:
         config.set_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION)
     set_shapes(builder, config, network, model.spec, max_batch=batch)
-    config.int8_calibrator = calibrator = _calibrator(library, settings, feed, batch)
+    config.int8_calibrator = made = _calibrator(library, calibrator, feed, batch)
     builder.build_serialized_network(network, config)
-    del calibrator  # TensorRT holds no reference: it had to live until here
+    del made  # TensorRT holds no reference: it had to live until here
     return log
 
 
-def _calibrator(library: TensorRtLibrary, settings: CalibratorSettings, feed: _Feed, batch: int) -> Any:
-    base: Any = getattr(library.trt, CALIBRATORS[settings.name])
+def _calibrator(library: TensorRtLibrary, name: str, feed: _Feed, batch: int) -> Any:
+    base: Any = getattr(library.trt, CALIBRATORS[name])
 
     class _Calibrator(base):  # type: ignore[misc]  # its base is known when the library is
         def __init__(self) -> None:
@@ -171,10 +153,10 @@ def _calibrator(library: TensorRtLibrary, settings: CalibratorSettings, feed: _F
             feed.written.append(bytes(content))
 
         def get_quantile(self) -> float:
-            return _QUANTILE if settings.quantile is None else settings.quantile
+            return _QUANTILE
 
         def get_regression_cutoff(self) -> float:
-            return _CUTOFF if settings.cutoff is None else settings.cutoff
+            return _CUTOFF
 
         def read_histogram_cache(self, length: int) -> None:
             """Give none, as above."""

@@ -27,7 +27,7 @@ from edge.engine.kind import (
 )
 from edge.engine.tensorrt.binding import import_tensorrt
 from edge.engine.tensorrt.build.build import build_plan, int8_forms
-from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, written_cache
+from edge.engine.tensorrt.calibrators import CALIBRATORS, written_cache
 from edge.engine.tensorrt.examine import examined, require_calibration
 from edge.engine.tensorrt.facts import FACTS
 from edge.engine.tensorrt.machine import read_machine
@@ -126,24 +126,12 @@ class _TensorRt:
         model: ModelForms,
         calibrator: str,
         batches: Iterator[NDArray[np.uint8]],
-        *,
-        quantile: float | None = None,
-        cutoff: float | None = None,
-        on_progress: Callable[[str, float], None] = lambda phase, share: None,
     ) -> bytes:
-        settings = CalibratorSettings(name=calibrator, quantile=quantile, cutoff=cutoff)
         library, device = import_tensorrt(), read_device()
         require_calibration(read_machine(), library)
         memory = partial(HostArray, dtype=np.float32, is_mapped=True)
-        on_progress("calibration", 0.0)
-        gpu = Gpu()
-        try:
-            with gpu.current():
-                cache = written_cache(library, device, model, settings, batches, memory)
-        finally:
-            gpu.close()
-        on_progress("calibration", 1.0)
-        return cache
+        with closing(Gpu()) as gpu, gpu.current():
+            return written_cache(library, device, model, calibrator, batches, memory)
 
     def profiler(self, spec: ModelSpec, layers: Collection[str], *, content: bytes | None = None) -> LayerProfiler:
         """Return what times `layers` on the GPU, in an engine that is built for it: float32, or INT8."""

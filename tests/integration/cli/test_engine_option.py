@@ -174,15 +174,6 @@ def test_a_promise_that_the_calibrator_s_ranges_break_writes_nothing(place):
     assert "so nothing was written" in told
 
 
-def test_settings_reach_the_calibrator(place):
-    options = ("--engine", "onnxruntime", "--calibrator", "legacy", "--cutoff", 1)
-
-    assert "it wants a quantile and a cutoff" in refused(place, *options, expected=7)
-    calibrate(place, *options, "--quantile", 0.9)
-
-    assert read_table(place / "m.calib.json").tensors["images"].amax == pytest.approx(0.9 * largest(place)["images"])
-
-
 def test_images_that_make_no_whole_batches_are_counted(place):
     models.yolov5(place / "any-batch.onnx", size=SIZE)
     options = ("--engine", "onnxruntime", "--calibrator", "minmax", "--batch", 3)
@@ -229,7 +220,7 @@ def test_an_engine_without_calibrators_says_what_else_there_is(place):
 def test_a_calibrator_that_the_engine_does_not_have_is_refused_with_those_it_has(place):
     told = refused(place, "--engine", "onnxruntime", "--calibrator", "entropy2")
 
-    assert "'entropy2'; expected one of minmax, legacy" in told
+    assert "'entropy2'; expected one of minmax" in told
 
 
 @pytest.mark.parametrize(
@@ -238,8 +229,6 @@ def test_a_calibrator_that_the_engine_does_not_have_is_refused_with_those_it_has
         (("--calibrator", "minmax", "--method", "mse"), "chooses ranges itself: leave out --method"),
         (("--calibrator", "minmax", "--save-histograms", "h.npz"), "leave out --save-histograms"),
         (("--calibrator", "minmax", "--histograms", "h.npz"), "leave out --histograms"),
-        (("--quantile", "0.9"), "--quantile is a setting of a --calibrator, and none is named"),
-        (("--calibrator", "legacy", "--cutoff", "2"), "--cutoff"),
     ],
 )
 def test_options_that_make_no_sense_together_are_usage_errors(place, monkeypatch, options, problem):

@@ -110,9 +110,8 @@ def test_a_pipeline_in_int8_finds_what_the_qdq_model_finds_in_onnxruntime(run, m
     assert " in int8, 1 stream\n" in told
 
 
-@pytest.mark.parametrize("batch", [None, 1], ids=["dynamic", "fixed"])
-def test_rows_of_several_streams_in_one_request_find_the_same(run, tmp_path, batch):
-    model = models.yolov8(tmp_path / "tiny.onnx", batch=batch)
+def test_rows_of_several_streams_in_one_request_find_the_same(run, tmp_path):
+    model = models.yolov8(tmp_path / "tiny.onnx")
     write_table_of(tmp_path / "t.json", model)
     about = {"onnx": str(model), "calibration": "t.json", "precision": "int8"}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from edge.engine.cuda.binding import cuda_driver
-from edge.engine.cuda.driver import open_driver
+from edge.engine.cuda.libcuda import open_driver
 from tests.support.cuda_driver.build import driver_library, pycuda_folder
 
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE

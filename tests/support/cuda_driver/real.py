@@ -17,8 +17,8 @@ from unittest import mock
 import pytest
 
 from edge.engine.cuda.binding import cuda_driver
-from edge.engine.cuda.driver import CudaCallError, open_driver
 from edge.engine.cuda.gpu import Gpu
+from edge.engine.cuda.libcuda import CudaCallError, open_driver
 
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE

@@ -39,22 +39,9 @@ def infer(engine, images):
     return engine.wait(0).copy()
 
 
-def test_a_static_batch_of_one_is_rebatched_and_gives_the_same(tmp_path, caplog):
-    spec = spec_of(models.yolox, tmp_path, batch=1)
-    images = canvases(spec, rows=5)
-
-    together = infer(OpenVinoEngine(spec, max_batch=5, rows_per_request=2), images)
-
-    alone = infer(OpenVinoEngine(spec, max_batch=5), images)
-    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
-    assert not caplog.records
-
-
-def test_a_rewriting_that_gives_other_outputs_is_not_used_and_said(tmp_path, caplog, monkeypatch):
-    spec = spec_of(models.yolov8, tmp_path, batch=1)
-    other = models.yolov8(tmp_path / "other.onnx", batch=None, seed=9)
-    wrong = dataclasses.make_dataclass("Wrong", ["model", "reason"])(other.read_bytes(), "")
-    monkeypatch.setattr("edge.engine.openvino.engine.rebatch", lambda path, spec: wrong)
+def test_a_batch_whose_rows_are_not_those_of_single_runs_is_not_used_and_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("edge.engine.openvino.engine._BATCH_TOLERANCE", -1.0)
+    spec = spec_of(models.yolov8, tmp_path)
     images = canvases(spec, rows=4)
 
     with caplog.at_level(logging.WARNING):
@@ -64,15 +51,13 @@ def test_a_rewriting_that_gives_other_outputs_is_not_used_and_said(tmp_path, cap
     np.testing.assert_allclose(output, infer(OnnxRuntimeEngine(spec, max_batch=4), images), rtol=1e-3, atol=1e-2)
 
 
-def test_a_model_that_cannot_be_rebatched_runs_row_by_row_and_says_so(tmp_path, caplog, monkeypatch):
+def test_a_model_whose_batch_is_fixed_to_one_runs_row_by_row_and_says_so(tmp_path, caplog):
     spec = spec_of(models.yolov8, tmp_path, batch=1)
-    refused = dataclasses.make_dataclass("Refused", ["model", "reason"])(None, "node 'x' mixes images")
-    monkeypatch.setattr("edge.engine.openvino.engine.rebatch", lambda path, spec: refused)
 
     with caplog.at_level(logging.WARNING):
         output = infer(OpenVinoEngine(spec, max_batch=2, rows_per_request=2), canvases(spec, rows=2))
 
-    assert "node 'x' mixes images" in caplog.text
+    assert "rows-one-by-one" in logged(caplog)
     assert len(output) == 2
 
 
@@ -91,7 +76,7 @@ def test_fp32_is_computed_in_f32_even_where_the_default_would_be_bf16(tmp_path):
     spec = spec_of(models.yolov8, tmp_path)
     engine = OpenVinoEngine(spec, max_batch=1)
 
-    compiled = engine._one.compile(1)
+    compiled = engine._compiler.compile(1)
 
     assert str(compiled.get_property("INFERENCE_PRECISION_HINT")).endswith("'float32'>")
 

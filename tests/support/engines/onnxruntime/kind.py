@@ -50,14 +50,10 @@ class _OnnxRuntime:
     def averaging(self, spec, tensors, *, max_batch=1, content=None):
         return Averaging(OnnxRuntimeActivations(spec, tensors, max_batch=max_batch, content=content), tensors)
 
-    calibrators = ("minmax", "legacy")
+    calibrators = ("minmax",)
 
-    def calibrator_cache(
-        self, model, calibrator, batches, *, quantile=None, cutoff=None, on_progress=lambda phase, share: None
-    ):
-        """Largest |x| of every tensor, as TensorRT's MinMax has it; `legacy` cuts it at the quantile, for tests."""
-        if calibrator == "legacy" and None in (quantile, cutoff):
-            raise EngineError("calibrator legacy: it wants a quantile and a cutoff")
+    def calibrator_cache(self, model, calibrator, batches):
+        """Largest |x| of every tensor, as TensorRT's MinMax has it."""
         spec, names = model.spec, [model.spec.input_name, *_float_tensors(model.float_model())]
         largest = dict.fromkeys(names, 0.0)
         for batch in batches:
@@ -65,7 +61,7 @@ class _OnnxRuntime:
             engine.canvases[0][:] = batch
             engine.start(0, len(batch))
             for name, values in engine.wait(0).items():
-                largest[name] = max(largest[name], float(np.abs(values).max()) * (quantile or 1.0))
+                largest[name] = max(largest[name], float(np.abs(values).max()))
         lines = [f"{name}: {struct.pack('>f', amax / 127).hex()}" for name, amax in largest.items()]
         header = "TRT-100300-MinMaxCalibration"
         return "\n".join([header, *lines, "(Unnamed Layer* 4) [Constant]_output: 0", ""]).encode()

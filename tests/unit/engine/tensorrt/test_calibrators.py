@@ -7,7 +7,7 @@ import pytest
 
 from edge.calibrate.cache import parse_cache
 from edge.engine.tensorrt.binding import import_tensorrt
-from edge.engine.tensorrt.calibrators import CALIBRATORS, CalibratorSettings, model_input, written_cache
+from edge.engine.tensorrt.calibrators import CALIBRATORS, model_input, written_cache
 from edge.engine.tensorrt.examine import require_calibration
 from edge.engine.tensorrt.machine import ThisMachine
 from edge.errors import DatasetError, EngineError
@@ -52,12 +52,12 @@ def pictures(count, rows=2, seed=5):
     return [random.integers(0, 256, (rows, 96, 96, 3), np.uint8) for _ in range(count)]
 
 
-def cache_of(spec, batches, name="minmax", **settings):
+def cache_of(spec, batches, name="minmax"):
     return written_cache(
         import_tensorrt(),
         DESKTOP,
         Forms(spec),
-        CalibratorSettings(name=name, **settings),
+        name,
         iter(batches),
         HostMemory,
     )
@@ -130,20 +130,6 @@ def test_a_build_that_fails_before_the_cache_is_told_with_its_reason(spec):
 def test_a_library_without_calibrators_says_what_to_do(spec, version):
     with fake_tensorrt.used(version), pytest.raises(EngineError, match=r"has no calibrators.*--method"):
         cache_of(spec, pictures(1))
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"name": "best"}, "expected one of entropy2"),
-        ({"name": "minmax", "quantile": 0.5}, "takes no quantile"),
-        ({"name": "legacy", "cutoff": 1.5}, "cutoff is 0 to 1"),
-        ({"name": "legacy", "quantile": float("nan")}, "quantile is 0 to 1"),
-    ],
-)
-def test_wrong_settings_are_refused(settings, told):
-    with pytest.raises(EngineError, match=told):
-        CalibratorSettings(**settings)
 
 
 def test_on_a_jetson_with_tensorrt_10_it_is_refused_before_it_crashes():

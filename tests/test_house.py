@@ -114,7 +114,7 @@ LINES_OF_ROOMS = {
     "http": 443,
     "media": 4772,
     "model": 4621,
-    "publish": 6504,
+    "publish": 6443,
     "quantize": 3124,
     "registry": 1080,
     "roofline": 917,

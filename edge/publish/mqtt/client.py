@@ -29,7 +29,7 @@ from edge.publish.mqtt.stream import (
 )
 from edge.publish.mqtt.trouble import V5, BrokerError, Trouble, trouble_from_error, trouble_from_reason
 
-__all__ = ["Connection", "MqttLimits", "Received", "Subscribed", "Waker", "Will", "connect"]
+__all__ = ["Connection", "MqttLimits", "Received", "Subscribed", "Waker", "Will", "connect", "seek"]
 
 # The broker keeps our session so long after a loss; without it, it would not delay the Will either.
 _SESSION_EXPIRY_S = 15
@@ -367,6 +367,14 @@ class Connection:
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         self._events.append(Received(message.topic, message.payload, message.retain))
+
+
+def seek(endpoint: Endpoint) -> None:
+    """Connect and say nothing; raises BrokerError where nothing listens."""
+    try:
+        socket.create_connection((endpoint.host, endpoint.port), endpoint.connect_timeout_s).close()
+    except (OSError, ValueError) as error:  # ValueError: from the host
+        raise trouble_from_error(error, endpoint) from error
 
 
 def connect(endpoint: Endpoint, *, version: int, will: Will | None = None) -> Connection:

@@ -1,13 +1,10 @@
-"""Where the broker is and who we are there, by the configuration; and whether a broker that was away is back."""
+"""Where the broker is and who we are there, by the configuration."""
 
 from __future__ import annotations
 
 import os
-import random
-import socket
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,14 +14,10 @@ from edge.errors import ConfigError
 from edge.reading import open_file
 from edge.tls import client_context
 
-__all__ = ["Endpoint", "endpoint_from_config", "line_to", "no_dots", "topic_root", "waits_for_return"]
+__all__ = ["Endpoint", "endpoint_from_config", "no_dots", "topic_root"]
 
 _TLS_PORT = 8883
 _PLAIN_PORT = 1883
-_LOOK_S = 0.2
-_EVERY_S = 2.0
-_ANSWER_S = 1.0
-_SPREAD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,68 +107,3 @@ def _load(key: str, path: Path, load: Callable[[Path], None]) -> None:
         ) from error
     except OSError as error:
         raise ConfigError(f"mqtt.tls.{key}: {path}: {error.strerror}", hint="the file has to be readable") from error
-
-
-def line_to(endpoint: Endpoint) -> socket.socket | None:
-    """Return a connection on which nothing is said, which breaks when the listener ends; None: there is none.
-
-    Takes a second at most, and as long as a name takes to be looked up.
-    """
-    try:
-        line = socket.create_connection((endpoint.host, endpoint.port), _ANSWER_S)
-    except (OSError, ValueError):  # ValueError: a name that cannot be one
-        return None
-    line.setblocking(False)
-    return line
-
-
-def _has_ended(line: socket.socket) -> bool:
-    try:
-        return not line.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-
-
-def waits_for_return(
-    endpoint: Endpoint,
-    delay_s: float,
-    *,
-    is_away: bool,
-    has_served: bool = False,
-    line_to: Callable[[Endpoint], socket.socket | None] = line_to,
-    uniform: Callable[[float, float], float] = random.uniform,
-    now_s: Callable[[], float] = time.monotonic,
-) -> Iterator[float]:
-    """Yield how long to wait at a time, until `delay_s` is over, or a broker that was away is there again.
-
-    A broker that listens all the time tells nothing by that; whether it is of use shows a connection only. One that has
-    just served and is killed drops its connections a moment before it stops to listen, and may be back before it is
-    asked again: where it `has_served`, it is held to account by a connection of its own. `is_away`: nothing listens
-    is known. Looks and returns are spread by `uniform`: the devices of one broker do not all come back at once.
-    """
-    until_s = now_s() + delay_s
-    line = None if is_away or delay_s <= _LOOK_S else line_to(endpoint)
-    is_away, has_come = line is None, False
-    if line is not None and not has_served:
-        line.close()
-        line = None
-    next_s = now_s() + uniform(_EVERY_S / 2, _EVERY_S)
-    try:
-        while (left_s := until_s - now_s()) > 0:
-            if line is not None and _has_ended(line):
-                line.close()
-                line, is_away = None, True
-            if now_s() >= next_s:
-                if has_come:
-                    return
-                look = line_to(endpoint)
-                if look is not None:
-                    look.close()
-                has_come, is_away = is_away and look is not None, look is None
-                next_s = now_s() + (uniform(0, _SPREAD_S) if has_come else uniform(_EVERY_S / 2, _EVERY_S))
-            yield min(_LOOK_S, left_s)
-    finally:
-        if line is not None:
-            line.close()

@@ -21,8 +21,8 @@ from edge.publish.convert import rfc3339_from_ns
 from edge.publish.device_messages import StateMessage
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StreamStateMessage
-from edge.publish.mqtt.client import Connection, Waker, Will, connect
-from edge.publish.mqtt.endpoint import Endpoint, endpoint_from_config, topic_root, waits_for_return
+from edge.publish.mqtt.client import Connection, Waker, Will, connect, seek
+from edge.publish.mqtt.endpoint import Endpoint, endpoint_from_config, topic_root
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import ADAPTABLE, BrokerBackoff, BrokerError, ProtocolChoice, Trouble
@@ -83,7 +83,7 @@ class MqttPublisher:
         configured = functools.partial(endpoint_from_config, config, client_id=f"edge-{info.device}", base_dir=base_dir)
         self._read_endpoint: Callable[[], Endpoint] = lambda: configured(credential=credential())
         self._endpoint, self._unread = self._read_endpoint(), ""
-        self.is_connected = self._is_asleep = self._is_over = self._is_last_attempt = False
+        self.is_connected = self._is_asleep = self._is_over = self._is_last_attempt = self._is_away = False
         self._outbox, self._keeper = open_outbox(
             info,
             max_bytes=max_bytes,
@@ -232,18 +232,20 @@ class MqttPublisher:
         self._unread = unread
 
     def _connect(self) -> Connection:
+        self._is_last_attempt = self._closing.is_set()
+        if self._is_away:  # an authority's files are not read each second of a long outage
+            seek(self._endpoint_in_time())
         self._read_again()
         with self._state_lock:
             self._session += 1
         state = self._stamped(self._state)
         offline = msgspec.structs.replace(state, state="offline", since=None, reason="connection lost")
         will = dataclasses.replace(self._will, payload=offline.encode())
-        self._is_last_attempt = self._closing.is_set()
-        endpoint = self._endpoint
-        if self._is_last_attempt:
-            left_s = max(0.1, self._deadline_s - time.monotonic())
-            endpoint = dataclasses.replace(endpoint, connect_timeout_s=min(endpoint.connect_timeout_s, left_s))
-        return connect(endpoint, version=self._protocol.version, will=will)
+        return connect(self._endpoint_in_time(), version=self._protocol.version, will=will)
+
+    def _endpoint_in_time(self) -> Endpoint:
+        left_s = max(0.1, self._deadline_s - time.monotonic())
+        return dataclasses.replace(self._endpoint, connect_timeout_s=min(self._endpoint.connect_timeout_s, left_s))
 
     def _serve(self, connection: Connection) -> None:
         limit, least = connection.limits.packet_bytes, least_packet_bytes(self._device, self._root)
@@ -332,15 +334,13 @@ class MqttPublisher:
         )
         self._is_over = delay_s > 0 and (self._is_last_attempt or trouble.kind in _NO_LAST_ATTEMPT)
         self._say(logging.WARNING, f"not connected to {self._endpoint}: {trouble}", next_try_s=delay_s)
+        self._is_away = trouble.kind is Trouble.UNREACHABLE
         if trouble.kind in _NO_LAST_ATTEMPT:
             self._closing.wait(delay_s)
         elif not self._is_over:
             self._nudge.clear()
-            is_away = trouble.kind is Trouble.UNREACHABLE
             if not self._closing.is_set():
-                for wait_s in waits_for_return(self._endpoint, delay_s, is_away=is_away, has_served=lived_s > 0):
-                    if self._nudge.wait(wait_s):
-                        break
+                self._nudge.wait(delay_s)
 
     def _adapt(self, kind: Trouble) -> bool:
         """Ask for less, if there is less to ask for; return whether the next CONNECT is another one."""

@@ -20,7 +20,7 @@ from edge.errors import ConfigError, PublishError
 from edge.publish.message import WireMessage
 from edge.publish.messages import MESSAGE_TYPES
 from edge.publish.mqtt.client import Connection, Received, Subscribed, connect
-from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root, waits_for_return
+from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root
 from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, ProtocolChoice, Trouble
 
 __all__ = ["Arrival", "Subscriber", "checked_device", "devices_by_site", "message_from_payload"]
@@ -125,20 +125,18 @@ class Subscriber:
                     said = ""
                 yield from self._poll(self._connection)
             except BrokerError as error:
-                has_served, self._connection = self._connection is not None, None
-                now_s = time.monotonic()
+                lived_s = 0.0 if self._connection is None else time.monotonic() - since_s
+                self._connection = None
+                is_adapted = self._protocol.failed(error.kind)
                 delay_s = self._backoff.delay_s(
-                    error.kind,
-                    lived_s=now_s - since_s,
-                    now_s=now_s,
-                    is_adapted=self._protocol.failed(error.kind),
+                    error.kind, lived_s=lived_s, now_s=time.monotonic(), is_adapted=is_adapted
                 )
                 if str(error) != said:
                     said = str(error)
                     say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
-                is_away = error.kind is Trouble.UNREACHABLE
-                for wait_s in waits_for_return(self._endpoint, delay_s, is_away=is_away, has_served=has_served):
-                    time.sleep(wait_s)
+                pause = Deadline.after(delay_s)
+                while not pause.is_over:
+                    time.sleep(min(_POLL_S, pause.left_s))
                     yield None
 
     def close(self) -> None:
@@ -168,7 +166,7 @@ class Subscriber:
                 hint = "check the broker's access list" + no_dots(topic_filter)
                 raise BrokerError(Trouble.REFUSED, f"may not subscribe to {topic_filter}", hint=hint)
         connection.abandon()
-        raise BrokerError(Trouble.UNREACHABLE, "the broker does not answer the subscription")
+        raise BrokerError(Trouble.SILENT, "the broker does not answer the subscription")
 
     def _poll(self, connection: Connection) -> Iterator[Arrival | None]:
         early, self._early = self._early, []

@@ -139,18 +139,21 @@ def _no_tls_trouble(reason: str) -> BrokerError:
 
 
 _OF_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID and ..._HAS_EXPIRED of OpenSSL's <x509_vfy.h>
-_NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
 ADAPTABLE = frozenset({Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1})
 """Refusals after which there may be another way to ask; where there is none, a person has to act."""
-_SILENT_S = 4.0
+_NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
+_SILENT_S, _AWAY_S = 4.0, 2.0
 _AFTER_TRIAL_S = 0.1
+# Less, and two clients of one id that throw each other out would never slow down.
+_HELD_S = 10.0
 
 
 class BrokerBackoff:
     """How long to wait before the next attempt: doubling, with jitter over the whole range so that fleets spread.
 
     One that says nothing at all, as when it hangs, is not asked less often for that: nothing but a connection can tell
-    when it goes on, and what waits in its socket is then answered at once.
+    when it goes on, and what waits in its socket is then answered at once. One that cannot be reached is asked every
+    one to two seconds, and its connections are not waited for longer afterwards.
     Where a person has to act (refused, also for what we have no other way to ask, or two takeovers within a minute) it
     is `refused_s`: no storm of attempts, and no war between two clients of one name.
     """
@@ -189,12 +192,14 @@ class BrokerBackoff:
             is_contested = len(self._takeovers) == 2 and now_s - self._takeovers[0] < 60
         if kind is Trouble.REFUSED or kind in ADAPTABLE or is_contested:
             return self._uniform(0.9 * self._refused_s, 1.1 * self._refused_s)
-        if lived_s >= self._max_s:  # less, and two clients of one id that throw each other out would never slow down
+        if kind is Trouble.UNREACHABLE:
+            away_s = min(self._max_s, _AWAY_S)
+            return self._uniform(away_s / 2, away_s)
+        if lived_s >= _HELD_S:
             self._ceiling_s = 2 * self._min_s
         most_s = min(self._ceiling_s, _SILENT_S) if kind in _NO_WORD else self._ceiling_s
-        delay_s = self._uniform(min(self._min_s, most_s), most_s)
         self._ceiling_s = min(self._max_s, 2 * self._ceiling_s)
-        return delay_s
+        return self._uniform(min(self._min_s, most_s), most_s)
 
 
 class ProtocolChoice:

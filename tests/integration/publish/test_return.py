@@ -16,18 +16,13 @@ pytestmark = [
 MOST_S = 5.0
 
 
-def after_hours():
-    """By itself, no attempt would come within the test."""
-    return BrokerBackoff(min_s=300, max_s=300)
-
-
 def await_return(publisher):
     wait_looks(lambda: publisher.is_connected, what="a connection", seconds=MOST_S)
 
 
 def test_one_that_was_away_from_the_start(make_broker, make_publisher):
     broker = make_broker()
-    publisher = make_publisher(broker.port, backoff=after_hours())
+    publisher = make_publisher(broker.port, backoff=BrokerBackoff())
     wait_until(lambda: next_try_s(publisher), what="a failed attempt")
     broker.start()
 
@@ -37,7 +32,7 @@ def test_one_that_was_away_from_the_start(make_broker, make_publisher):
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_one_that_was_lost(make_broker, make_publisher, make_collector, how):
     broker = make_broker().start()
-    publisher = make_publisher(broker.port, backoff=after_hours())
+    publisher = make_publisher(broker.port, backoff=BrokerBackoff())
     wait_connected(publisher)
     getattr(broker, how)()
     wait_until(lambda: next_try_s(publisher), what="the loss")
@@ -51,7 +46,7 @@ def test_one_that_was_lost(make_broker, make_publisher, make_collector, how):
 
 def test_one_that_hangs_and_goes_on(make_broker, make_publisher):
     broker = make_broker().start()
-    publisher = make_publisher(broker.port, backoff=after_hours(), ack_timeout_s=1.0)
+    publisher = make_publisher(broker.port, backoff=BrokerBackoff(), ack_timeout_s=1.0)
     wait_connected(publisher)
     broker.freeze()
     publisher.publish(detections(1))
@@ -65,7 +60,7 @@ def test_one_that_hangs_and_goes_on(make_broker, make_publisher):
 def test_a_subscriber_notices_it_too(make_broker):
     broker = make_broker().start()
     config = MqttConfig(host="127.0.0.1", port=broker.port, site="north", tls=False)
-    subscriber = Subscriber(config, backoff=after_hours())
+    subscriber = Subscriber(config, backoff=BrokerBackoff())
     told = []
     subscriber.open()
     arrivals = subscriber.receive(on_status=told.append)

@@ -92,9 +92,9 @@ def test_waits_are_spread_over_the_whole_range():
 def test_a_connection_that_held_ends_the_series():
     backoff = BrokerBackoff(uniform=highest)
     for _ in range(6):
-        backoff.delay_s(Trouble.UNREACHABLE, lived_s=0, now_s=0)
+        backoff.delay_s(Trouble.LOST, lived_s=0, now_s=0)
 
-    assert backoff.delay_s(Trouble.LOST, lived_s=20, now_s=0) == 30, "a short life must not end it"
+    assert backoff.delay_s(Trouble.LOST, lived_s=9, now_s=0) == 30, "a short life must not end it"
     assert backoff.delay_s(Trouble.LOST, lived_s=60, now_s=0) == 1
 
 
@@ -103,6 +103,14 @@ def test_who_says_nothing_is_asked_again_soon_however_often_that_was(kind):
     backoff = BrokerBackoff(uniform=highest)
 
     assert [backoff.delay_s(kind, lived_s=0, now_s=0) for _ in range(5)] == [1, 2, 4, 4, 4]
+
+
+@pytest.mark.parametrize(("uniform", "wait_s"), [(lambda low, high: low, 1), (highest, 2)], ids=["least", "most"])
+def test_one_that_cannot_be_reached_is_asked_every_other_second_and_then_not_waited_for_longer(uniform, wait_s):
+    backoff = BrokerBackoff(uniform=uniform)
+
+    assert {backoff.delay_s(Trouble.UNREACHABLE, lived_s=0, now_s=0) for _ in range(100)} == {wait_s}
+    assert backoff.delay_s(Trouble.LOST, lived_s=1, now_s=0) <= 1
 
 
 def test_a_refusal_waits_for_a_person():

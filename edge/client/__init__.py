@@ -7,14 +7,16 @@ It needs msgspec and paho-mqtt only. docs/subscribers.md shows it in ten lines.
 
 from edge.client.client import Client, Item
 from edge.client.order import Late, Missing
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.messages import (
     CountsMessage,
+    DeployMessage,
     DetectedObject,
     DetectionsMessage,
     EventMessage,
     InfoMessage,
     OccupancyMessage,
+    PullMessage,
+    StateMessage,
     StreamStateMessage,
 )
 

@@ -13,14 +13,16 @@ from edge.config.convert import given_as
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.messages import (
     CountsMessage,
+    DeployMessage,
     DetectionsMessage,
     EventMessage,
     GapMessage,
     InfoMessage,
     OccupancyMessage,
+    PullMessage,
+    StateMessage,
     StreamStateMessage,
 )
 from edge.publish.mqtt.subscriber import Arrival, Subscriber

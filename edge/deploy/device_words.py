@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from edge.errors import DeployError
-from edge.publish.device_messages import PullMessage
 from edge.publish.message import WireMessage
+from edge.publish.messages import PullMessage
 from edge.registry.reference import PullSettings
 from edge.untrusted import cleaned_json
 

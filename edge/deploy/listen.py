@@ -13,16 +13,18 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import NEVER, Deadline
 from edge.deploy.device_words import for_people
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage, account_key
 from edge.publish.message import WireMessage
 from edge.publish.messages import (
     CountsMessage,
+    DeployMessage,
     DetectionsMessage,
     EventMessage,
     GapMessage,
     InfoMessage,
     OccupancyMessage,
+    PullMessage,
+    StateMessage,
     StreamStateMessage,
 )
 from edge.publish.mqtt.subscriber import Arrival, Subscriber, devices_by_site

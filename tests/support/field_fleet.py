@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from paho.mqtt import publish
 
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.message import WireMessage
+from edge.publish.messages import DeployMessage, PullMessage, StateMessage
 
 AT = "2026-11-23T12:00:00Z"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from edge.publish.device_messages import StateMessage
+from edge.publish.messages import StateMessage
 from edge.publish.mqtt.client import MqttLimits
 from edge.publish.mqtt.session import MqttSession
 from edge.publish.mqtt.stream import Acknowledged

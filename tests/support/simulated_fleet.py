@@ -28,7 +28,7 @@ from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter, RingWatch
 from edge.deploy.rings.verdict import Condition, Decision, Heard
 from edge.errors import DeployError
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.messages import DeployMessage, PullMessage, StateMessage
 from edge.reports import Collected, Facts, LastSwitch
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord

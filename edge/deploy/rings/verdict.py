@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal
 
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
 from edge.publish.message import WireMessage
+from edge.publish.messages import DeployMessage, PullMessage, StateMessage
 
 __all__ = ["Condition", "Decision", "DeviceStanding", "Heard", "RingTally", "decide", "tally_of"]
 

@@ -18,9 +18,8 @@ from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
 from edge.protocols import TopicMessage
 from edge.publish.convert import rfc3339_from_ns
-from edge.publish.device_messages import StateMessage
 from edge.publish.message import RetainedBytes
-from edge.publish.messages import InfoMessage, StreamStateMessage
+from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, Waker, Will, connect, seek
 from edge.publish.mqtt.endpoint import Endpoint, endpoint_from_config, topic_root
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes

@@ -25,12 +25,11 @@ from edge.device.units import unit_folder
 from edge.errors import DeployError
 from edge.protocols import Publisher
 from edge.publish.convert import rfc3339_from_ns
-from edge.publish.device_messages import DeployMessage, PullMessage
 from edge.publish.discovery import announcements, nothing_of, removed_streams
 from edge.publish.fanout import FanoutPublisher
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.message import ModelInfo, RetainedBytes
-from edge.publish.messages import EngineInfo, InfoMessage
+from edge.publish.messages import DeployMessage, EngineInfo, InfoMessage, PullMessage
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.numbering import raise_epoch
 from edge.publish.outbox.bounds import Bounds

@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from edge.publish.device_messages import StateMessage
 from edge.publish.message import RetainedBytes
-from edge.publish.messages import StreamStateMessage
+from edge.publish.messages import StateMessage, StreamStateMessage
 from tests.support.bad_links import AbortingProxy
 from tests.support.logged import logged
 from tests.support.wait import wait_looks, wait_until

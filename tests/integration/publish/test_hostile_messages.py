@@ -5,8 +5,7 @@ import json
 import msgspec
 import pytest
 
-from edge.publish.device_messages import DeployMessage, StateMessage
-from edge.publish.messages import StreamStateMessage
+from edge.publish.messages import DeployMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import message_from_payload
 from tests.support.listening import listened
 from tests.support.wire_messages import birth, detections

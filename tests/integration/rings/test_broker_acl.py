@@ -11,7 +11,7 @@ from paho.mqtt import client as paho
 
 from edge.config.credentials import Credential
 from edge.deploy.rings.hearing import Hearing
-from edge.publish.device_messages import PullMessage, StateMessage
+from edge.publish.messages import PullMessage, StateMessage
 from tests.support import models
 from tests.support.command_line import command
 from tests.support.mosquitto import Mosquitto

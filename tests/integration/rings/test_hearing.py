@@ -5,7 +5,7 @@ import pytest
 from edge.config.schema import MqttConfig
 from edge.deploy.rings.hearing import Hearing
 from edge.errors import PublishError
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.messages import DeployMessage, PullMessage, StateMessage
 from tests.support.field_fleet import AT, FieldFleet
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port

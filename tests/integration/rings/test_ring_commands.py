@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from edge.publish.device_messages import PullMessage, StateMessage
+from edge.publish.messages import PullMessage, StateMessage
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ from edge.bundle.statement import RingStatement
 from edge.deploy.rings.desk import Stated, Withdrawal
 from edge.deploy.rings.promote import RingWatch
 from edge.deploy.rings.verdict import Condition, Heard, decide, tally_of
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
+from edge.publish.messages import DeployMessage, PullMessage, StateMessage
 from tests.support.raised import code_of
 
 BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)

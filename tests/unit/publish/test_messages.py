@@ -9,8 +9,14 @@ import pytest
 import yaml
 
 from edge.protocols import TopicMessage
-from edge.publish.device_messages import DeployMessage, PullMessage, StateMessage
-from edge.publish.messages import MESSAGE_TYPES, GapMessage, StreamStateMessage
+from edge.publish.messages import (
+    MESSAGE_TYPES,
+    DeployMessage,
+    GapMessage,
+    PullMessage,
+    StateMessage,
+    StreamStateMessage,
+)
 from edge.publish.mqtt.subscriber import message_from_payload
 from tests.support.event_messages import counts, crossing, event, occupancy
 from tests.support.wire_messages import birth, detections

@@ -9,9 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from edge.device.sensors import Sensors, ThermalZone
 from edge.http.prometheus import Exposition
 from edge.media.camera import StreamStatus
-from edge.publish.device_messages import PullMessage
 from edge.publish.message import ModelInfo
-from edge.publish.messages import InfoMessage
+from edge.publish.messages import InfoMessage, PullMessage
 from edge.runtime.look.status import Rates, Snapshot, metrics_of, status_json
 from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunTimes
 from edge.types import DropReason, Precision, StreamId

@@ -17,6 +17,7 @@ from edge.publish.mqtt.session import MqttSession
 from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, Trouble, trouble_from_reason
+from edge.publish.mqtt.window import Window
 from edge.publish.outbox.message import Entry, Number, entry_from_message
 from edge.publish.outbox.queue import Outbox
 from tests.support.wire_messages import birth, detections
@@ -189,8 +190,8 @@ def run(
     rng, clock, seen = random.Random(seed), Clock(), []
     device = _Device(clock, streams=streams, fps=fps, objects=objects, announcements=announcements, rng=rng)
     device.put_events("west", backlog)
-    suspects, backoff, end_s = Suspects(now_s=clock), BrokerBackoff(uniform=rng.uniform), clock() + seconds
-    state, session = StateMessage(device="gate-01", state="online", since=None), None
+    suspects, window, backoff = Suspects(now_s=clock), Window(now_s=clock), BrokerBackoff(uniform=rng.uniform)
+    state, end_s = StateMessage(device="gate-01", state="online", since=None), clock() + seconds
     while clock() < end_s:
         connection = ModelConnection(
             clock,
@@ -205,14 +206,13 @@ def run(
         clock.now_s += round_trip_s
         worded = msgspec.structs.replace(state, session=device.outcome.connections)
         device.outbox.put(worded)
-        known_s = None if session is None else session.window.round_trip_s
         session = MqttSession(
             connection,
             device.outbox,
             root=ROOT,
             ack_timeout_s=15.0,
             suspects=suspects,
-            round_trip_s=known_s,
+            window=window,
             now_s=clock,
         )
         began_s = clock()

@@ -20,7 +20,7 @@ from edge.config.uris import ESCAPES, has_secret, split_login
 from edge.errors import ConfigError
 from edge.media.address import CLIP_SUFFIXES, Address, Trust, parse_address, redact
 from edge.media.tunnel import require_trust
-from edge.publish.mqtt.client import connect
+from edge.publish.mqtt.client import Connection
 from edge.publish.mqtt.endpoint import endpoint_from_config
 from edge.publish.mqtt.trouble import BrokerError, ProtocolChoice, Trouble
 
@@ -236,7 +236,7 @@ def try_broker(
     protocol = ProtocolChoice(config.protocol)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            connect(endpoint, version=protocol.version).close()
+            Connection(endpoint, version=protocol.version).close()
             return str(endpoint)
         except BrokerError as error:
             is_last = attempt == _ATTEMPTS or is_stopped()

@@ -29,7 +29,7 @@ from edge.publish.mqtt.stream import (
 )
 from edge.publish.mqtt.trouble import V5, BrokerError, Trouble, trouble_from_error, trouble_from_reason
 
-__all__ = ["Connection", "MqttLimits", "Received", "Subscribed", "Waker", "Will", "connect", "seek"]
+__all__ = ["Connection", "MqttLimits", "Received", "Subscribed", "Waker", "Will", "seek"]
 
 # The broker keeps our session so long after a loss; without it, it would not delay the Will either.
 _SESSION_EXPIRY_S = 15
@@ -108,9 +108,12 @@ class Waker:
 
 
 class Connection:
-    """A live connection; made by `connect`, and of no use after the first `BrokerError`."""
+    """A live connection, by MQTT `version` 5 or 4 (3.1.1), once the broker has accepted us; of no use after an error.
 
-    def __init__(self, endpoint: Endpoint, *, version: int, will: Will | None) -> None:
+    Raises BrokerError where there is no answer, or a refusal.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, version: int, will: Will | None = None) -> None:
         self.version = version
         self.limits = MqttLimits()
         self._endpoint = endpoint
@@ -128,6 +131,7 @@ class Connection:
             about = {"WillDelayInterval": _WILL_DELAY_S, "ContentType": "application/json", "PayloadFormatIndicator": 1}
             properties = self._properties("WILLMESSAGE", **about)
             self._client.will_set(will.topic, will.payload, will.qos, will.is_retained, properties=properties)
+        self._connect()
 
     def poll(self, timeout_s: float, waker: Waker | None = None, *, is_hurried: bool = False) -> list[_Event]:
         """Drive the connection and return what has happened; waits until something has, or the waker was called.
@@ -188,8 +192,7 @@ class Connection:
         if self._streams.latest is not None:
             self._streams.latest.close()
 
-    def open(self) -> None:
-        """Connect and wait for the broker's answer; raises BrokerError when there is none, or it is a refusal."""
+    def _connect(self) -> None:
         deadline = Deadline.after(self._endpoint.connect_timeout_s)
         options: dict[str, Any] = {"keepalive": self._endpoint.keepalive_s}
         if self.version == V5:
@@ -375,13 +378,6 @@ def seek(endpoint: Endpoint) -> None:
         socket.create_connection((endpoint.host, endpoint.port), endpoint.connect_timeout_s).close()
     except (OSError, ValueError) as error:  # ValueError: from the host
         raise trouble_from_error(error, endpoint) from error
-
-
-def connect(endpoint: Endpoint, *, version: int, will: Will | None = None) -> Connection:
-    """Connect with MQTT `version` 5 or 4 (3.1.1); return once the broker has accepted us, or raise BrokerError."""
-    connection = Connection(endpoint, version=version, will=will)
-    connection.open()
-    return connection
 
 
 def _import_paho() -> Any:

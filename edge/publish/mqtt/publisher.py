@@ -20,12 +20,12 @@ from edge.protocols import TopicMessage
 from edge.publish.convert import rfc3339_from_ns
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
-from edge.publish.mqtt.client import Connection, Waker, Will, connect, seek
+from edge.publish.mqtt.client import Connection, Waker, Will, seek
 from edge.publish.mqtt.endpoint import Endpoint, endpoint_from_config, topic_root
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes
 from edge.publish.mqtt.suspects import Suspects
 from edge.publish.mqtt.trouble import ADAPTABLE, BrokerBackoff, BrokerError, ProtocolChoice, Trouble
-from edge.publish.mqtt.window import Lag
+from edge.publish.mqtt.window import Lag, Window
 from edge.publish.outbox.recovery import SpoolPlace, open_outbox
 
 __all__ = ["MqttPublisher"]
@@ -82,7 +82,8 @@ class MqttPublisher:
         configured = functools.partial(endpoint_from_config, config, client_id=f"edge-{info.device}", base_dir=base_dir)
         self._read_endpoint: Callable[[], Endpoint] = lambda: configured(credential=credential())
         self._endpoint, self._unread = self._read_endpoint(), ""
-        self.is_connected = self._is_asleep = self._is_over = self._is_last_attempt = self._is_away = False
+        self.is_connected = self._is_asleep = self._is_away = False
+        self._window = Window()
         self._outbox, self._keeper = open_outbox(
             info,
             max_bytes=max_bytes,
@@ -93,7 +94,6 @@ class MqttPublisher:
             patience_s=self._patience_s,
         )
         self._suspects = Suspects()
-        self._round_trip_s: float | None = None
         self._lag: Lag | None = None
         self._serving: MqttSession | None = None
         self._close_timeout_s, self._ack_timeout_s = close_timeout_s, ack_timeout_s
@@ -104,7 +104,7 @@ class MqttPublisher:
         self._state = StateMessage(device=info.device, state="online", since=_now())
         self._streams: dict[str, StreamStateMessage] = {}
         self._state_lock = threading.Lock()
-        self._connections = self._largest_window = 0
+        self._connections = 0
         self.status = self._said = f"connecting to {self._endpoint}"
         self._waker = Waker()
         self._closing, self._nudge = threading.Event(), threading.Event()
@@ -152,7 +152,7 @@ class MqttPublisher:
             **self._outbox.counts(),
             "connected": int(self.is_connected),
             "connections": self._connections,
-            "largest_window": self._largest_window,
+            "largest_window": self._window.largest,
             **({} if self._keeper is None else self._keeper.counts()),
         }
 
@@ -176,8 +176,7 @@ class MqttPublisher:
 
     def _patience_s(self) -> float:
         """Return how long a message may be on its way to a far broker before it counts as one that waits."""
-        serving = self._serving
-        return 0.0 if serving is None else _PATIENT_ROUND_TRIPS * (serving.window.round_trip_s or 0.0)
+        return _PATIENT_ROUND_TRIPS * (self._window.round_trip_s or 0.0) if self.is_connected else 0.0
 
     def _publish_state(self, message: StateMessage | StreamStateMessage) -> None:
         with self._state_lock:
@@ -201,16 +200,19 @@ class MqttPublisher:
         return self._stamped(msgspec.structs.replace(self._state, state=state, reason=reason))
 
     def _run(self) -> None:
-        # Once it is closed, an attempt that was begun since has to fail: the broker may be back by then.
-        while not self._closing.is_set() or (not self._is_over and time.monotonic() < self._deadline_s):
-            connected_at_s = time.monotonic()
+        is_over = False
+        while not self._closing.is_set() or (not is_over and time.monotonic() < self._deadline_s):
+            # Once it is closed, an attempt that was begun since has to fail: the broker may be back by then.
+            began_s, is_last = time.monotonic(), self._closing.is_set()
             try:
                 self._serve(self._connect())
-            except BrokerError as trouble:
-                self._recover(trouble, connected_at_s)
+                break
+            except BrokerError as error:
+                trouble = error
             except Exception:  # the border of the thread: a broker that sends nonsense must not end the publishing
                 _log.exception("publishing failed broker=%s", self._endpoint)
-                self._recover(BrokerError(Trouble.LOST, "the broker's answer was not understood"), connected_at_s)
+                trouble = BrokerError(Trouble.LOST, "the broker's answer was not understood")
+            is_over = self._recover(trouble, began_s, is_last=is_last)
         if self._keeper is not None:
             self._keeper.close()
         left = self._outbox.end()
@@ -231,7 +233,6 @@ class MqttPublisher:
         self._unread = unread
 
     def _connect(self) -> Connection:
-        self._is_last_attempt = self._closing.is_set()
         if self._is_away:  # an authority's files are not read each second of a long outage
             seek(self._endpoint_in_time())
         self._read_again()
@@ -240,7 +241,7 @@ class MqttPublisher:
         state = self._stamped(self._state)
         offline = msgspec.structs.replace(state, state="offline", since=None, reason="connection lost")
         will = dataclasses.replace(self._will, payload=offline.encode())
-        return connect(self._endpoint_in_time(), version=self._protocol.version, will=will)
+        return Connection(self._endpoint_in_time(), version=self._protocol.version, will=will)
 
     def _endpoint_in_time(self) -> Endpoint:
         left_s = max(0.1, self._deadline_s - time.monotonic())
@@ -269,7 +270,7 @@ class MqttPublisher:
             root=self._root,
             ack_timeout_s=self._ack_timeout_s,
             suspects=self._suspects,
-            round_trip_s=self._round_trip_s,
+            window=self._window,
         )
         self._serving = session
         try:
@@ -279,7 +280,6 @@ class MqttPublisher:
             self._say_goodbye(session)
             connection.close()
             self.is_connected = False
-            self._is_over = True
             self.status = "closed"
         except BaseException:
             connection.abandon()
@@ -292,8 +292,7 @@ class MqttPublisher:
         self._is_asleep = False
 
     def _look_at_lag(self, lag: Lag, session: MqttSession) -> None:
-        self._largest_window = max(self._largest_window, session.window.largest)
-        if not lag.look(session.window):
+        if not lag.look(self._window):
             return
         if lag.reason is None:
             _log.info("publishing keeps up again broker=%s", self._endpoint)
@@ -314,32 +313,35 @@ class MqttPublisher:
         while not self._outbox.wait_idle(0.0) and time.monotonic() < deadline_s:
             self._step(session, timeout_s=0.1)
 
-    def _recover(self, trouble: BrokerError, connected_at_s: float) -> None:
-        """Take everything unacknowledged back, adapt to what the broker cannot do, wait."""
+    def _recover(self, trouble: BrokerError, began_s: float, *, is_last: bool) -> bool:
+        """Take everything unacknowledged back, adapt to what the broker cannot do, wait.
+
+        Return whether a stop makes no further attempt.
+        """
         now_s = time.monotonic()
-        lived_s = now_s - connected_at_s if self.is_connected else 0.0
+        lived_s = now_s - began_s if self.is_connected else 0.0
         self._lost_at_s = now_s if self.is_connected else self._lost_at_s
         self.is_connected = self._is_asleep = False
         session, self._serving = self._serving, None
         is_trial = session is not None and session.is_trial
         if session is not None:
             session.lost(trouble)
-            self._round_trip_s = session.window.round_trip_s
         elif trouble.kind is Trouble.UNREACHABLE:
             self._suspects.forgive()
         is_adapted = self._adapt(trouble.kind)
         delay_s = self._backoff.delay_s(
             trouble.kind, lived_s=lived_s, now_s=now_s, is_adapted=is_adapted, is_trial=is_trial
         )
-        self._is_over = delay_s > 0 and (self._is_last_attempt or trouble.kind in _NO_LAST_ATTEMPT)
+        is_over = delay_s > 0 and (is_last or trouble.kind in _NO_LAST_ATTEMPT)
         self._say(logging.WARNING, f"not connected to {self._endpoint}: {trouble}", next_try_s=delay_s)
         self._is_away = trouble.kind is Trouble.UNREACHABLE
         if trouble.kind in _NO_LAST_ATTEMPT:
             self._closing.wait(delay_s)
-        elif not self._is_over:
+        elif not is_over:
             self._nudge.clear()
             if not self._closing.is_set():
                 self._nudge.wait(delay_s)
+        return is_over
 
     def _adapt(self, kind: Trouble) -> bool:
         """Ask for less, if there is less to ask for; return whether the next CONNECT is another one."""

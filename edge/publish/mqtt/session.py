@@ -60,7 +60,7 @@ class MqttSession:
         root: str,
         ack_timeout_s: float,
         suspects: Suspects,
-        round_trip_s: float | None = None,
+        window: Window,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection = connection
@@ -69,7 +69,8 @@ class MqttSession:
         self._ack_timeout_s = ack_timeout_s
         self._suspects = suspects
         self._now_s = now_s
-        self.window = Window(connection.limits.receive_maximum, round_trip_s=round_trip_s, now_s=now_s)
+        self._window = window
+        window.begin(connection.limits.receive_maximum)
         self._on_their_way: dict[int, _Sent] = {}
         self._bytes = self._replays = self._taken = self._sent = 0
         self._last_taken = self._answered = self._overtaken = self._retained = 0
@@ -86,9 +87,9 @@ class MqttSession:
         """Whether another message could be sent now."""
         if self._is_trial or self._is_trial_due:
             return False
-        if self._sent - self._answered >= self.window.most:
+        if self._sent - self._answered >= self._window.most:
             return False
-        return self.window.has_room(len(self._on_their_way) - self._overtaken, self._bytes)
+        return self._window.has_room(len(self._on_their_way) - self._overtaken, self._bytes)
 
     @property
     def has_work(self) -> bool:
@@ -125,14 +126,14 @@ class MqttSession:
 
     @property
     def _may_replay(self) -> bool:
-        return self._replays < max(1, self.window.size // 2)
+        return self._replays < max(1, self._window.size // 2)
 
     @property
     def _may_retain(self) -> bool:
         # Retained messages come first after each start: a broker that answers none of them must not stop the others.
         stuck = self._overtaken + (self._sent - self._answered) - len(self._on_their_way)
         retained = self._retained - self._overtaken
-        return retained < max(1, self.window.size // 2) and stuck <= self.window.most // 2
+        return retained < max(1, self._window.size // 2) and stuck <= self._window.most // 2
 
     def step(self, timeout_s: float, waker: Waker) -> None:
         """See what has arrived, then send what may be sent: a goodbye of the broker is read before we write into it.
@@ -226,12 +227,12 @@ class MqttSession:
 
     def _send_trial(self) -> None:
         """Send some of those that are apart, with nothing else on its way."""
-        room = self.window.most - (self._sent - self._answered)
+        room = self._window.most - (self._sent - self._answered)
         chosen = self._suspects.trial_of(self._apart, has_taken=self._taken > 0)
         tried = dict.fromkeys(chosen[: max(0, room)])
         self._apart = deque(entry for entry in self._apart if entry not in tried)
         self._is_trial = bool(tried)
-        self._trial_until_s = self._now_s() + max(_TRIAL_S, _TRIAL_ROUND_TRIPS * (self.window.round_trip_s or 0.0))
+        self._trial_until_s = self._now_s() + max(_TRIAL_S, _TRIAL_ROUND_TRIPS * (self._window.round_trip_s or 0.0))
         for entry in tried:
             self._send_one(entry)
 
@@ -267,7 +268,7 @@ class MqttSession:
             apart, self._apart = self._apart, deque()
             for entry in apart:
                 (self._apart if self._goes_apart(entry) else self._cleared).append(entry)
-            pause_s = self.window.round_trip_s or 0.0  # in which the others get their turn
+            pause_s = self._window.round_trip_s or 0.0  # in which the others get their turn
             self._trial_from_s = now_s + (pause_s if self._is_drained else _TRIAL_AFTER_S)
 
     def _settle(self, event: Acknowledged) -> None:
@@ -276,7 +277,7 @@ class MqttSession:
         if sent is None:
             return
         self._last_taken = max(self._last_taken, sent.count)
-        self.window.measured(self._now_s() - sent.at_s)
+        self._window.measured(self._now_s() - sent.at_s)
         if event.reason < _FAILURE:
             self._taken += 1
             self._suspects.took(sent.entry, sent.size_bytes)
@@ -312,14 +313,14 @@ class MqttSession:
 
     def _patience_s(self) -> float:
         """Return how long the oldest message may still be unacknowledged that can be sent again, or ends all."""
-        is_full = self._sent - self._answered >= self.window.most
+        is_full = self._sent - self._answered >= self._window.most
         oldest = next(islice(self._on_their_way.values(), self._overtaken if is_full else 0, None), None)
         return math.inf if oldest is None else max(0.0, oldest.at_s + self._ack_timeout_s - self._now_s())
 
     def _check_silence(self) -> None:
         """End a silent connection; hold the topic of a message that is passed over, send it again, then give it up."""
         now_s = self._now_s()
-        overtaken_s = max(_OVERTAKEN_S, _OVERTAKEN_ROUND_TRIPS * (self.window.round_trip_s or 0.0))
+        overtaken_s = max(_OVERTAKEN_S, _OVERTAKEN_ROUND_TRIPS * (self._window.round_trip_s or 0.0))
         self._overtaken = 0
         for packet_id, sent in list(self._on_their_way.items()):
             waited_s = now_s - sent.at_s
@@ -331,7 +332,7 @@ class MqttSession:
                 return
             self._overtaken += 1
             self._holds.pause(sent.entry.topic)
-            if waited_s >= self._ack_timeout_s and self._sent - self._answered < self.window.most:
+            if waited_s >= self._ack_timeout_s and self._sent - self._answered < self._window.most:
                 self._land(packet_id)
                 self._overtaken -= 1
                 self._pass_over(sent)
@@ -346,7 +347,7 @@ class MqttSession:
         for one in self._holds.end(entry.topic):
             self._give_up(one, None)
         given_up = self._sent - self._answered - len(self._on_their_way)
-        if given_up > self.window.most // 2:  # they count for the broker as long as the connection lives
+        if given_up > self._window.most // 2:  # they count for the broker as long as the connection lives
             raise BrokerError(Trouble.SILENT, f"never acknowledged {given_up} messages that were given up")
 
 

@@ -19,7 +19,7 @@ from edge.deadline import Deadline
 from edge.errors import ConfigError, PublishError
 from edge.publish.message import WireMessage
 from edge.publish.messages import MESSAGE_TYPES
-from edge.publish.mqtt.client import Connection, Received, Subscribed, connect
+from edge.publish.mqtt.client import Connection, Received, Subscribed
 from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root
 from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, ProtocolChoice, Trouble
 
@@ -145,7 +145,7 @@ class Subscriber:
             self._connection = None
 
     def _subscribe(self) -> Connection:
-        connection = connect(self._endpoint, version=self._protocol.version)
+        connection = Connection(self._endpoint, version=self._protocol.version)
         self._protocol.accepted()
         for topic_filter in self._filters:
             self._subscribe_to(connection, topic_filter)

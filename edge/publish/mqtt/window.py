@@ -24,21 +24,18 @@ _LAG_S = 5.0
 class Window:
     """Grows with the shortest round trip of the last ten to twenty seconds; a near broker gets ten.
 
-    `round_trip_s` is that of the connection before, None where it is not known.
+    Lives as long as its publisher: each connection begins with the round trip of the one before. `most` is what the
+    broker takes, `largest` what was used so far.
     """
 
-    def __init__(
-        self,
-        receive_maximum: int,
-        *,
-        round_trip_s: float | None = None,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.most = min(receive_maximum, LARGEST)
+    def __init__(self, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._shortest_s, self._shortest_before_s = math.inf, math.inf if round_trip_s is None else round_trip_s
+        self._shortest_s = self._shortest_before_s = math.inf
         self._turned_at_s = now_s()
-        self.size = self.largest = 0
+        self.size = self.most = self.largest = 0
+
+    def begin(self, receive_maximum: int) -> None:
+        self.most = min(receive_maximum, LARGEST)
         self._look()
 
     @property

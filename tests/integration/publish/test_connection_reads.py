@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from edge.publish.mqtt.client import Received, connect
+from edge.publish.mqtt.client import Connection, Received
 from edge.publish.mqtt.endpoint import Endpoint
 from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.trouble import BrokerError
@@ -51,7 +51,7 @@ def events_until_the_end(connection):
 
 def test_messages_that_come_with_the_acceptance_and_before_the_end(serve):
     messages = b"".join(packet(PUBLISH, b"\0\1t\0" + payload) for payload in (b"one", b"two", b"three"))
-    connection = connect(serve(lambda peer: peer.sendall(ACCEPTED + messages)), version=5)
+    connection = Connection(serve(lambda peer: peer.sendall(ACCEPTED + messages)), version=5)
 
     assert events_until_the_end(connection) == [Received("t", text, False) for text in (b"one", b"two", b"three")]
 
@@ -65,7 +65,7 @@ def test_acknowledgements_that_come_with_the_end(serve):
         answers = b"".join(packet(PUBACK, one.packet_id.to_bytes(2, "big") + b"\0\0") for one in received[:2])
         peer.sendall(answers + packet(PUBACK, b"\xff\xff"))
 
-    connection = connect(serve(talk), version=5)
+    connection = Connection(serve(talk), version=5)
     ids = [connection.publish("t", text, is_retained=False) for text in (b"one", b"two", b"three")]
 
     assert events_until_the_end(connection) == [Acknowledged(packet_id, 0) for packet_id in ids[:2]]
@@ -84,7 +84,7 @@ def test_an_id_that_is_not_answered_yet_is_not_given_again(serve):
             if number:
                 peer.sendall(packet(PUBACK, one.packet_id.to_bytes(2, "big")))
 
-    connection = connect(serve(talk), version=5)
+    connection = Connection(serve(talk), version=5)
     first = connection.publish("t", b"", is_retained=False)
     rounds, together = 14, 4681
     assert first + rounds * together == 65_535

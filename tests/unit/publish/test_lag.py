@@ -22,7 +22,7 @@ class World:
             self.now_s += 0.25
             self.has_replay = self.now_s - began_s <= late_until_s
             self.late += self.has_replay
-            if self.lag.look(Window(20)):
+            if self.lag.look(Window()):
                 said.append(self.lag.reason)
         return said
 

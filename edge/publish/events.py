@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from edge.protocols import Publisher
-from edge.publish.convert import is_clock_synced, rfc3339_from_ns
+from edge.publish.frames import is_clock_synced, rfc3339_from_ns
 from edge.publish.message import RunInfo
 from edge.publish.messages import Clock, EventMessage, LineCounts, OccupancyMessage
 from edge.track.events import Occupancy, TrackEvent

@@ -6,19 +6,21 @@ fault. The comparison is with the last *published* frame of the stream: slow dri
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from edge.protocols import Publisher
-from edge.publish.convert import detections_message, is_clock_synced, rfc3339_from_ns
 from edge.publish.message import RunInfo
-from edge.publish.messages import LIVE_EXPIRY_S, NumberedKind
+from edge.publish.messages import LIVE_EXPIRY_S, AgesMs, Clock, DetectedObject, DetectionsMessage, NumberedKind
 from edge.types import Detections, FrameHeader, FrameResult, StageTimes, StreamId
 from edge.vision.nms import iou_matrix
 
@@ -27,8 +29,11 @@ __all__ = [
     "FrameMessage",
     "FramePublisher",
     "Selection",
+    "detections_message",
     "frame_from_packed",
+    "is_clock_synced",
     "is_noticeably_different",
+    "rfc3339_from_ns",
 ]
 
 SAME_BOX_IOU = 0.8
@@ -36,6 +41,72 @@ SAME_BOX_IOU = 0.8
 # The payload without detections, and what each of them adds; measured with labels of usual length.
 _BASE_BYTES = 540
 _OBJECT_BYTES = 90
+# systemd-timesyncd creates it after the first answer of a time server; adjtimex() is closed to a hardened service.
+_SYNC_MARKER = Path("/run/systemd/timesync/synchronized")
+_MARKER_AGE_NS = 10_000_000_000
+# One decimal of a pixel, three of a score: as `numpy.round` does it, whose own way there costs several times as much.
+_ROUNDED_AT = np.array([10.0, 10.0, 10.0, 10.0, 1000.0])
+
+
+def rfc3339_from_ns(unix_ns: int) -> str:
+    """Return UTC with microseconds, e.g. `2026-11-20T10:15:02.113402Z`; what lies below a microsecond is cut off."""
+    seconds, rest_ns = divmod(unix_ns, 1_000_000_000)
+    return time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest_ns // 1000:06d}Z", time.gmtime(seconds))
+
+
+def is_clock_synced() -> bool | None:
+    """Return whether a time server has set the system clock: True, or None when that is unknown, never a guessed False.
+
+    Looks at the marker every ten seconds.
+    """
+    return _is_synced_at(time.monotonic_ns() // _MARKER_AGE_NS)
+
+
+@functools.lru_cache(maxsize=1)
+def _is_synced_at(_look: int) -> bool | None:
+    return True if _SYNC_MARKER.exists() else None
+
+
+def detections_message(
+    result: FrameResult, *, info: RunInfo, seq: int, is_synced: bool | None = None
+) -> DetectionsMessage:
+    """Return the message of one frame; it shares nothing with `result`."""
+    header, times = result.header, result.times
+    return DetectionsMessage(
+        device=info.device,
+        stream=header.stream,
+        epoch=info.epoch,
+        seq=seq,
+        frame=header.frame,
+        pts_us=header.pts_ns // 1000,
+        captured_at=rfc3339_from_ns(header.captured_at_ns),
+        clock=Clock(source=header.clock.value, synced=is_synced),
+        age_ms=AgesMs(  # with one decimal, by integers
+            decode=times.decode_ns // 100_000 / 10,
+            batch_wait=times.batch_wait_ns // 100_000 / 10,
+            infer=times.infer_ns // 100_000 / 10,
+            post=times.post_ns // 100_000 / 10,
+        ),
+        model=info.model,
+        size=[header.source_size.width, header.source_size.height],
+        detections=_objects(result.detections, info.labels, result.track_id),
+    )
+
+
+def _objects(found: Detections, labels: Sequence[str], track_id: NDArray[np.int64] | None) -> list[DetectedObject]:
+    """Rounding happens in float64, or 233.4 would be written as 233.39999389648438."""
+    if not len(found):
+        return []
+    values = np.empty((len(found), 5))
+    values[:, :4], values[:, 4] = found.xyxy, found.score
+    values[:, 2:4] -= values[:, :2]
+    rounded = (np.rint(values * _ROUNDED_AT) / _ROUNDED_AT).tolist()
+    known = len(labels)
+    numbers = [None] * len(found) if track_id is None else [number or None for number in track_id.tolist()]
+    return [
+        DetectedObject(class_id, labels[class_id] if class_id < known else None, row.pop(), row, number)
+        for class_id, row, number in zip(found.class_id.tolist(), rounded, numbers, strict=True)
+    ]
 
 
 class _Packed(msgspec.Struct, array_like=True, kw_only=True):

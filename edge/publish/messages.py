@@ -1,7 +1,7 @@
 """The wire messages, schema version 1: what consumers of the MQTT topics and of the JSON Lines file read.
 
 A key is never left out; what is not known is null. Additions keep the version, a change of meaning raises it.
-How a frame result becomes a message is in `edge.publish.convert`.
+How a frame result becomes a message is in `edge.publish.frames`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
 from edge.protocols import TopicMessage
-from edge.publish.convert import rfc3339_from_ns
+from edge.publish.frames import rfc3339_from_ns
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.client import Connection, Waker, Will, seek

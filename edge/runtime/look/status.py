@@ -18,7 +18,7 @@ import msgspec
 from edge.deadline import age_s
 from edge.device.sensors import Sensors
 from edge.http.prometheus import Distribution, metric
-from edge.publish.convert import rfc3339_from_ns
+from edge.publish.frames import rfc3339_from_ns
 from edge.publish.messages import DeployMessage, DeviceState, EventMessage, InfoMessage, PullMessage
 from edge.reading import available_bytes
 from edge.runtime.pipeline.counters import FrameCounters, RunReport, StreamReport

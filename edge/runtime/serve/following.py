@@ -18,8 +18,8 @@ from edge.config.pipeline import Pipeline
 from edge.config.schema import TrackingConfig
 from edge.media.camera import StreamStatus
 from edge.protocols import Publisher
-from edge.publish.convert import rfc3339_from_ns
 from edge.publish.events import EventPublisher
+from edge.publish.frames import rfc3339_from_ns
 from edge.publish.messages import CountsMessage, EventMessage, InfoMessage
 from edge.runtime.serve.streams import class_ids_at
 from edge.track.bytetrack import ByteTracker

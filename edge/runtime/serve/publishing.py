@@ -24,9 +24,9 @@ from edge.device.state import Phase, read_state
 from edge.device.units import unit_folder
 from edge.errors import DeployError
 from edge.protocols import Publisher
-from edge.publish.convert import rfc3339_from_ns
 from edge.publish.discovery import announcements, nothing_of, removed_streams
 from edge.publish.fanout import FanoutPublisher
+from edge.publish.frames import rfc3339_from_ns
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.message import ModelInfo, RetainedBytes
 from edge.publish.messages import DeployMessage, EngineInfo, InfoMessage, PullMessage

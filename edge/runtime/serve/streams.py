@@ -21,8 +21,8 @@ from edge.media.camera import StreamStatus
 from edge.media.rate import Caps
 from edge.media.select import make_source
 from edge.protocols import FrameSource, Publisher
-from edge.publish.convert import rfc3339_from_ns
 from edge.publish.discovery import nothing_of
+from edge.publish.frames import rfc3339_from_ns
 from edge.publish.messages import DeviceState, StateMessage, StreamStateMessage
 from edge.runtime.pipeline.loop import IgnoredArea, StreamFilter
 from edge.runtime.pipeline.shares import Terms

@@ -82,29 +82,23 @@ def test_everything_accepted_is_delivered_in_order(case):
     assert case.seqs() == list(range(1, 201))
 
 
-def test_counts_balance_at_any_time(case):
+def test_counts_balance_at_any_time_and_each_output_has_its_own(case):
+    case.publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="up", since=None))
     for seq in range(1, 201):
         case.publisher.publish(detections(seq))
         counts = totals(case)
         # The parts are read one after the other where there are several; each part is exact in itself.
         assert counts["accepted"] == counts["delivered"] + counts["waiting"] + counts["dropped"]
-    case.publisher.flush(60)
-    counts = totals(case)
-    assert counts["waiting"] == counts["dropped"] == 0
-    assert counts["delivered"] >= 200 * len(case.names)
-
-
-def test_each_output_has_counts_of_its_own(case):
-    publish_frames(case.publisher, range(1, 21))
     assert case.publisher.flush(60)
 
+    assert case.publisher.flush(0), "nothing is left to wait for"
+    assert not case.publisher.is_broken
+    counts = totals(case)
+    assert counts["waiting"] == counts["dropped"] == 0
+    assert counts["delivered"] >= 201 * len(case.names)
     by_output = case.publisher.by_output()
     assert tuple(by_output) == case.names
-    assert all(counts["numbered_acknowledged"] == 20 for counts in by_output.values())
-
-
-def test_an_output_that_works_is_not_broken(case):
-    assert not case.publisher.is_broken
+    assert all(one["numbered_acknowledged"] == 200 for one in by_output.values())
 
 
 def test_publish_returns_at_once(case):
@@ -112,18 +106,6 @@ def test_publish_returns_at_once(case):
     publish_frames(case.publisher, range(1, 1001), count=20)
 
     assert time.monotonic() - began < 5
-
-
-def test_state_is_a_message_like_others(case):
-    case.publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="up", since=None))
-
-    assert case.publisher.flush(60)
-
-
-def test_flush_of_nothing_is_at_once(case):
-    case.publisher.flush(60)
-
-    assert case.publisher.flush(0)
 
 
 def test_close_delivers_ends_all_threads_and_may_come_twice(case):

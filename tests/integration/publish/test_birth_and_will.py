@@ -49,22 +49,6 @@ def test_a_consumer_can_look_for_gaps_without_parsing(collector, broker, make_pu
     assert not message.retain
 
 
-def test_states_carry_the_epoch_and_the_session_that_they_are_of(broker, make_publisher, make_collector):
-    with AbortingProxy(broker.port) as proxy:
-        publisher = make_publisher(proxy.port)
-        publisher.publish(StreamStateMessage(device="gate-01", stream="east", state="up", since=None))
-        assert publisher.flush(60)
-        proxy.cut()
-        wait_until(lambda: publisher.counts()["connections"] == 2, what="the reconnect")
-        assert publisher.flush(60)
-        wait_until(lambda: publisher.counts()["resent"] >= 1, what="the birth is sent again")
-        late = make_collector(broker.port)
-        wait_until(lambda: len(late.messages) == 3, what="the retained messages")
-
-    states = late.payloads("/state")
-    assert {(state["epoch"], state["session"]) for state in states} == {(41, 41_000_002)}
-
-
 def test_a_stream_whose_occupancy_goes_keeps_its_state_over_a_reconnect(broker, collector, make_publisher):
     with AbortingProxy(broker.port) as proxy:
         publisher = make_publisher(proxy.port)

@@ -16,11 +16,10 @@ from edge.client import (
     OccupancyMessage,
     StateMessage,
 )
-from edge.errors import ConfigError, PublishError
+from edge.errors import ConfigError
 from tests.support.bad_links import AbortingProxy
 from tests.support.event_messages import counts, event, occupancy
 from tests.support.logged import logged
-from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections, publish_frames
 
@@ -202,9 +201,3 @@ def wait_for(items, kind):
 def test_what_cannot_be_meant_is_refused(options, problem):
     with pytest.raises(ConfigError, match=problem):
         Client("127.0.0.1", **options)
-
-
-def test_a_broker_that_is_not_there_is_told():
-    port = free_port()
-    with pytest.raises(PublishError, match=f"127.0.0.1:{port}"):
-        Client("127.0.0.1", port=port, tls=False)

@@ -127,7 +127,9 @@ def test_a_short_abort_does_not_make_the_device_look_offline(broker, collector, 
     assert states[0]["session"] < states[1]["session"]
 
 
-def test_the_latest_state_of_a_stream_is_sent_again_after_a_reconnect(make_broker, make_publisher, make_collector):
+def test_the_latest_states_are_sent_again_after_a_reconnect_and_carry_its_session(
+    make_broker, make_publisher, make_collector
+):
     broker = make_broker().start()  # keeps nothing over a restart, retained messages included
     publisher = make_publisher(broker.port)
     for state in ("connecting", "up"):
@@ -142,6 +144,8 @@ def test_the_latest_state_of_a_stream_is_sent_again_after_a_reconnect(make_broke
 
     wait_until(lambda: len(collector.messages) == 3, what="all retained messages")
     assert [state["state"] for state in collector.payloads("streams/east/state")] == ["up"]
+    ((epoch, session),) = {(state["epoch"], state["session"]) for state in collector.payloads("/state")}
+    assert (epoch, session > 41_000_001) == (41, True)
     assert all(message.retain for message in collector.messages)
 
 

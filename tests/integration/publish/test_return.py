@@ -2,9 +2,10 @@
 
 import pytest
 
-from edge.config.schema import MqttConfig
+from edge.publish.messages import DetectionsMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
+from tests.support.listening import config
 from tests.support.next_try import next_try_s
 from tests.support.wait import QuietWatch, wait_connected, wait_looks, wait_until
 from tests.support.wire_messages import detections
@@ -57,23 +58,26 @@ def test_one_that_hangs_and_goes_on(make_broker, make_publisher):
     assert publisher.flush(60)
 
 
-def test_a_subscriber_notices_it_too(make_broker):
+def test_a_subscriber_notices_it_too_and_goes_on(make_broker, make_publisher):
     broker = make_broker().start()
-    config = MqttConfig(host="127.0.0.1", port=broker.port, site="north", tls=False)
-    subscriber = Subscriber(config, backoff=BrokerBackoff())
+    subscriber = Subscriber(config(broker.port))
     told = []
     subscriber.open()
     arrivals = subscriber.receive(on_status=told.append)
     broker.kill()
     while not told:
         next(arrivals)
+    assert "not connected" in told[0]
     broker.start()
     watch = QuietWatch()
     wait_until(lambda: next(arrivals) is None and told[-1].startswith("connected"), what="a connection")
     quiet_s = watch.seconds()
+    make_publisher(broker.port).publish(detections(1))
+    found = next(one for one in arrivals if one is not None and isinstance(one.message, DetectionsMessage))
     subscriber.close()
 
     assert quiet_s < MOST_S
+    assert found.message.seq == 1
 
 
 def test_a_broker_that_stays_away_is_an_alarm_until_it_is_back(make_broker, make_publisher, monkeypatch):

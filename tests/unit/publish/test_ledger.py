@@ -38,13 +38,6 @@ def test_an_epoch_has_its_own_account():
     assert len(ledger.accounts) == 2
 
 
-def test_events_and_detections_have_accounts_of_their_own():
-    ledger = accounts(detections(1), event(1), detections(2), event(3))
-
-    missing = {key.of: list(account.missing) for key, account in ledger.accounts.items()}
-    assert missing == {"detections": [], "events": [(2, 2)]}
-
-
 def test_a_gap_of_events_declares_nothing_of_detections():
     ledger = accounts(detections(1), detections(3), event(1), event(3), gap(2, 2, of="events"))
 

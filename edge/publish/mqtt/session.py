@@ -30,6 +30,7 @@ _PASSING = frozenset({0x80, 0x83, 0x91, 0x97})
 # Innocent messages have a connection so long before a trial may end it, unless none waits.
 _TRIAL_AFTER_S = 0.5
 _MOST_APART = 1000
+_MAX_BYTES = 1 << 20
 # A trial is waited for so long, and a message may be overtaken by later ones so long before its topic is held.
 _TRIAL_S, _TRIAL_ROUND_TRIPS = 2.0, 8
 _OVERTAKEN_S, _OVERTAKEN_ROUND_TRIPS = 0.05, 2
@@ -89,7 +90,7 @@ class MqttSession:
             return False
         if self._sent - self._answered >= self._window.most:
             return False
-        return self._window.has_room(len(self._on_their_way) - self._overtaken, self._bytes)
+        return len(self._on_their_way) - self._overtaken < self._window.size and self._bytes < _MAX_BYTES
 
     @property
     def has_work(self) -> bool:

@@ -12,13 +12,12 @@ __all__ = ["LARGEST", "SMALLEST", "Lag", "Window"]
 
 SMALLEST = 10
 LARGEST = 500  # our own bound, also where a broker has none (MQTT v3.1.1): so many may come twice after a loss
-_MAX_BYTES = 1 << 20
 # What a window is to carry, with room to catch up: 64 streams of 15 frames a second, twice.
 _MESSAGES_PER_S = 2000
 # A shortest round trip is believed for so long: a queue that we fill ourselves must not make the window grow.
 _MEMORY_S = 10.0
-_LOOK_S = 0.25
-_LAG_S = 5.0
+_LOOK_S = 2.5
+_LATE_LOOKS = 4
 
 
 class Window:
@@ -57,16 +56,13 @@ class Window:
         self.size = min(self.most, max(SMALLEST, wanted))
         self.largest = max(self.largest, self.size)
 
-    def has_room(self, count: int, size_bytes: int) -> bool:
-        """Return whether one more may go while `count` messages of `size_bytes` together are on their way."""
-        return count < self.size and size_bytes < _MAX_BYTES
-
 
 class Lag:
     """Whether messages leave more slowly than they come, in words for the log and for the device's state.
 
-    Lives as long as one connection: what became late while there was none is no lag. Messages that become late
-    for five seconds are a lag; it is over when none has become late for as long, and none waits.
+    Lives as long as one connection: what became late while there was none is no lag. There is one where each of four
+    looks finds more messages that have become late: what a restart of the broker made late is so once. It is over when
+    a look finds none, and none waits.
     """
 
     def __init__(self, outbox: Outbox, *, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -74,28 +70,20 @@ class Lag:
         self._now_s = now_s
         self._next_look_s = now_s()
         self._late = outbox.late
-        self._late_from_s: float | None = None
-        self._late_until_s = now_s()
+        self._late_looks = 0
         self.reason: str | None = None
 
     def look(self, window: Window) -> bool:
         """Return whether there is a lag now and was none before, or the reverse."""
-        now_s = self._now_s()
-        if now_s < self._next_look_s:
+        if self._now_s() < self._next_look_s:
             return False
-        self._next_look_s = now_s + _LOOK_S
-        if self._outbox.late != self._late:
-            self._late = self._outbox.late
-            self._late_until_s = now_s
-            self._late_from_s = now_s if self._late_from_s is None else self._late_from_s
-        elif now_s - self._late_until_s > _LAG_S:
-            self._late_from_s = None
-        # Late still: what a restart of the broker made late is so once, and is sent meanwhile.
-        is_lag = self._late_from_s is not None and self._late_until_s - self._late_from_s >= _LAG_S
-        if self.reason is None and is_lag:
+        self._next_look_s = self._now_s() + _LOOK_S
+        before, self._late = self._late, self._outbox.late
+        self._late_looks = self._late_looks + 1 if self._late > before else 0
+        if self.reason is None and self._late_looks >= _LATE_LOOKS:
             self.reason = self._words(window)
             return True
-        if self.reason is not None and self._late_from_s is None and not self._outbox.has_replay:
+        if self.reason is not None and not self._late_looks and not self._outbox.has_replay:
             self.reason = None
             return True
         return False

@@ -34,7 +34,7 @@ def test_a_far_broker_takes_as_much_as_a_near_one(make_broker, make_publisher, m
 def test_who_cannot_keep_up_says_so_and_keeps_live_messages_fresh(
     make_broker, connected, make_collector, caplog, monkeypatch
 ):
-    monkeypatch.setattr("edge.publish.mqtt.window._LAG_S", 1.0)
+    monkeypatch.setattr("edge.publish.mqtt.window._LOOK_S", 0.5)
     broker = make_broker(options=("max_inflight_messages 20",)).start()  # mosquitto's default: 66 a second from here
     collector = make_collector(broker.port)
     stop, last = threading.Event(), [0]

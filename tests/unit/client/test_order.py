@@ -143,13 +143,6 @@ def passed(order, *messages, now_s=0.0):
     return told(item for one in messages for item in order.enter(one, now_s))
 
 
-def test_what_comes_in_order_passes_at_once():
-    order = Resequencer(wait_s=WAIT_S, most_held=10)
-
-    assert passed(order, message(7)) == [(41, 7, "came", None)]
-    assert passed(order, message(8), message(8)) == [(41, 8, "came", None)]
-
-
 def test_what_an_exact_record_names_is_not_waited_for():
     order = Resequencer(wait_s=WAIT_S, most_held=10)
     assert passed(order, message(1), message(4)) == [(41, 1, "came", None)]

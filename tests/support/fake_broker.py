@@ -32,7 +32,7 @@ from tests.support.tcp_server import TcpServer
 class Behaviour:
     """What it does; the defaults accept everything.
 
-    `on_v5` is `accept`, `refuse` as MQTT v3.1.1 says it, `refuse-in-v5`, `close`, `silent`, or what it says.
+    `on_v5` is `accept`, `refuse` as MQTT v3.1.1 says it, `refuse-in-v5`, `close`, or what it says.
     """
 
     on_v5: str | bytes = "accept"
@@ -95,8 +95,6 @@ class FakeBroker(TcpServer):
                 connection.sendall(packet(CONNACK, b"\0\x84\0"))
             elif isinstance(behaviour.on_v5, bytes):
                 connection.sendall(behaviour.on_v5)
-            elif behaviour.on_v5 == "silent":
-                connection.recv(1)
             return False
         properties = self._connack_properties() if version == 5 else b""
         connection.sendall(packet(CONNACK, bytes([0, behaviour.connack_reason]) + properties))

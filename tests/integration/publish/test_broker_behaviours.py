@@ -6,7 +6,7 @@ The others are functions, on a clock of their own (tests/unit/publish/test_suspe
 import pytest
 
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import birth, detections, publish_frames
 
 pytestmark = pytest.mark.integration
 
@@ -46,3 +46,36 @@ def test_a_mosquitto_that_does_so_takes_all_of_the_innocent_stream(
     )
     assert (set(collector.numbers()["east"]), set(collector.numbers()["west"])) == (WEST, WEST - lost)
     assert {gap["reason"] for gap in collector.payloads("/gaps")} == reasons
+
+
+@pytest.mark.promised(reason="no message stops the others")
+def test_a_birth_message_over_the_limit_does_not_stop_the_frames(make_broker, make_publisher, make_collector):
+    broker = make_broker(options=("max_packet_size 2000",)).start()
+    collector = make_collector(broker.port)
+    publisher = make_publisher(broker.port, protocol="v3.1.1", streams=[f"stream-number-{n:018d}" for n in range(100)])
+    assert len(birth(*[f"stream-number-{n:018d}" for n in range(100)]).encode()) > 2000
+    publish_frames(publisher, range(1, 31))
+
+    wait_until(lambda: len(set(collector.numbers()["east"])) == 30, what="all frames")
+    wait_until(lambda: publisher.counts()["dropped"] == 1, what="the birth is given up")
+    assert not collector.payloads("/info")
+
+
+def test_a_broker_that_is_killed_again_and_again_is_not_taken_for_one_that_refuses(
+    make_broker, connected, make_collector
+):
+    broker = make_broker(is_persistent=True).start()
+    collector = make_collector(broker.port)
+    publisher = connected(broker.port)
+    for round_ in range(6):
+        broker.freeze()
+        publisher.publish(detections(round_ + 1))
+        wait_until(lambda: publisher.counts()["in_flight"] > 0, what="it is on its way")
+        broker.kill()
+        wait_until(lambda: not publisher.is_connected, what="the loss")
+        broker.start()
+        wait_until(lambda: publisher.is_connected, what="the reconnect")
+
+    assert publisher.flush(60)
+    assert publisher.counts()["dropped"] == 0
+    assert not collector.payloads("/gaps")

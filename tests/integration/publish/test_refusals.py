@@ -290,7 +290,7 @@ def test_a_broker_of_tiny_packets_loses_nothing_and_is_said(make_fake, make_publ
     assert fake.accepted == []
 
 
-def test_a_broker_that_just_takes_a_gap_record_gets_it(make_fake, make_publisher):
+def test_a_broker_that_just_takes_a_gap_record_gets_it_and_nothing_that_is_larger(make_fake, make_publisher):
     fake = make_fake(maximum_packet_size=620)
     publisher = make_publisher(fake.port)
     publish_frames(publisher, range(1, 11), count=20)
@@ -298,3 +298,5 @@ def test_a_broker_that_just_takes_a_gap_record_gets_it(make_fake, make_publisher
     gaps = [one.payload for one in fake.accepted if one.topic.endswith("/gaps")]
     assert gaps
     assert publisher.counts()["numbered_in_gaps"] == 10
+    assert fake.violations == []
+    assert publisher.counts()["connections"] == 1

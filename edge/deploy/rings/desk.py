@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, Manifest, decode_manifest
-from edge.bundle.statement import RingStatement, decode_statement
+from edge.bundle.statement import (
+    MAX_CHAIN_BYTES,
+    RingStatement,
+    SignedTrust,
+    decode_chain,
+    decode_statement,
+    latest_of,
+)
 from edge.deploy.publish import RegistryWriter, kept_login
 from edge.errors import DeployError
 from edge.reading import json_object
@@ -152,8 +159,32 @@ class RingDesk:
     def name_members(self, tag: str, devices: frozenset[str]) -> None:
         self._tell(f"members.{tag}", {"devices": sorted(devices)})
 
-    def tell_trust(self, chain: bytes) -> None:
-        self._note(TRUST_TYPE, chain, "trust.json", TRUST_TAG)
+    def tell_trust(self, content: bytes) -> None:
+        """Put a chain of trust documents where devices look; DeployError `verify.trust.version` for a step back."""
+        chain = decode_chain(content)
+        last, ours = self._known_trust(chain[0].document.root), chain[-1]
+        if last is not None and last.document.version >= ours.document.version and last.content != ours.content:
+            raise DeployError(
+                "verify.trust.version",
+                f"version {last.document.version} of who counts is at {self.repository}, and this is another one of "
+                f"version {ours.document.version}: devices that have seen that one would take nothing any more",
+                hint="publish the latest file, or make the next one from it: edge-deploy trust sign",
+            )
+        self._note(TRUST_TYPE, content, "trust.json", TRUST_TAG)
+
+    def _known_trust(self, root: str) -> SignedTrust | None:
+        """Return the last document at the registry, signed by a root or those that followed it; None: there is none."""
+        content = self._found(TRUST_TAG)
+        if content is None:
+            return None
+        try:
+            layer = layer_of_note(content, TRUST_TYPE, where=self._registry.name_of(TRUST_TAG))
+            chain = decode_chain(self._registry.blob(layer, most_bytes=MAX_CHAIN_BYTES))
+            return latest_of(chain, root=root)[-1]
+        except DeployError as error:  # what somebody else has put there is written over
+            if error.code.startswith(("verify.", "registry.artifact")):
+                return None
+            raise
 
     def _found(self, tag: str) -> bytes | None:
         try:

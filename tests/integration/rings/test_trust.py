@@ -85,6 +85,23 @@ def test_who_counts_is_taken_only_upwards(rooted, keys):
     assert trust_of(rooted.device).version == 3
 
 
+def test_an_older_chain_is_not_published_over_a_newer_one_and_a_strangers_is_written_over(registry, keys, tmp_path):
+    (tmp_path / "other").mkdir()
+    stranger = Keys(tmp_path / "other", keys.signer, root="stranger")
+    second = keys.after(keys.first)
+    third = keys.after(second)
+    with closing(StatingDesk(registry, keys.promoter, StatingClock())) as stating:
+        tell = stating.desk.tell_trust
+        tell(encode_chain(stranger.after(stranger.after(stranger.first))))
+        tell(encode_chain(keys.first))
+        tell(encode_chain(third))
+
+        assert code_of(tell, encode_chain(second)) == "verify.trust.version"
+        assert code_of(tell, encode_chain(keys.after(second, removed=[public(keys.signer)]))) == "verify.trust.version"
+        tell(encode_chain(third))  # again
+        tell(encode_chain(keys.after(third)))
+
+
 def test_a_stranger_says_nobody_who_counts(rooted, keys, tmp_path):
     (tmp_path / "other").mkdir()
     stranger = Keys(tmp_path / "other", rooted.key, root="stranger")

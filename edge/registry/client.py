@@ -198,7 +198,10 @@ class RegistryClient:
 
     def _log_in(self, header: str, what: str) -> str:
         challenge = read_challenge(header)
-        if challenge is None or (self._login is None and not challenge.is_bearer):
+        if self._login is None and (challenge is None or not challenge.is_bearer):
+            hint = "give one: --login FILE; on a device the credential registry-login: docs/fleet.md"
+            raise DeployError("registry.denied", f"{what}: the registry asks for a login, and there is none", hint=hint)
+        if challenge is None:
             raise refused(401, what)
         if not challenge.is_bearer:
             assert self._login is not None

@@ -56,7 +56,7 @@ def broken(error: Exception, *, host: str, was_cut: bool) -> DeployError:
         return DeployError(
             "registry.tls",
             f"{host}: its certificate is not to be trusted: {error.verify_message}",
-            hint="set the clock; for a CA of your own: docs/fleet.md",
+            hint="if the clock here is right, renew the registry's certificate; for a CA of your own: docs/fleet.md",
         )
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         what = "no TLS 1.3" if error.reason in _OTHER_VERSION else "no TLS"

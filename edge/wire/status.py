@@ -129,7 +129,7 @@ class TakesReport:
 
     `channels` that it is bound to; none: it has taken nothing yet. `sequences`: highest taken, by channel;
     `newest_created_at`: of all releases taken. `is_clock_sure`: something keeps its clock right.
-    `signers`, `revocation_list`: the files that say whose signatures count; None: there is none.
+    `signers`, `revocation_list`: the files that say whose signatures count, or a root's document; None: none.
     """
 
     name: str

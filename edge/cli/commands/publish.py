@@ -45,7 +45,7 @@ def publish(what: Path, where: str, ca: Path | None, login_path: Path | None, as
     published = publish_bundle(bundle, reference, login=login, ca=ca, on_step=_step)
     echo_result(asdict(published), pair_lines(_pairs(published)), as_json=as_json)
     if len(published.tags) == 1 and not as_json:
-        click.echo("no ring has it yet: edge-deploy promote", err=True)
+        click.echo("next: have a ring run it: edge-deploy promote", err=True)
     return 0
 
 

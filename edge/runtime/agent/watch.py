@@ -71,14 +71,16 @@ T = TypeVar("T")
 def takes(device: Device) -> TakesReport:
     """DeployError `device.settings`, `device.counters`."""
     counters = read_counters(device.layout, device.durable.files)
+    layout = device.layout
+    root_says = (_file(layout.trust) or _file(layout.first_trust)) if layout.trust_root.exists() else None
     return TakesReport(
         name=read_settings(device.layout.device_toml).name,
         channels=channels_of(device, counters),
         sequences=dict(counters.sequences),
         newest_created_at=counters.newest_created_at,
         is_clock_sure=is_clock_sure(),
-        signers=_file(device.layout.allowed_signers),
-        revocation_list=_file(device.layout.revoked_keys),
+        signers=root_says or _file(layout.allowed_signers),
+        revocation_list=root_says or _file(layout.revoked_keys),
     )
 
 

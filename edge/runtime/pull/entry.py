@@ -35,7 +35,7 @@ from edge.stdout import write_stdout
 from edge.transport.channel import Channel
 from edge.transport.pipe import ChildChannel, connect_socket
 
-__all__ = ["become", "connector_of", "read_environment", "run_pull"]
+__all__ = ["become", "connector_of", "read_environment", "run_pull", "sentence_of"]
 
 # Source: systemd.exec(5), EnvironmentFile=. A quote counts at the beginning of a value, and a value may be several.
 _QUOTED = re.compile(r"""'([^']*)'\s*|"((?:[^"\\]|\\.)*)"\s*""")
@@ -186,7 +186,7 @@ def _told(pulled: Pulled, *, as_json: bool) -> int:
     if as_json:
         looked = {"looked_at": pulled.record.looked_at, "looked_age_s": age_s(pulled.record.looked_at)}
         write_stdout(json.dumps({**asdict(outcome), **looked}, default=str) + "\n")
-    sys.stderr.write(_words(pulled, outcome) + _looked(pulled.record) + "\n")
+    sys.stderr.write(sentence_of(pulled, outcome) + _looked(pulled.record) + "\n")
     return outcome.exit_code
 
 
@@ -198,15 +198,16 @@ def _looked(record: PullRecord) -> str:
     return "" if ago_s < _JUST_NOW_S else f"; what the ring has was said last at {record.looked_at}, {ago_s} s ago"
 
 
-def _words(pulled: Pulled, outcome: Outcome) -> str:
+def sentence_of(pulled: Pulled, outcome: Outcome) -> str:
     release = outcome.release or "no release"
     if not pulled.is_asked:
         return f"{outcome.target}: left alone, as the registry has asked; --force asks all the same"
-    if outcome.problem is not None:
-        hint = f"; {outcome.hint}" if outcome.hint else ""
-        return f"{outcome.target}: {outcome.result}, {release}: {outcome.problem} ({outcome.code}){hint}"
-    if outcome.result == "unchanged" and pulled.record.result == "rolled-back":
-        return f"{outcome.target}: still {release}, which was rolled back here: {pulled.record.problem}"
     if outcome.result == "kept":
         return f"{outcome.target}: {release} serves on: {outcome.problem}"
+    if outcome.problem is not None:
+        named = f"{outcome.release}: " if outcome.release else ""
+        code, hint = f" ({outcome.code})" if outcome.code else "", f"; {outcome.hint}" if outcome.hint else ""
+        return f"{outcome.target}: {outcome.result}, {named}{outcome.problem}{code}{hint}"
+    if outcome.result == "unchanged" and pulled.record.result == "rolled-back":
+        return f"{outcome.target}: still {release}, which was rolled back here: {pulled.record.problem}"
     return f"{outcome.target}: {outcome.result}, {release}"

@@ -150,7 +150,7 @@ class _Pull:
             content = self._read(tag)
             if self.digest != said:
                 stated = self._state()
-        if is_nothing(content) and stated.release is None and self._keeps(None, "the ring is to run nothing"):
+        if is_nothing(content) and stated.release is None and self._keeps(None, self._why_nothing()):
             return self._nothing_new()
         artifact = decode_artifact(content, where=self.client.name_of(tag))
         found = fetch_release(self.client, artifact, self._stop)
@@ -172,6 +172,11 @@ class _Pull:
             if current is not None and self._is_withdrawn(current) and self._keeps(release, why):
                 return self._nothing_new()
         return outcome
+
+    def _why_nothing(self) -> str:
+        current = self._status().current
+        is_withdrawn = current is not None and self._is_withdrawn(current)
+        return "the ring is to run nothing" + (f": {current} was withdrawn" if is_withdrawn else "")
 
     def _withdrawn(self, release: str) -> Outcome:
         """Return that what serves goes on, until that is lifted; DeployError `registry.withdrawn` if nothing serves."""

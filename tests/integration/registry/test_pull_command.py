@@ -72,7 +72,7 @@ def test_without_a_login_the_registry_s_refusal_is_remembered_and_exits_as_such(
     done = subprocess.run(command(root), env=environment, capture_output=True, text=True)
 
     assert done.returncode == 12
-    assert "(registry.denied); renew the login" in done.stderr
+    assert "there is none (registry.denied)" in done.stderr
     assert json.loads((tmp_path / "state/pull.json").read_text())["code"] == "registry.denied"
 
 

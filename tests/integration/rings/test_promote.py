@@ -9,6 +9,7 @@ import pytest
 
 from edge.errors import DeployError
 from edge.registry.artifact import with_statement
+from edge.runtime.pull.entry import sentence_of
 from tests.support.manifests import ssh_key
 from tests.support.pulling import put
 from tests.support.raised import code_of
@@ -50,7 +51,10 @@ def test_who_holds_the_push_login_cannot_bring_back_what_was_withdrawn(desk, new
     before, _ = desk.registry.manifest("stable-all")
     assert device.pull().outcome.result == "committed"
     assert desk.promoter.withdraw(new.manifest.release, "stable", "overheats") == ["stable-all"]
-    assert device.pull().outcome.result == "kept"
+    kept = device.pull()
+    assert kept.outcome.result == "kept"
+    assert f"{new.manifest.release} was withdrawn" in sentence_of(kept, kept.outcome)
+    assert "None" not in sentence_of(kept, kept.outcome)
 
     desk.registry.tag(before, "stable-all")
     desk.desk.lift(new.manifest.release)

@@ -10,6 +10,7 @@ from edge.deploy.provision.keys import read_public_key
 from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
 from edge.device.state import open_sealed
 from edge.errors import DeployError
+from edge.runtime.agent.watch import takes
 from edge.runtime.trial.trust import require_trusted, take_trust, trust_of
 from tests.support.command_line import typed
 from tests.support.manifests import ssh_agent, ssh_key
@@ -80,6 +81,7 @@ def test_who_counts_is_taken_only_upwards(rooted, keys):
     third = keys.after(second)
 
     assert take_trust(rooted.device, encode_chain(third)) == 3
+    assert takes(rooted.device).revocation_list.age_s >= 0  # that of the root, which has no list beside it
     assert code_of(take_trust, rooted.device, encode_chain(second)) == "verify.trust.version"
     assert take_trust(rooted.device, encode_chain(third)) == 3
     assert trust_of(rooted.device).version == 3

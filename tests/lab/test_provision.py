@@ -254,4 +254,4 @@ def test_no_other_user_holds_a_lock_and_root_leaves_none_that_is_its_own(provisi
     assert provisioned.run("stat -c %U:%a /run/edge-deploy/state.lock").stdout == "edge-deploy:600\n"
     for user in ("nobody", "edge-runtime"):
         assert provisioned.run(f"sudo -u {user} flock -n /run/edge-deploy/state.lock true", check=False).returncode != 0
-    assert provisioned.run("sudo -u edge-deploy /opt/edge/bin/edge-runtime recover --boot", check=False).returncode == 0
+    assert provisioned.run("sudo -u edge-deploy edge-runtime recover --boot", check=False).returncode == 0

@@ -87,6 +87,8 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet) -> list[Step]
         _file("/etc/sudoers.d/edge-deploy", _shipped("sudoers"), mode=0o440, test=["visudo", "-cqf"]),
         *_units(wanted, facts),
         _software(wheels, facts),
+        _folder("/usr/local/bin", mode=None),
+        _file("/usr/local/bin/edge-runtime", '#!/bin/sh\nexec /opt/edge/bin/edge-runtime "$@"\n', mode=0o755),
         {
             "kind": "Enabled",
             "path": "units",

@@ -100,11 +100,9 @@ class Outbox:
         self._next_ticket += 1
         return self._next_ticket - 1
 
-    def _identified(self, gaps: Iterable[GapMessage]) -> dict[int, GapMessage]:
-        return {self._take_ticket(): gap for gap in gaps}
-
-    def _restore(self, gaps: Mapping[int, GapMessage], waiting: int) -> None:
-        """Take over what others have left: gap records, and so many messages in the store."""
+    def _restore(self, gaps: Mapping[int, GapMessage], losses: Iterable[GapMessage], waiting: int) -> None:
+        """Take over gap records, of others and new ones, and so many messages in the store."""
+        gaps = {**gaps, **{self._take_ticket(): gap for gap in losses}}
         declared = self._losses.extend(gaps)
         self._counted["accepted"] += len(gaps) + waiting
         self._counted["numbered_in_gaps"] += declared
@@ -231,7 +229,7 @@ class Outbox:
     ) -> None:
         """Send what earlier starts have left in the store (ticket, is event), and records of what they have lost."""
         with self._lock:
-            self._restore({**gaps, **self._identified(losses)}, self.stored.add_away(found))
+            self._restore(gaps, losses, self.stored.add_away(found))
 
     def load(self, places: Places, *, is_event: bool) -> bool:
         """Bring messages back from the store whose turn is near; return whether any were looked for."""
@@ -255,7 +253,11 @@ class Outbox:
                 first = None
                 break
             first = rows[-1][0].ticket + 1
-        self.drop_declared(declared)
+        with self._lock:
+            for ticket, entry in declared.items():
+                is_dropped = self.stored.drop_away(ticket, is_event=entry.is_event)
+                self._counted["accepted"] -= is_dropped
+                self._counted["numbered"] -= is_dropped
         missing = self.stored.came_back(found, first, is_event=is_event)
         if missing:
             raise PlaceDamagedError(f"{missing} messages that are in it are not found", places.disk or places.run)
@@ -273,21 +275,13 @@ class Outbox:
                     self._counted["dropped"] += 1
                     self._declare(written, reason)
 
-    def drop_declared(self, entries: Mapping[int, Entry]) -> None:
-        """Drop messages in the store that a gap record of an earlier start names already."""
-        with self._lock:
-            for ticket, entry in entries.items():
-                if self.stored.drop_away(ticket, is_event=entry.is_event):
-                    self._counted["accepted"] -= 1
-                    self._counted["numbered"] -= 1
-
     def lose_place(self, found: Mapping[int, bool], gaps: Iterable[GapMessage], *, is_disk: bool) -> None:
         """Record that a place is damaged, of what the other one has, and declare what was in it."""
         with self._lock:
             lost = self.stored.lose([*self._flight, *self._backlog], found, is_disk=is_disk)
             for name in ("numbered_in_gaps", "dropped", "declared_spool-corrupt"):
                 self._counted[name] += lost
-            self._restore(self._identified(gaps if lost else ()), 0)
+            self._restore({}, gaps if lost else (), 0)
 
     def _next(self, *, may_replay: bool, may_retain: bool) -> Entry | None:
         if may_retain and self._retained:

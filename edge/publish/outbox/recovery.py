@@ -127,13 +127,7 @@ def _find(store: Store, path: Path, *, is_durable: bool) -> _Found:
     except PlaceDamagedError as error:
         if place is not None:
             place.close()
-        aside = set_aside(path)
-        _log.error(
-            "spool is damaged path=%s error=%s: set aside as %s, what is missing is declared as a gap",
-            path,
-            error,
-            aside.name,
-        )
+        set_aside(path, error)
     return _Found(store.open(path, is_durable=is_durable), was_damaged=True)
 
 

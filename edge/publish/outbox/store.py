@@ -394,8 +394,8 @@ def remove(path: Path) -> None:
             one.unlink(missing_ok=True)
 
 
-def set_aside(path: Path) -> Path:
-    """Rename what is at `path`, which is closed; return where it is. A file that was set aside before goes."""
+def set_aside(path: Path, why: StoreError) -> None:
+    """Rename what is at `path`, which is closed. A file that was set aside before goes."""
     aside = path.with_name(path.name + _ASIDE)
     if _kind_of(aside) == _FOLDER:
         raise PlaceUnusableError(f"it cannot be set aside: move the folder {aside} away")
@@ -406,7 +406,12 @@ def set_aside(path: Path) -> Path:
         for beside in _beside(path):  # the next one must not get them
             beside.unlink(missing_ok=True)
         sync_folder(path.parent)
-    return aside
+    _log.error(
+        "spool is damaged path=%s error=%s: set aside as %s, what is missing is declared as a gap",
+        path,
+        why,
+        aside.name,
+    )
 
 
 def _beside(path: Path) -> list[Path]:

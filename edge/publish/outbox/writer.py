@@ -359,8 +359,6 @@ class Writer:
     def _unusable(self, error: PlaceUnusableError) -> None:
         if error.place is not self.places.run:
             self._stumble(str(error))
-        elif self.places.run.path is None:
-            self._stumble(f"memory does not take it: {error}")
         else:
             self._run_in_memory(str(error))
 
@@ -392,18 +390,13 @@ class Writer:
     def _damaged(self, error: PlaceDamagedError) -> None:
         """Set a damaged place aside, and declare what was only there: the next round begins it anew."""
         is_disk = error.place is not self.places.run
-        what, path = str(error), self._path if is_disk else self.places.run.path
+        path = self._path if is_disk else self.places.run.path
         self._lose(is_disk=is_disk)
-        name = "nothing"
         try:
-            name = name if path is None else set_aside(path).name
+            if path is not None:
+                set_aside(path, error)
         except StoreError as other:
-            what = f"{what}; {other}"
-            if is_disk:
-                self._stumble(what)
-        _log.error(
-            "spool is damaged path=%s error=%s: set aside as %s, what is missing is declared as a gap", path, what, name
-        )
+            self._stumble(f"{error}; {other}")
 
     def _lose(self, *, is_disk: bool) -> None:
         """Leave a place, and declare what was there only; what is in memory, too, is written again."""

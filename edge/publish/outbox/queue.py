@@ -50,7 +50,6 @@ class Outbox:
         live_s: float = math.inf,
         now_s: Callable[[], float] = time.monotonic,
         is_kept: bool = False,
-        has_disk: bool = False,
         first_ticket: int = 1,
     ) -> None:
         self._incoming: deque[Entry | TopicMessage] = deque()
@@ -60,7 +59,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._losses = Losses(device=device, next_id=self._take_ticket)
         self._backlog = Backlog(live_s=live_s, now_s=now_s)
-        self.stored = Stored(self._lock, self._backlog, max_bytes, has_disk=has_disk)
+        self.stored = Stored(self._lock, self._backlog, max_bytes)
         self._flight: dict[Entry, None] = {}  # in the order of sending
         self._retained = Retained(first_of=self._first_of, now_s=now_s)
         # Of the numbered ones: numbered = acknowledged + waiting + in gaps + lost.

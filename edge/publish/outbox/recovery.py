@@ -90,19 +90,11 @@ def open_outbox(
     first = 1 + max([*run.tickets, *disk.tickets, *run.gaps, *disk.gaps], default=0)
     if disk.trouble is not None:
         first = max(first, info.epoch << _TICKET_BITS)
-    outbox = Outbox(
-        device=info.device,
-        max_bytes=max_bytes,
-        live_s=live_s,
-        is_kept=True,
-        has_disk=spool is not None,
-        first_ticket=first,
-    )
+    outbox = Outbox(device=info.device, max_bytes=max_bytes, live_s=live_s, is_kept=True, first_ticket=first)
     bounds, run_bytes = Bounds() if spool is None else spool.bounds, int(max_bytes * _RUN_SHARE)
     writer = Writer(
         outbox, places, bounds=bounds, run_bytes=run_bytes, on_more=on_more, patience_s=patience_s, now_s=now_s
     )
-    outbox.stored.wake = writer.wake
     _take_over(outbox, writer, run, disk, info)
     writer.begin()
     places.join = functools.partial(_join, outbox, writer, run, first, info)

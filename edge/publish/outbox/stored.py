@@ -25,13 +25,13 @@ _MEMORY_SHARE = 4  # of its bound: what memory may hold before the newest late o
 class Stored:
     """Used by a queue, which holds its lock, and by the one thread that writes, whose calls take that lock.
 
-    `has_disk`: there is to be one; `is_usable`: it takes messages, else events do not wait for it. `away` counts those
-    in the store only, by whether they are events; `are_gaps_new`: other gap records wait than are in the store. `wake`
-    is called when something should not wait.
+    `is_usable`: there is a disk, and it takes messages; else events do not wait for it. `away` counts those in the
+    store only, by whether they are events; `are_gaps_new`: other gap records wait than are in the store. `wake` is
+    called when something should not wait.
     """
 
-    def __init__(self, lock: threading.Lock, backlog: Backlog, max_bytes: int, *, has_disk: bool) -> None:
-        self.has_disk = self.is_usable = has_disk
+    def __init__(self, lock: threading.Lock, backlog: Backlog, max_bytes: int) -> None:
+        self.is_usable = False
         self.wake: Callable[[], None] = lambda: None
         self.run_bytes = 0
         self.away = {False: 0, True: 0}

@@ -59,6 +59,8 @@ class Writer:
         self._patience_s = patience_s
         self._now_s = now_s
         self._wake = threading.Event()
+        self._stored.wake = self._wake.set
+        self._has_disk = self._stored.is_usable = places.disk_path is not None
         self._is_closing = self._is_event_due = False
         self._wrote_s = now_s()
         self._looked_s = self._retry_s = self._run_retry_s = -1e9
@@ -105,9 +107,6 @@ class Writer:
         self._thread.start()
         self._watch.start()
 
-    def wake(self) -> None:
-        self._wake.set()
-
     def close(self) -> None:
         """Write what is left, say that this start ended well, and leave the files to the next one.
 
@@ -124,7 +123,7 @@ class Writer:
         try:
             self._outbox.admit()
             self._save(is_ended=True)
-            if self._stored.has_disk:
+            if self._has_disk:
                 self._move(only_events=False, is_ended=True)
         except StoreError as error:
             _log.error("messages not on disk at shutdown path=%s error=%s", self._path, error)
@@ -133,11 +132,11 @@ class Writer:
     @property
     def is_kept(self) -> bool:
         """Whether messages outlive the process."""
-        return self._stored.has_disk or self.places.run.path is not None
+        return self._has_disk or self.places.run.path is not None
 
     def counts(self) -> Mapping[str, int]:
         """Return how it stands: bytes and seconds as whole numbers, `spool_works` 0 while the disk does not."""
-        if not self._stored.has_disk:
+        if not self._has_disk:
             return {}
         return {
             "spool_bytes": self._file_bytes,
@@ -205,7 +204,7 @@ class Writer:
     def _move_now(self) -> None:
         """Move what has waited, and events; delete what was delivered."""
         now_s = self._now_s()
-        if not self._stored.has_disk or now_s < self._retry_s:
+        if not self._has_disk or now_s < self._retry_s:
             return
         if self.places.disk is None:
             self.places.join()
@@ -396,7 +395,11 @@ class Writer:
             if path is not None:
                 set_aside(path, error)
         except StoreError as other:
-            self._stumble(f"{error}; {other}")
+            what = f"{error}; {other}"
+            if is_disk:
+                self._stumble(what)
+            else:
+                _log.warning("messages are not kept over a restart path=%s error=%s", path, what)
 
     def _lose(self, *, is_disk: bool) -> None:
         """Leave a place, and declare what was there only; what is in memory, too, is written again."""

@@ -19,7 +19,7 @@ from tests.support.bad_links import ChaosProxy
 from tests.support.logged import logged
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
-from tests.support.wire_messages import birth, detections, publish_frames
+from tests.support.wire_messages import detections, publish_frames
 
 pytestmark = [
     pytest.mark.integration,
@@ -180,12 +180,3 @@ def test_declared_losses_outlive_the_process_until_they_are_delivered(
     collector.findings().prove({("east", 41): 1000}, most_duplicates=0)
     second.close()
     assert gaps_in(path) == []
-
-
-def test_the_birth_message_is_of_the_new_start(tmp_path, broker, collector, make_publisher):
-    path = tmp_path / "outbox.db"
-    make_publisher(free_port(), run_path=path).close()
-    assert make_publisher(broker.port, run_path=path).flush(60)
-
-    wait_until(lambda: collector.payloads("/info"), what="the birth")
-    assert collector.payloads("/info")[0]["streams"] == birth().streams

@@ -68,13 +68,6 @@ def test_a_disk_that_comes_late_and_damaged_is_told_as_one_that_is_damaged_at_th
     assert "was damaged and is set aside" in life.keeper.trouble.alarm
 
 
-def test_events_do_not_wait_for_a_disk_that_is_not_there(life):
-    Absent(life)
-    life.begin().events(3)
-    life.keeper.tick()
-    assert [life.outbox.take().number.seq for _ in range(3)] == [1, 2, 3]
-
-
 def test_what_lies_in_both_places_and_was_delivered_from_run_meanwhile_is_not_sent_again(life, monkeypatch):
     life.begin().frames(40, settled=False)
     kill_in_a_move(life, monkeypatch)

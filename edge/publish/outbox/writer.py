@@ -217,8 +217,8 @@ class Writer:
         is_events = self._is_event_due and since_s >= _GROUP_S
         has_news = self._stored.has_gone_from_disk() or not self._disk.has_gaps(self._gaps)
         if is_again and self._stored.is_disk_settled():  # a full disk takes not even that rows go
+            remove(self._path)  # first: one that cannot be removed stays in use
             self.places.leave_disk()
-            remove(self._path)
             self.places.join()
         if is_all or is_events or (has_news and since_s >= _TIDY_S):
             self._move(only_events=not is_all)

@@ -6,7 +6,7 @@ import pytest
 
 from edge.publish.outbox.places import said_in
 from edge.publish.outbox.store import Place, PlaceUnusableError
-from tests.support.spool_life import FULL, Absent, full
+from tests.support.spool_life import FULL, Absent, full, works
 
 
 def test_a_message_that_a_gap_record_names_is_not_sent_from_the_disk(life, monkeypatch):
@@ -23,6 +23,23 @@ def test_a_message_that_a_gap_record_names_is_not_sent_from_the_disk(life, monke
     assert found.received["east", 41].keys() == set(range(2, 21))
     assert not any(life.declared().values())  # it was before; and nothing is missing in the file
     life.balances()
+
+
+def test_a_disk_that_was_read_only_while_nothing_waited_there_is_used_again(life, monkeypatch):
+    life.begin().frames(50)
+    life.deliver().tick()
+    assert life.outbox.stored.is_disk_settled()
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", full("spool.db"))
+        patched.setattr("edge.publish.outbox.writer.remove", lambda path: Place.commit(life.keeper.places.disk))
+        life.frames(5, settled=False)
+        life.tick()
+        life.look()
+    works(life)
+    life.settle()
+    life.cut()
+    life.begin().deliver()
+    assert life.prove().received["east", 41].keys() == set(range(1, 56))
 
 
 def test_a_disk_that_takes_nothing_as_a_start_begins_is_told_at_once(life, monkeypatch):

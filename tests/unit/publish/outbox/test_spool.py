@@ -242,21 +242,6 @@ def damage_all(path):
         part.write_bytes(b"x" * part.stat().st_size)
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", bytes(1 << 16), b"SQLite format 3\0" + bytes(5000)])
-def test_f38_what_is_no_spool_is_set_aside_and_declared(life, content, caplog):
-    life.path.write_bytes(content)
-    life.begin().frames(10)
-    life.deliver()
-
-    life.published["east", 40] = 0
-    assert life.numbers() == list(range(1, 11))
-    if content:  # an empty file is one that SQLite had just begun
-        assert {(gap["epoch"], gap["reason"], gap["to"]) for gap in life.gaps()} == {(40, "spool-corrupt", None)}
-        assert life.path.with_name("spool.db.damaged").read_bytes() == content
-        assert "spool-damaged" in logged(caplog)
-        assert "was damaged" in life.keeper.trouble.alarm
-
-
 def test_f38_a_spool_that_is_damaged_while_it_runs_is_replaced(life, caplog):
     life.begin()
     for _ in range(10):

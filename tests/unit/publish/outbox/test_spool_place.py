@@ -188,10 +188,14 @@ def make_socket(path):
     os.chdir(here)
 
 
-def make_nonsense(path):
-    path.write_bytes(b"nonsense")
+def holding(content):
+    def make(path):
+        path.write_bytes(content)
+
+    return make
 
 
+make_nonsense = holding(b"nonsense")
 THINGS = (make_pipe, make_folder, make_link, make_dangling_link, make_socket, make_nonsense)
 
 
@@ -201,7 +205,7 @@ def content_beside(life):
     return (other.read_bytes() if other.exists() else None), nowhere.exists()
 
 
-@pytest.mark.parametrize("make", THINGS)
+@pytest.mark.parametrize("make", [*THINGS, *map(holding, [b"", bytes(1 << 16), b"SQLite format 3\0" + bytes(5000)])])
 def test_f38_what_is_no_file_of_ours_is_set_aside_at_the_start_and_not_followed(life, make, caplog):
     make(life.path)
     before = content_beside(life)
@@ -213,6 +217,7 @@ def test_f38_what_is_no_file_of_ours_is_set_aside_at_the_start_and_not_followed(
     assert "set aside as spool.db.damaged" in caplog.text
     assert {(gap["epoch"], gap["reason"], gap["to"]) for gap in life.gaps()} == {(40, "spool-corrupt", None)}
     assert life.path.with_name("spool.db.damaged").lstat()
+    assert "was damaged" in life.keeper.trouble.alarm
 
 
 @pytest.mark.parametrize("make", [make_pipe, make_link])

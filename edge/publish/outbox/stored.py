@@ -38,14 +38,13 @@ class Stored:
         self.are_gaps_new = False
         self._lock, self._backlog, self._max_bytes = lock, backlog, max_bytes
         self._new: dict[int, Entry] = {}  # until the transaction that writes them has ended well
-        self._in_run: set[int] = set()  # these two: in memory as well
-        self._on_disk: set[int] = set()
+        self._here: dict[int, bool] = {}  # in memory and in the store: whether on the disk, else in the first place
         self._gone_from_run: set[int] = set()  # settled, and their rows may still be there
         self._gone_from_disk: set[int] = set()
         self._sent: set[int] = set()  # of those that are away
         self._newly_away = {False: math.inf, True: math.inf}
         self._last: dict[SeqKey, int] = {}
-        backlog.may_send = lambda ticket: not self.is_usable or ticket in self._on_disk
+        backlog.may_send = lambda ticket: not self.is_usable or self._here.get(ticket, False)
 
     # -- of the queue, which holds its lock
 
@@ -61,22 +60,17 @@ class Stored:
 
     def settle(self, ticket: int) -> None:
         """Forget a message: it was delivered, or dropped and declared."""
-        if self._new.pop(ticket, None) is not None:
+        if self._new.pop(ticket, None) is not None or ticket not in self._here:
             return
-        if self.is_here(ticket):
-            self._gone_from_run.add(ticket)
-        if ticket in self._on_disk:
+        self._gone_from_run.add(ticket)
+        if self._here.pop(ticket):
             self._gone_from_disk.add(ticket)
-        self._in_run.discard(ticket)
-        self._on_disk.discard(ticket)
 
     def put_away(self, entry: Entry) -> bool:
         """Take a message out of memory if it is in the store; return whether it is."""
         ticket = entry.ticket
-        if not self.is_here(ticket):
+        if self._here.pop(ticket, None) is None:
             return False
-        self._in_run.discard(ticket)
-        self._on_disk.discard(ticket)
         self.add_away({ticket: entry.is_event})
         if entry.was_sent:
             self._sent.add(ticket)
@@ -84,7 +78,7 @@ class Stored:
 
     def is_here(self, ticket: int) -> bool:
         """Return whether a message is in memory and in the store."""
-        return ticket in self._in_run or ticket in self._on_disk
+        return ticket in self._here
 
     def add_away(self, found: Mapping[int, bool]) -> int:
         """Record which of these messages (ticket, is event) are in the store only; return how many."""
@@ -107,7 +101,7 @@ class Stored:
 
     def is_away(self, ticket: int) -> bool:
         """Return whether a row that was read is of a message that is not in memory and not settled."""
-        known = (self._gone_from_run, self._gone_from_disk, self._in_run, self._on_disk, self._new)
+        known = (self._gone_from_run, self._gone_from_disk, self._here, self._new)
         return not any(ticket in tickets for tickets in known)
 
     def was_sent(self, ticket: int) -> bool:
@@ -120,9 +114,10 @@ class Stored:
         What was in it and is in memory is new again; return how many others are gone.
         """
         before = sum(self.away.values())
-        lost = self._on_disk if is_disk else self._in_run
-        self._new = {**{entry.ticket: entry for entry in entries if entry.ticket in lost}, **self._new}
-        lost.clear()
+        for entry in entries:
+            if self._here.get(entry.ticket) == is_disk:
+                del self._here[entry.ticket]
+                self._new[entry.ticket] = entry
         (self._gone_from_disk if is_disk else self._gone_from_run).clear()
         self.away = {False: 0, True: 0}
         self._newly_away = {False: math.inf, True: math.inf}
@@ -146,16 +141,17 @@ class Stored:
         with self._lock:
             self._gone_from_run -= gone
             for entry in entries:
-                is_settled = self._new.pop(entry.ticket, None) is None
-                (self._gone_from_run if is_settled else self._in_run).add(entry.ticket)
+                if self._new.pop(entry.ticket, None) is None:
+                    self._gone_from_run.add(entry.ticket)
+                else:
+                    self._here[entry.ticket] = False
 
     def moved(self, tickets: Iterable[int]) -> None:
         """Record what has been moved to the disk: its events may be sent."""
         with self._lock:
             for ticket in tickets:
-                if ticket in self._in_run:
-                    self._in_run.discard(ticket)
-                    self._on_disk.add(ticket)
+                if ticket in self._here:
+                    self._here[ticket] = True
                 elif ticket in self._gone_from_run:
                     self._gone_from_disk.add(ticket)
             self.is_usable = True
@@ -176,7 +172,8 @@ class Stored:
 
     def is_disk_settled(self) -> bool:
         """Return whether all that is on the disk has been delivered, or is declared."""
-        return not self._on_disk and not any(self.away.values())
+        with self._lock:
+            return not any(self._here.values()) and not any(self.away.values())
 
     def has_gone_from_disk(self) -> bool:
         return bool(self._gone_from_disk)
@@ -207,7 +204,7 @@ class Stored:
         with self._lock:
             self._backlog.insert([entry for entry, _ in entries.values()], is_event=is_event)
             for ticket, (_, is_on_disk) in entries.items():
-                (self._on_disk if is_on_disk else self._in_run).add(ticket)
+                self._here[ticket] = is_on_disk
             self._sent.difference_update(entries)
             self._less_away(len(entries), is_event=is_event)
             if not self.away[is_event]:

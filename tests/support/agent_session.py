@@ -49,10 +49,10 @@ def hanging_up(layout: Layout) -> Iterator[None]:
 class AgentSession(Session):
     """One connection to `device`, whose `client` is the test; `units` tells what was done to them."""
 
-    def __init__(self, device: Device, *, silence_s: float = 30.0) -> None:
+    def __init__(self, device: Device) -> None:
         agent, self.client = piped()
         self.fakes = FakeUnits(RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT)
-        super().__init__(Conversation(agent, silence_s=silence_s), device, self.fakes, origin="test", is_for_pull=False)
+        super().__init__(Conversation(agent, silence_s=30.0), device, self.fakes, origin="test", is_for_pull=False)
 
     def hold(self) -> AgentSession:
         """Take the push lock."""

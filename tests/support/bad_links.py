@@ -63,8 +63,8 @@ class SilencingProxy(TcpProxy):
 class DelayingProxy(TcpProxy):
     """Passes on each piece half of `round_trip_s` later, in both directions, as many as there are."""
 
-    def __init__(self, port: int, *, round_trip_s: float, listen_on: int = 0) -> None:
-        super().__init__(port, listen_on=listen_on)
+    def __init__(self, port: int, *, round_trip_s: float) -> None:
+        super().__init__(port)
         self._delay_s = round_trip_s / 2
 
     def forward(self, source: socket.socket, sink: socket.socket, number: int, *, is_client: bool) -> None:
@@ -119,21 +119,19 @@ class ChaosProxy(TcpProxy):
 
     `cut-before` and `cut-after` reset the connection before or after a publish is passed on, `deaf` loses the answers
     first and cuts then, `frozen` passes nothing for a while and cuts, `refused` cuts at once, `far` is late by
-    `round_trip_s` and cut as `cut-after`, `torn` passes on half of a publish.
+    a round trip of 0.3 s and cut as `cut-after`, `torn` passes on half of a publish.
     """
 
     FAULTS = ("cut-before", "cut-after", "deaf", "frozen", "refused", "far", "torn")
 
-    def __init__(
-        self, port: int, *, seed: int, faults: int, most_publishes: int = 60, round_trip_s: float = 0.3
-    ) -> None:
+    def __init__(self, port: int, *, seed: int, faults: int, most_publishes: int = 60) -> None:
         super().__init__(port)
         self.faults_left = faults
         self._rng = random.Random(seed)
         self._plans: dict[int, tuple[str, int]] = {}
         self._plan_lock = threading.Lock()
         self._most_publishes = most_publishes
-        self._delay_s = round_trip_s / 2
+        self._delay_s = 0.15
 
     def _plan(self, number: int) -> tuple[str, int]:
         """Return fault and publish of a connection, the same for both of its directions."""

@@ -37,11 +37,11 @@ def make_certificates(
     return Certificates(*(directory / name for name in _NAMES))
 
 
-def make_self_signed(directory: Path, *, host: str = "camera") -> Certificates:
+def make_self_signed(directory: Path) -> Certificates:
     """Give a certificate that only itself vouches for, as cameras make it."""
     directory.mkdir(parents=True, exist_ok=True)
     key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-    _openssl(str(directory), f"req -x509 {key} -keyout own.key -out own.pem -days 2 -subj /CN={host}")
+    _openssl(str(directory), f"req -x509 {key} -keyout own.key -out own.pem -days 2 -subj /CN=camera")
     return Certificates(directory / "own.pem", directory / "own.pem", directory / "own.key")
 
 

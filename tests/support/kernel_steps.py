@@ -36,10 +36,10 @@ def why_not() -> str | None:
     return None if done.returncode == 0 else f"strace cannot trace here: {done.stderr.strip()}"
 
 
-def traced(words: Sequence[str], *, log: Path, cwd: Path, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+def traced(words: Sequence[str], *, log: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run Python with `words`; what it and its threads asked of the kernel is in `log`."""
     command = ["strace", "-f", "-y", "-s", "0", "-e", f"trace={_CALLS}", "-o", str(log), sys.executable, "-B", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout_s)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
 def kernel_steps(log: Path, root: Path) -> list[Step]:

@@ -247,10 +247,10 @@ def yolov5_segment(path: Path, *, classes: int = 3, metadata: dict | None = None
     return net.save(path, {"output0": (3 * net.cells(), 13 + classes), "output1": (8, 48, 48)}, metadata=metadata)
 
 
-def yolov5_lite(path: Path, *, classes: int = 3, seed: int = 0) -> Path:
+def yolov5_lite(path: Path) -> Path:
     """YOLOv5-Lite with --grid, YOLOv5 before 6.1: boxes written in place, and beside them the maps that they are of."""
-    net = Net(96, batch=1, seed=seed)
-    rows, parts, outputs = 5 + classes, [], {}
+    net = Net(96, batch=1)
+    rows, parts, outputs = 8, [], {}
     for level, (feature, side) in enumerate(zip(net.levels(), net.sides(), strict=True)):
         x = yolov5_map(net, feature, level, rows, name=f"map{level}")
         y = net.op("Sigmoid", x)

@@ -69,8 +69,8 @@ def moment(boot: str, *, seconds: int = 100) -> Moment:
     return Moment(at="2026-02-01T00:00:00Z", boottime_ns=seconds * 1_000_000_000, boot_id=boot)
 
 
-def device_over(files: Files, *, root: str = "/") -> Device:
-    return Device(Layout(Path(root)), Durable(files), hold=lambda layout: contextlib.nullcontext())
+def device_over(files: Files) -> Device:
+    return Device(Layout(Path("/")), Durable(files), hold=lambda layout: contextlib.nullcontext())
 
 
 def receive(device: Device, release: Release) -> None:

@@ -100,13 +100,13 @@ def before_cast(graph, name):
     return maker.inputs[0] if maker is not None and maker.op_type == "Cast" else name
 
 
-def csp(path, *, batch=1):
+def csp(path):
     """A detector's neck in small; returns the names of its tensors.
 
     stem -> Split (a, b); b -> cv1 -> cv2, Add with b; Concat (a, b, add) -> cv3 -> SPPF (two MaxPool, Concat) -> cv4
     -> Resize, Concat with the lateral branch -> head.
     """
-    net = Net(32, batch=batch, seed=5)
+    net = Net(32, batch=1, seed=5)
     t = {}
     t["stem"] = net.silu(net.conv(net.image, 3, 16, kernel=3, stride=2))
     t["a"], t["b"] = net.ops("Split", t["stem"], net.ints(8, 8), count=2, axis=1)

@@ -26,7 +26,6 @@ class RtspCamera:
     frames: int = 5
     login: str = ""  # basic or digest
     refuses: tuple[int, ...] = ()  # tracks that nobody may set up
-    decoders: tuple[str, ...] = ("software", "pyav")
 
 
 def _raw(fps: str = "15/1", fmt: str = "I420", w: int = 320, h: int = 180) -> str:

@@ -51,6 +51,7 @@ from tests.support.memory_registry import MemoryRegistry
 
 SHORTEST_S, LONGEST_S = 300.0, 600.0  # between two looks, as edge-pull.timer has it
 TRIAL_S = 60.0
+BYTES_PER_S = 2e6
 LOOK_S = 30.0  # of the workstation
 _BEGAN = datetime(2026, 11, 23, 12, 0, tzinfo=timezone.utc)
 
@@ -65,7 +66,6 @@ class FieldDevice:
     clock: Callable[[], datetime]
     lie: str | None = None
     is_bad_for: frozenset[str] = frozenset()
-    bytes_per_s: float = 2e6
     is_there: bool = True
     current: str | None = None
     sequence: int = 0
@@ -90,7 +90,7 @@ class FieldDevice:
         )
         self.record = pulled.record
         is_new = pulled.outcome.result in ("committed", "rolled-back")
-        return (self.received_bytes - before) / self.bytes_per_s + (TRIAL_S if is_new else 1.0)
+        return (self.received_bytes - before) / BYTES_PER_S + (TRIAL_S if is_new else 1.0)
 
     def words(self) -> Heard:
         """Return what the broker keeps of it; a liar says of every switch what it was told to say."""

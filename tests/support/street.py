@@ -14,9 +14,9 @@ SEEDS = (1, 3, 5, 10, 13, 14, 20)  # those of the demo's cameras
 
 
 @lru_cache(maxsize=16)
-def truths(seed, frames=360):
+def truths(seed):
     scene = Scene(seed, SIZE)
-    return tuple(scene.truth(index) for index in range(frames))
+    return tuple(scene.truth(index) for index in range(360))
 
 
 def as_detected(truth, rng, *, jitter=0.03, missed=0.1, ghosts=0.0):

@@ -39,13 +39,13 @@ class Calibrated:
         return self.table.tensors[name].amax
 
 
-def calibrated(folder: Path, model: Path, *, count: int = 3) -> Calibrated:
-    """Return `model` with `count` images of soft blobs and a minmax table."""
+def calibrated(folder: Path, model: Path) -> Calibrated:
+    """Return `model` with three images of soft blobs and a minmax table."""
     spec = inspect_model(model)
     size, random = spec.preprocess.size, np.random.default_rng(7)
     (folder / "images").mkdir()
     pictures = []
-    for index in range(count):
+    for index in range(3):
         coarse = random.integers(0, 256, (12, 12, 3), np.uint8)
         picture = cv2.resize(coarse, (size.width, size.height), interpolation=cv2.INTER_CUBIC)
         cv2.imwrite(str(folder / "images" / f"{index}.png"), picture)
@@ -57,7 +57,7 @@ def calibrated(folder: Path, model: Path, *, count: int = 3) -> Calibrated:
         {name: float(np.abs(values).max()) for name, values in tensors.items()},
         preprocess=spec.preprocess,
         model=ModelId(name=spec.name, sha256=spec.sha256),
-        dataset=DatasetId(images=count, sha256="0" * 64),
+        dataset=DatasetId(images=3, sha256="0" * 64),
     )
     return Calibrated(
         spec=spec, images=folder / "images", feed={spec.input_name: planes}, tensors=tensors, table=table, folder=folder

@@ -11,16 +11,13 @@ CHUNK_BYTES = 65_536
 
 
 class TcpProxy:
-    """Listens on `port` of loopback for connections to `target`; a subclass says what passes between the two ends.
+    """Listens on `port` of loopback for connections to `target`; a subclass says what passes between the two ends."""
 
-    `listen_on` says which port; 0: one that is free.
-    """
-
-    def __init__(self, target: int, *, listen_on: int = 0) -> None:
+    def __init__(self, target: int) -> None:
         self._target = target
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", listen_on))
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.connections = 0
 

@@ -97,8 +97,8 @@ def assert_starts(starts, uri, count, *, at_once=5, **more):
     ("name", "decoder"),
     [
         pytest.param(name, decoder, marks=pytest.mark.slow(reason="it is slow") if name in VERY_SLOW else ())
-        for name, camera in RTSP_CAMERAS.items()
-        for decoder in camera.decoders
+        for name in RTSP_CAMERAS
+        for decoder in ("software", "pyav")
     ],
 )
 @pytest.mark.promised(reason="the cameras that people own")

@@ -231,7 +231,7 @@ def classify(w, x, classes):
     return {OUTPUT: (classes,)}
 
 
-def suppressed(w, both, classes, *, beside=0, score=0.25, overlap=0.7):
+def suppressed(w, both, classes, *, beside=0):
     """What `nms=True` puts behind boxes (x1 y1 x2 y2) and scores of one image: rows of zeros follow the detections."""
     rows = w.op("Transpose", both, perm=[0, 2, 1])
     zero, last = w.const([0]), w.const([2])
@@ -242,9 +242,9 @@ def suppressed(w, both, classes, *, beside=0, score=0.25, overlap=0.7):
     first = w.const(0)
     others = [w.op("Slice", rows, w.const([4 + classes]), w.const([4 + classes + beside]), last)] if beside else []
     boxes, label, best, *others = (w.op("Gather", one, first, axis=0) for one in (boxes, label, best, *others))
-    chosen = w.op("Transpose", w.op("NonZero", w.op("Greater", best, w.number(score))), perm=[1, 0])
+    chosen = w.op("Transpose", w.op("NonZero", w.op("Greater", best, w.number(0.25))), perm=[1, 0])
     boxes, best, label, *others = (w.op("GatherND", one, chosen) for one in (boxes, best, label, *others))
-    order = _by_overlap(w, boxes, best, label, classes, overlap)
+    order = _by_overlap(w, boxes, best, label, classes)
     boxes, best, label, *others = (w.op("Gather", one, order, axis=0) for one in (boxes, best, label, *others))
     column = w.const([-1, 1])
     label = w.op("Cast", w.reshape(label, column), to=1)
@@ -253,7 +253,7 @@ def suppressed(w, both, classes, *, beside=0, score=0.25, overlap=0.7):
     return MOST, 6 + beside
 
 
-def _by_overlap(w, boxes, best, label, classes, overlap):
+def _by_overlap(w, boxes, best, label, classes):
     """Return which stay: boxes of different classes are moved apart first."""
     zero, one = w.const([0]), w.const([1])
     part = w.number(1 / classes)
@@ -266,7 +266,7 @@ def _by_overlap(w, boxes, best, label, classes, overlap):
     never, ones = w.const([False, False], np.bool_), w.const([1, 1])
     offsets = w.op("Cast", w.op("Expand", column, w.op("Where", never, ones, wide)), to=1)
     apart = w.op("Add", sides, w.op("Mul", offsets, part))
-    kept = w.op("NonMaxSuppression", w.unsqueeze(apart, 0), scores, w.const([2**63 - 1]), w.number([overlap]))
+    kept = w.op("NonMaxSuppression", w.unsqueeze(apart, 0), scores, w.const([2**63 - 1]), w.number([0.7]))
     third = w.op("Squeeze", w.op("Gather", kept, w.const([2]), axis=1), one)
     return w.op("Slice", third, zero, w.const([MOST]), zero, one)
 

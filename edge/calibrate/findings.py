@@ -20,7 +20,6 @@ __all__ = [
     "Finding",
     "ModelFacts",
     "Severity",
-    "WeightedNode",
     "facts_of_graph",
     "facts_of_model",
     "largest_input",
@@ -36,24 +35,16 @@ _FLOAT_TYPES = (1, 10, 11, 16)  # of ONNX's Cast: float32, float16, float64, bfl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedNode:
-    """A convolution or matrix product, and the activations that it reads."""
-
-    name: str
-    inputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """A model as lint sees it."""
 
     name: str
     sha256: str
     preprocess: Preprocess
+    graph: Graph
     input_name: str
     activations: tuple[str, ...]  # float tensors that depend on the pixels, in the order of the graph, the input first
     tensors: frozenset[str]  # all names, of constants and integers too
-    weighted: tuple[WeightedNode, ...]
     weighted_outputs: tuple[str, ...]  # of the convolutions and matrix products
     # outputs of sigmoids behind the last convolutions, which are near 1 where an object was seen
     scores: tuple[str, ...]
@@ -66,16 +57,15 @@ def facts_of_model(spec: ModelSpec) -> ModelFacts:
 
 
 def facts_of_graph(graph: Graph, spec: ModelSpec) -> ModelFacts:
-    weighted = [node for node in graph.nodes if node.op_type in _WEIGHTED]
     return ModelFacts(
         name=spec.name,
         sha256=spec.sha256,
         preprocess=spec.preprocess,
+        graph=graph,
         input_name=spec.input_name,
         activations=(spec.input_name, *_float_tensors(graph)),
         tensors=frozenset(name for node in graph.nodes for name in (*node.inputs, *node.outputs)),
-        weighted=tuple(_weighted(node, graph) for node in weighted),
-        weighted_outputs=tuple(node.outputs[0] for node in weighted),
+        weighted_outputs=tuple(node.outputs[0] for node in graph.nodes if node.op_type in _WEIGHTED),
         scores=tuple(dict.fromkeys(_scores(graph, spec.output_name))),
         node_names=frozenset(called(node) for node in graph.nodes),
     )
@@ -116,10 +106,6 @@ def _data(node: Node) -> tuple[str, ...]:
     if node.op_type == "Where":
         return node.inputs[1:]
     return node.inputs[:1] if node.op_type.startswith("Gather") else node.inputs
-
-
-def _weighted(node: Node, graph: Graph) -> WeightedNode:
-    return WeightedNode(name=called(node), inputs=tuple(name for name in node.inputs[:2] if graph.is_varying(name)))
 
 
 def _scores(graph: Graph, output: str) -> Iterator[str]:

@@ -24,6 +24,8 @@ from edge.calibrate.findings import (
 from edge.calibrate.table import DARK, CalibrationTable, Objects, Variety, read_table
 from edge.errors import CalibrationError
 from edge.model.graph import Graph
+from edge.model.qdq.placement import place
+from edge.model.qdq.scales import missing_ranges
 from edge.types import ImageSize, ModelSpec, Preprocess
 
 __all__ = ["lint_table", "usable_table"]
@@ -60,16 +62,13 @@ def _coverage(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
     missing = [name for name in facts.activations if name not in table.tensors]
     if not missing:
         return
-    kept = set(table.keep_float)
-    needed = {name for node in facts.weighted if node.name not in kept for name in node.inputs}
     found = len(facts.activations) - len(missing)
     numbers = f"{found} of {len(facts.activations)} tensors ({found / len(facts.activations):.1%})"
-    lost = [name for name in missing if name in needed]
-    if lost:
+    placement = place(facts.graph, table.keep_float)
+    if lost := missing_ranges(facts.graph, placement, dict.fromkeys(table.tensors, 0.0)):
         yield error(
             "coverage",
-            f"covers {numbers}; convolutions or matrix products that read {named(lost)} would run in float"
-            + _nearest(lost, table, facts),
+            f"covers {numbers}; layers that read {named(lost)} would run in float" + _nearest(lost, table, facts),
             "calibrate this very file, or name the nodes in keep_float",
             missing,
         )
@@ -77,7 +76,8 @@ def _coverage(table: CalibrationTable, facts: ModelFacts) -> Iterator[Finding]:
         yield warning(
             "coverage",
             f"covers {numbers}; {named(missing)} have no range" + _nearest(missing, table, facts),
-            "nothing to do unless the DLA is used, which wants all; the layers around them stay in float",
+            "nothing to do for Q/DQ pairs, which need none of them; by a calibration cache, as for a DLA, the layers "
+            "around them stay in float",
             missing,
         )
 

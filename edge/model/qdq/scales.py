@@ -37,6 +37,7 @@ __all__ = [
     "channel_axis",
     "dequantize_weight",
     "group_ranges",
+    "missing_ranges",
     "padding_of",
     "quantize_weight",
     "scale_of",
@@ -90,16 +91,23 @@ def group_ranges(graph: Graph, placement: Placement, ranges: Mapping[str, float]
     """Return the range of every quantized tensor: the largest of its group.
     Raises `ModelError` if a range is missing or is no number that a scale can be made of.
     """
-    found: dict[str, float] = {}
-    missing: list[str] = []
-    for group in placement.groups:
-        known = {name: _known(graph, name, ranges) for name in group}
-        missing += [name for name in group if known[name] is None and not _is_covered(graph, name, group, ranges)]
-        largest = max((amax for amax in known.values() if amax is not None), default=0.0)
-        found |= dict.fromkeys(group, largest)
-    if missing:
+    if missing := missing_ranges(graph, placement, ranges):
         raise _missing_ranges(missing, ranges)
+    found: dict[str, float] = {}
+    for group in placement.groups:
+        known = (_known(graph, name, ranges) for name in group)
+        found |= dict.fromkeys(group, max((amax for amax in known if amax is not None), default=0.0))
     return found
+
+
+def missing_ranges(graph: Graph, placement: Placement, ranges: Mapping[str, float]) -> list[str]:
+    """Return the quantized tensors whose range is neither among `ranges` nor follows from them."""
+    return [
+        name
+        for group in placement.groups
+        for name in group
+        if _known(graph, name, ranges) is None and not _is_covered(graph, name, group, ranges)
+    ]
 
 
 def _known(graph: Graph, name: str, ranges: Mapping[str, float]) -> float | None:

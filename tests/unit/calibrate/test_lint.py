@@ -10,9 +10,13 @@ import pytest
 from edge.calibrate.findings import Severity, facts_of_model, largest_input
 from edge.calibrate.lint import lint_table
 from edge.calibrate.table import Imported, ModelId, TensorRange
+from edge.errors import ModelError
 from edge.model.inspect import inspect_model
+from edge.model.qdq import insert_qdq
+from edge.model.qdq.placement import quantizable_tensors
 from edge.types import ImageSize, Preprocess
 from tests.support import models
+from tests.support.qdq import csp, spec_of
 from tests.support.values import calibration_table
 
 
@@ -192,14 +196,37 @@ def test_a_missing_input_of_a_convolution_is_an_error_with_the_nearest_name(good
 
 
 def test_a_convolution_that_is_kept_float_needs_no_range(good, facts):
-    reader = next(node.name for node in facts.weighted if "Mul_2" in node.inputs)
-    table = msgspec.structs.replace(without(good, "Mul_2"), keep_float=(reader,))
+    (reader,) = facts.graph.consumers("Mul_2")
+    table = msgspec.structs.replace(without(good, "Mul_2"), keep_float=(reader.name,))
 
     assert complaints(table, facts)["coverage"].severity is Severity.WARNING
 
 
 def test_another_missing_tensor_is_a_warning(good, facts):
     assert complaints(without(good, "output0"), facts)["coverage"].severity is Severity.WARNING
+
+
+def test_coverage_is_an_error_where_pairs_cannot_be_made_and_nowhere_else(tmp_path):
+    csp(tmp_path / "m.onnx")
+    spec = spec_of(tmp_path / "m.onnx")
+    facts = facts_of_model(spec)
+    needed = dict.fromkeys(quantizable_tensors(facts.graph), 1.0)
+    model = ModelId(name=facts.name, sha256=facts.sha256)
+    refused = 0
+    for left_out in (None, *needed):
+        ranges = {name: 1.0 for name in needed if name != left_out}
+        table = calibration_table(ranges, preprocess=facts.preprocess, model=model)
+        found = complaints(table, facts)["coverage"]
+        try:
+            insert_qdq(facts.graph, spec, ranges=ranges, keep_float=())
+        except ModelError:
+            refused += 1
+            assert found.severity is Severity.ERROR
+            assert f'"{left_out}"' in found.problem
+        else:
+            assert found.severity is Severity.WARNING
+            assert "nothing to do for Q/DQ pairs" in found.fix
+    assert 1 < refused < len(needed) + 1
 
 
 def test_a_node_that_is_not_there_cannot_be_kept_float(good, facts):

@@ -79,8 +79,8 @@ class Labels(ABC):
         """Sentences about what is not sure, of the images that were asked for."""
         told = list(self._of_classes)
         if repeated := sum(self._repeated.values()):
-            said = f"{repeated} boxes are the same as another one of their image, in {len(self._repeated)} images"
-            told.append(f"{self.path}: {said}: nothing is found twice, so remove what was written twice")
+            said = f"boxes the same as another one of their image: {repeated} (on images: {len(self._repeated)})"
+            told.append(f"{self.path}: {said}; nothing is found twice, so remove what was written twice")
         if len(self._blank) > _BACKGROUND_SHARE * len(self._asked):
             said = f"{len(self._blank)} of {len(self._asked)} images have an empty label file"
             told.append(f"{self.path}: {said}: what is found there counts as wrong: label what they show")

@@ -263,7 +263,7 @@ yolo(
     lambda given: given.yolo(boxes=[*given.boxes, *given.boxes]),
     boxes=lambda boxes: [*boxes, *boxes],
     classes_by="number",
-    noted="boxes are the same as another one of their image",
+    noted="boxes the same as another one of their image",
 )
 
 
@@ -402,7 +402,7 @@ coco(
     "annotations that were exported twice",
     changed(annotations=lambda own: [*own, *({**one, "id": one["id"] + 10_000} for one in own)]),
     boxes=lambda boxes: [*boxes, *boxes],
-    noted="boxes are the same as another one of their image",
+    noted="boxes the same as another one of their image",
 )
 coco("crowds", lambda given: given.coco(boxes=_crowds(given.boxes)), boxes=lambda boxes: _crowds(boxes))
 coco(

@@ -27,7 +27,10 @@ def list_images(folder: Path) -> list[Path]:
     Raises `DatasetError` if there is no such folder, or no image in it.
     """
     if not folder.is_dir():
-        raise DatasetError(f"{folder}: expected a folder of images")
+        found = "found a file" if folder.exists() else "there is no such folder"
+        is_yaml = folder.suffix.lower() in (".yaml", ".yml")
+        hint = "a data.yaml is for --labels; name the folder of the images" if is_yaml else None
+        raise DatasetError(f"{folder}: expected a folder of images, {found}", hint=hint)
     paths = sorted(filter(_is_image, folder.iterdir()))
     if not paths:
         raise DatasetError(

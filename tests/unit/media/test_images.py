@@ -179,6 +179,22 @@ def test_folder_without_images_says_where_images_are(tmp_path, files, told):
         list_images(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "found", "hint"),
+    [
+        ("gone", "there is no such folder", None),
+        ("notes.txt", "found a file", None),
+        ("data.yaml", "found a file", "a data.yaml is for --labels; name the folder of the images"),
+    ],
+)
+def test_what_stands_instead_of_a_folder_of_images_is_told(tmp_path, name, found, hint):
+    if name != "gone":
+        (tmp_path / name).touch()
+    with pytest.raises(DatasetError) as told:
+        list_images(tmp_path / name)
+    assert (told.value.problem, told.value.hint) == (f"{tmp_path / name}: expected a folder of images, {found}", hint)
+
+
 def test_folder_without_images_is_an_error(tmp_path):
     with pytest.raises(DatasetError, match="found none"):
         list_images(tmp_path)

@@ -12,7 +12,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,16 @@ from edge.evaluate.truth import GroundTruth
 from edge.reading import json_object, read_file
 from edge.types import Detections
 
-__all__ = ["ClassBlind", "ClassMap", "LabelNames", "find_label_names", "label_folder", "listed", "names_of_yaml"]
+__all__ = [
+    "ClassBlind",
+    "ClassMap",
+    "LabelNames",
+    "find_label_names",
+    "label_folder",
+    "listed",
+    "names_of_yaml",
+    "unlisted",
+]
 
 _LISTED = 10
 
@@ -83,8 +92,8 @@ class ClassMap:
         return self._known.get(number)
 
     def _require(self, used: Collection[int]) -> None:
-        if unlisted := sorted(set(used) - set(self._names)):
-            raise DatasetError(f"{self._where}: labels are of category {unlisted[0]}, which the file does not list")
+        if others := sorted(set(used) - set(self._names)):
+            raise DatasetError(f"{self._where}: {unlisted('labels are of category', others[0], self._names)}")
         unknown = set(used) - set(self._known)
         if unknown and not self._is_whole:
             raise self._misfit(unknown)
@@ -107,6 +116,12 @@ class ClassMap:
             "of several of its classes": several,
         }
         return "; ".join(f"{reason}: {listed(those)}" for reason, those in reasons.items() if those)
+
+
+def unlisted(kind: str, found: object, listed: Iterable[object]) -> str:
+    """Return that a file has no `kind` of the id `found`, and whether only the type differs."""
+    alike = next((f", only {one!r}: text and numbers differ" for one in listed if str(one) == str(found)), "")
+    return f"{kind} {found!r}, which the file does not list{alike}"
 
 
 def _by_name(names: Mapping[int, str], labels: Sequence[str]) -> dict[int, int]:

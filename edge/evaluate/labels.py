@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import DatasetError
-from edge.evaluate.class_names import ClassMap, LabelNames, find_label_names, label_folder, names_of_yaml
+from edge.evaluate.class_names import ClassMap, LabelNames, find_label_names, label_folder, names_of_yaml, unlisted
 from edge.evaluate.truth import GroundTruth, Labels
 from edge.mistaken import mistaken
 from edge.reading import read_file
@@ -158,9 +158,8 @@ class YoloLabels(Labels):
         if self._columns_of(numbers, where) is Columns.BOX:
             numbers = numbers[:BOX_NUMBERS]
         if not all(-ROUNDING <= number <= 1 + ROUNDING for number in numbers):
-            raise DatasetError(
-                f"{where}: expected numbers from 0 to 1, got {line.strip()!r}", hint="divide pixels by the image's size"
-            )
+            hint = "divide pixels by the image's size" if max(numbers) > 1 + ROUNDING else None
+            raise DatasetError(f"{where}: expected numbers from 0 to 1, got {line.strip()!r}", hint=hint)
         return self._class_id(class_number, where), _corners(numbers, where)
 
     def _columns_of(self, numbers: list[float], where: str) -> Columns:
@@ -239,8 +238,11 @@ def _corners(numbers: list[float], where: str) -> NDArray[np.float64]:
     else:
         points = values.reshape(-1, 2)
         corners = np.concatenate([points.min(axis=0), points.max(axis=0)])
-    if not (corners[2:] > corners[:2]).all():
+    low, high = corners[:2], corners[2:]
+    if not (low < high).all():
         raise DatasetError(f"{where}: expected a box with an area, got width or height of 0")
+    if not ((low < 1) & (high > 0)).all():
+        raise DatasetError(f"{where}: expected a box in the image, got one beside it: corners {corners.tolist()}")
     return corners
 
 
@@ -324,7 +326,8 @@ class CocoLabels(Labels):
         class_id = self._classes[annotation["category_id"]]
         image = images.get(annotation["image_id"])
         if image is None:
-            raise DatasetError(f"{self.path}: annotation {annotation.get('id')} is of an image that is not listed")
+            problem = unlisted(f"annotation {annotation.get('id')} is of image", annotation["image_id"], images)
+            raise DatasetError(f"{self.path}: {problem}")
         if class_id is None:
             self.left_out += 1
             return
@@ -348,9 +351,11 @@ class CocoLabels(Labels):
 
 
 def _fits(xyxy: Sequence[float], size: ImageSize) -> bool:
-    """Return whether a box has an area, its centre in the image, and is no larger, as in YOLO labels; save rounding."""
+    """Return whether a box has an area in the image, its centre, too, and is no larger, as in YOLO labels; save
+    rounding.
+    """
     left, top, right, bottom = xyxy
-    return (left < right and top < bottom) and all(
+    return (max(left, 0) < min(right, size.width) and max(top, 0) < min(bottom, size.height)) and all(
         -spare <= number <= side + spare
         for side, low, high in ((size.width, left, right), (size.height, top, bottom))
         for spare in (max(2.0, ROUNDING * side),)
@@ -392,6 +397,7 @@ def open_labels(path: Path, labels: Sequence[str], *, images: Path) -> Labels:
     if path.is_file() and path.suffix.lower() == ".json":
         return CocoLabels(path, labels)
     raise DatasetError(
-        f"{path}: expected a folder of YOLO .txt files, a data.yaml or a COCO .json file, found none of them",
-        hint="export labels of another kind as YOLO or COCO",
+        f"{path}: expected a folder of YOLO .txt files, a data.yaml or a COCO .json file, "
+        + ("found none of them" if path.exists() else "there is neither file nor folder of that name"),
+        hint="export labels of another kind as YOLO or COCO" if path.exists() else None,
     )

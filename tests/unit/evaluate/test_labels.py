@@ -97,13 +97,21 @@ def test_image_of_another_size_is_refused(tmp_path):
             {"images": [{"id": 1, "file_name": "x.jpg"}, {"id": 1, "file_name": "y.jpg"}]},
             r'the images "x" and "y" have the same id \(1\)',
         ),
-        ({"annotations": [{"id": 7, "image_id": 99, "category_id": 1, "bbox": [1, 2, 3, 4]}]}, "annotation 7 is of an"),
+        (
+            {"annotations": [{"id": 7, "image_id": 99, "category_id": 1, "bbox": [1, 2, 3, 4]}]},
+            "annotation 7 is of image 99, which the file does not list$",
+        ),
+        (
+            {"images": [{"id": "10", "file_name": "x.jpg"}]},
+            "annotation 1 is of image 10, which the file does not list, only '10': text and numbers",
+        ),
         (
             {"images": [{"id": 1, "file_name": "a/x.jpg"}, {"id": 2, "file_name": "b/x.jpg"}]},
             'two images are called "x"',
         ),
         ({"images": None}, "expected COCO instances, got a file with a value of another kind"),
         ({"images": [{"id": 1, "file_name": 3}]}, r"images\[0\] \(id 1\) with a value of another kind"),
+        ({"categories": [{"id": "1", "name": "person"}]}, "category 1, which the file does not list, only '1': text"),
         ({"categories": {}}, "category 1, which the file does not list"),
         ({"categories": [CATEGORIES[0], "person"]}, r"got categories\[1\] with a value of another kind"),
     ],
@@ -142,6 +150,8 @@ def test_a_box_that_is_none_is_refused_with_its_annotation(tmp_path, bbox):
         ([0, 0, 203, 50], True),
         ([1, 2, 0, 4], True),
         ([110, 50, 190, 40], True),  # corners
+        ([-1.5, 0, 1, 50], True),  # wholly beside it
+        ([0, 100, 50, 1], True),
     ],
 )
 def test_a_box_far_beyond_its_image_is_refused_as_in_yolo_labels(tmp_path, bbox, is_refused, stem):
@@ -226,8 +236,9 @@ def test_many_empty_files_are_told_and_few_are_not(folder):
         ("1 0.5 0.5 0.2", "expected a class and 4 numbers .* got 3 after the class"),
         ("1 0.5 0.5 0.2 0.4 1.5", ".*got 5 after the class"),
         ("1 100 50 40 40", "expected numbers from 0 to 1, .*divide pixels"),
-        ("1 0.5 0.5 nan 0.4", "expected numbers from 0 to 1"),
-        ("1 -0.5 0.5 0.2 0.4", "expected numbers from 0 to 1"),
+        ("1 0.5 0.5 nan 0.4", "expected numbers from 0 to 1, got '1 0.5 0.5 nan 0.4'$"),
+        ("1 0.5 0.5 -0.2 0.4", "expected numbers from 0 to 1, got '1 0.5 0.5 -0.2 0.4'$"),
+        ("1 1.0005 0.5 0.0005 0.4", "expected a box in the image, got one beside it"),
         ("1 0.5 0.5 0.2 0", "expected a box with an area"),
         ("3 0.5 0.5 0.2 0.4", r"labels that do not fit the model: class 3, the model has 3 \(0 to 2\)"),
         ("-1 0.5 0.5 0.2 0.4", "labels that do not fit the model: class -1"),
@@ -262,5 +273,5 @@ def test_folder_without_labels_is_refused(tmp_path):
 
 
 def test_neither_folder_nor_json_is_refused(tmp_path):
-    with pytest.raises(DatasetError, match="found none of them"):
+    with pytest.raises(DatasetError, match="there is neither file nor folder"):
         open_labels(tmp_path / "none", LABELS, images=Path())

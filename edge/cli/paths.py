@@ -224,18 +224,21 @@ def _require_no_stream(place: _Place) -> None:
 def _require_writable(place: _Place) -> None:
     path, where = place.path, f"{place.called} {place.path}"
     try:
-        mode = path.stat().st_mode
+        is_stream = not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
-        mode = None
+        is_stream = False
     except OSError as error:
         raise ConfigError(
             f"{where}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
         ) from error
-    if path.is_dir() or not path.parent.is_dir():
+    if path.is_dir():
+        raise ConfigError(f"{where}: expected a file, this is a folder", hint="name a file in it")
+    if not path.parent.is_dir():
         raise ConfigError(
             f"{where}: expected a file in a folder that is there", hint="make the folder, or name another"
         )
-    if not os.access(path if mode is not None else path.parent, os.W_OK):
+    needed = (path,) if is_stream else (path, path.parent)  # in which the file is replaced
+    if not all(os.access(one, os.W_OK) for one in needed if one.exists()):
         raise ConfigError(f"{where}: cannot be written", hint="name a file in a folder of yours")
 
 

@@ -168,8 +168,8 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path):
     run = looked_at(written=WRITTEN, read=READ)
     os.mkfifo(tmp_path / "fifo")
 
-    for path in (tmp_path, tmp_path / "no" / "x"):
-        with pytest.raises(ConfigError, match=f"--out {path}: expected a file in a folder that is there"):
+    for path, expected in ((tmp_path, "a file, this is a folder"), (tmp_path / "no/x", "a file in a folder that is")):
+        with pytest.raises(ConfigError, match=f"--out {path}: expected {expected}"):
             run([path])
     for path in (tmp_path / "fifo", "/dev/null"):
         with pytest.raises(ConfigError, match=f"--out {path}: expected a file, this is a pipe or a device"):
@@ -178,6 +178,17 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path):
         looked_at(written=STREAMED, read=READ)([path])
     with pytest.raises(ConfigError, match="cannot be written: File name too long"):
         run([tmp_path / ("x" * 300)])
+
+
+def test_a_file_is_replaced_so_that_its_folder_has_to_be_writable(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+    (tmp_path / "there").touch()
+    os.mkfifo(tmp_path / "fifo")
+
+    for name in ("there", "new"):
+        with pytest.raises(ConfigError, match=f"--out {tmp_path / name}: cannot be written"):
+            looked_at(written=WRITTEN, read=READ)([tmp_path / name])
+    looked_at(written=STREAMED, read=READ)([tmp_path / "fifo"])
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ What a push leaves on a device is written by `edge.device.durable`, whose every 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["staged", "sync_folder", "write_whole"]
+__all__ = ["remedy", "staged", "sync_folder", "write_whole"]
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
@@ -48,6 +50,11 @@ def staged(path: Path, content: bytes, *, mode: int = 0o666) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
+
+
+def remedy(error: OSError, otherwise: str = "name a file in a folder of yours") -> str:
+    """Return what to do about what could not be written."""
+    return "make room, or name a place on another disk" if error.errno in _FULL else otherwise
 
 
 def sync_folder(folder: Path) -> None:

@@ -16,6 +16,7 @@ from edge.bundle.manifest import MAX_MANIFEST_BYTES, BundledFile, Manifest, deco
 from edge.bundle.sign import MAX_SIGNATURE_BYTES
 from edge.digest import sha256_and_length
 from edge.errors import DeployError
+from edge.writing import remedy
 
 __all__ = ["MANIFEST", "SIGNATURE", "SUFFIX", "Bundle", "bundle_name", "open_bundle", "write_bundle"]
 
@@ -90,7 +91,7 @@ def write_bundle(
         raise DeployError(
             "bundle.write",
             f"{target}: cannot be written: {error.strerror or error}",
-            hint="give another folder with -o",
+            hint=remedy(error, "give another folder with -o"),
         ) from error
     return open_bundle(target)
 

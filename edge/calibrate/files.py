@@ -98,4 +98,4 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CalibrationError(f"{path}: cannot be written: {error.strerror}") from error
+        raise CalibrationError(f"{path}: cannot be written: {error.strerror}", hint=writing.remedy(error)) from error

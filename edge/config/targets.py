@@ -25,7 +25,7 @@ from edge.document import Document, Location
 from edge.errors import ConfigError
 from edge.mistaken import mistaken
 from edge.reading import read_file
-from edge.writing import write_whole
+from edge.writing import remedy, write_whole
 
 __all__ = [
     "ALL",
@@ -237,7 +237,8 @@ def trust_inventory(path: Path) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
     except OSError as error:
-        raise ConfigError(f"{kept}: cannot be written: {error.strerror}") from None
+        hint = remedy(error, "set XDG_CONFIG_HOME to a folder of yours")
+        raise ConfigError(f"{kept}: cannot be written: {error.strerror}", hint=hint) from None
 
 
 def load_inventory(path: Path, *, is_found: bool = False) -> Inventory:

@@ -24,6 +24,7 @@ from edge.errors import DatasetError, MissingDependencyError
 from edge.mistaken import mistaken
 from edge.reading import read_file
 from edge.types import ImageSize, Polygon
+from edge.writing import remedy
 
 __all__ = [
     "MAX_FILE_BYTES",
@@ -111,7 +112,7 @@ def write_image(path: Path, image: NDArray[np.uint8]) -> None:
     try:
         path.write_bytes(data.tobytes())
     except OSError as error:
-        raise DatasetError(f"{path}: cannot be written: {error.strerror}") from error
+        raise DatasetError(f"{path}: cannot be written: {error.strerror}", hint=remedy(error)) from error
 
 
 def encode_jpeg(image: NDArray[np.uint8], *, quality: int) -> bytes:

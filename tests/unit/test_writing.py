@@ -1,12 +1,13 @@
 """A file is there as it was or as it shall be, and nothing is left beside it."""
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from edge.writing import staged, sync_folder, write_whole
+from edge.writing import remedy, staged, sync_folder, write_whole
 
 
 def names(folder):
@@ -83,6 +84,13 @@ def test_two_writers_of_one_name_do_not_meet(tmp_path):
         assert two.read_bytes() == b"two"
 
     assert (tmp_path / "a").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"), [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EACCES, "name a file in a")]
+)
+def test_the_remedy_fits_the_reason(number, hint):
+    assert remedy(OSError(number, os.strerror(number))).startswith(hint)
 
 
 def test_a_folder_is_synced_itself(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import click
 from edge.cli.paths import command
 from edge.errors import ConfigError
 from edge.roofline.proof import Proof, Step, Verdict, encode_proof
+from edge.writing import remedy
 
 if TYPE_CHECKING:
     from edge.runtime.prove.run import StepPlan
@@ -90,7 +91,7 @@ def _require_room() -> None:
 
 
 def _not_written(path: str, error: OSError) -> ConfigError:
-    hint = "go to a folder of yours, or use --json"
+    hint = remedy(error, "go to a folder of yours, or use --json")
     return ConfigError(f"{path}: cannot be written here: {error.strerror}", hint=hint)
 
 

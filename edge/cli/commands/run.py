@@ -31,6 +31,7 @@ from edge.errors import ConfigError
 from edge.log_events import EVENTS, phrase_of
 from edge.runtime.pipeline.counters import RunReport
 from edge.untrusted import cleaned
+from edge.writing import remedy, write_whole
 
 if TYPE_CHECKING:
     from edge.runtime.serve.service import PipelineParts
@@ -270,11 +271,12 @@ def stats_writer(path: Path | None) -> Callable[[str], None]:
 
     def write(text: str) -> None:
         try:
-            path.write_text(text, encoding="utf-8")
+            if path.exists() and not path.is_file():  # a pipe or a device
+                path.write_text(text, encoding="utf-8")
+            else:
+                write_whole(path, text.encode())
         except OSError as error:
-            raise ConfigError(
-                f"--stats {path}: cannot be written: {error.strerror}", hint="make room, or name another file"
-            ) from None
+            raise ConfigError(f"--stats {path}: cannot be written: {error.strerror}", hint=remedy(error)) from None
 
     return write
 

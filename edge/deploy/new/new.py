@@ -24,7 +24,7 @@ from edge.media.images import encode_jpeg
 from edge.media.select import FirstLook, look_at
 from edge.model.inspect import inspect_model
 from edge.untrusted import cleaned
-from edge.writing import staged
+from edge.writing import remedy, staged
 
 __all__ = ["Ask", "AskTrust", "PipelineRequest", "Secrets", "make_pipeline"]
 
@@ -99,9 +99,7 @@ def _staged(stack: contextlib.ExitStack, file: NewFile) -> Path:
     try:
         return stack.enter_context(staged(file.path, file.content, mode=file.mode))
     except OSError as error:
-        raise ConfigError(
-            f"{file.path}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
-        ) from error
+        raise ConfigError(f"{file.path}: cannot be written: {error.strerror}", hint=remedy(error)) from error
 
 
 @contextlib.contextmanager
@@ -366,9 +364,8 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            f"{folder}: no place to keep logins in: {error.strerror}", hint="set XDG_CONFIG_HOME to a folder of yours"
-        ) from error
+        hint = remedy(error, "set XDG_CONFIG_HOME to a folder of yours")
+        raise ConfigError(f"{folder}: no place to keep logins in: {error.strerror}", hint=hint) from error
 
 
 def _passed_over(request: PipelineRequest) -> int:

@@ -209,7 +209,7 @@ def test_writing_replaces_whole_files_and_leaves_nothing_behind(tmp_path, monkey
     path = tmp_path / "t"
     write_bytes(path, b"old")
     monkeypatch.setattr("os.fsync", _disk_is_full)
-    with pytest.raises(CalibrationError, match="t: cannot be written: No space left"):
+    with pytest.raises(CalibrationError, match="t: cannot be written: No space left on device; make room"):
         write_bytes(path, b"new")
 
     assert path.read_bytes() == b"old"

@@ -1,5 +1,6 @@
 """The live table of a run, and its account."""
 
+import errno
 import io
 from pathlib import Path
 
@@ -44,6 +45,15 @@ def test_nothing_is_drawn_where_stderr_is_no_terminal(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_account_that_finds_no_room_is_told_with_its_place():
-    with pytest.raises(ConfigError, match=r"^--stats /dev/full: cannot be written: No space"):
+def test_an_account_that_finds_no_room_is_told_with_its_place(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match=r"^--stats /dev/full: cannot be written: No space.*; make room"):
         stats_writer(Path("/dev/full"))("an account")
+
+    monkeypatch.setattr("os.fsync", _disk_is_full)
+    with pytest.raises(ConfigError, match=r"stats: cannot be written: No space"):
+        stats_writer(tmp_path / "stats")("an account")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _disk_is_full(_):
+    raise OSError(errno.ENOSPC, "No space left on device")

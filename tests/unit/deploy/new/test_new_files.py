@@ -32,7 +32,7 @@ def test_a_check_sees_the_content_and_its_no_leaves_nothing(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(tmp_path):
-    with pytest.raises(ConfigError, match="no/b: cannot be written: No such file or directory"):
+    with pytest.raises(ConfigError, match="no/b: cannot be written: No such file or directory; name a file"):
         write_new_files([NewFile(path=tmp_path / "a", content=b"1"), NewFile(path=tmp_path / "no/b", content=b"2")])
 
     assert os.listdir(tmp_path) == []

@@ -13,12 +13,10 @@ from edge.config.convert import given_as
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.errors import ConfigError
+from edge.publish.ledger import NumberedMessage
 from edge.publish.messages import (
     CountsMessage,
     DeployMessage,
-    DetectionsMessage,
-    EventMessage,
-    GapMessage,
     InfoMessage,
     OccupancyMessage,
     PullMessage,
@@ -154,27 +152,23 @@ class Client:
                 _log.warning("message of another device topic=%s device=%s: passed over", arrival.topic, message.device)
             self._has_strays = True
             return
-        match message:
-            case DetectionsMessage() | EventMessage() | GapMessage():
-                yield from self._order.enter(message, self._listened_s)
-            case StateMessage():
-                if not self._is_overtaken(message):
-                    yield message
-            case CountsMessage() | OccupancyMessage() | StreamStateMessage() | PullMessage():
-                yield message
-            case InfoMessage() | DeployMessage():
-                yield message
+        if isinstance(message, NumberedMessage):
+            yield from self._order.enter(message, self._listened_s)
+        elif isinstance(message, Item) and not self._is_overtaken(message):
+            yield message
 
     def _told(self, text: str) -> None:
         self._sessions.clear()  # some may have changed while we were away
         if self._say is not None:
             self._say(text)
 
-    def _is_overtaken(self, state: StateMessage) -> bool:
+    def _is_overtaken(self, message: Item) -> bool:
         """Whether it is the late Will of a connection that was replaced."""
-        if state.state == "offline":
-            return self._sessions.get(state.device, state.session) != state.session
-        self._sessions[state.device] = state.session
-        if state.epoch is not None:
-            self._order.online(state.device, state.epoch)
+        if not isinstance(message, StateMessage):
+            return False
+        if message.state == "offline":
+            return self._sessions.get(message.device, message.session) != message.session
+        self._sessions[message.device] = message.session
+        if message.epoch is not None:
+            self._order.online(message.device, message.epoch)
         return False

@@ -239,10 +239,8 @@ def try_broker(
             Connection(endpoint, version=protocol.version).close()
             return str(endpoint)
         except BrokerError as error:
-            is_last = attempt == _ATTEMPTS or is_stopped()
-            if is_last or error.kind not in (Trouble.VERSION, Trouble.CLOSED, Trouble.UNANSWERED):
+            if attempt == _ATTEMPTS or is_stopped() or not protocol.failed(error.kind, patience=1):
                 raise BrokerError(error.kind, f"{endpoint}: {error.problem}", hint=error.hint) from error
-            protocol.failed(error.kind, patience=1)
     raise AssertionError("every attempt returns or raises")
 
 

@@ -115,7 +115,7 @@ LINES_OF_ROOMS = {
     "media": 4776,
     "model": 4629,
     "publish": 6380,
-    "quantize": 3124,
+    "quantize": 3115,
     "registry": 1083,
     "roofline": 917,
     "runtime": 11840,

@@ -14,7 +14,7 @@ import msgspec
 
 from edge.calibrate.findings import Finding, facts_of_graph
 from edge.calibrate.lint import lint_table
-from edge.calibrate.measurements import FloatLimits, Int8Choice
+from edge.calibrate.measurements import ChoiceKey, FloatLimits, Int8Choice
 from edge.calibrate.observations import Observations, merge_observations, read_observations
 from edge.calibrate.search import SearchResult, search
 from edge.calibrate.table import CalibrationTable, DatasetId, Evidence
@@ -315,12 +315,20 @@ class _Run:
     ) -> Calibration:
         """Return the first table that keeps the promise, from the fastest on."""
         prover, found = self._prover(), self._search(ranges, means)
-        finished, settler = _Finished(table_of, self._forms), self._settler(found, prover)
+        settler, made = self._settler(found, prover), dict[ChoiceKey, tuple[CalibrationTable, Forms]]()
+
+        def finished(choice: Int8Choice) -> tuple[CalibrationTable, Forms]:
+            """Of a choice that comes again, the same forms: what a prover has detected by these it keeps."""
+            if choice.key not in made:
+                table = table_of(choice)
+                made[choice.key] = table, self._forms.by(table)
+            return made[choice.key]
+
         with self._stage("prove", len(found.tied) * len(self._split.held_out)):
-            found = found.settled_by(lambda choice: settler.agreement(finished.by(choice)[1]))
+            found = found.settled_by(lambda choice: settler.agreement(finished(choice)[1]))
             for limits in (None, *_WIDER):
                 found = found if limits is None else found.widened(limits)
-                table, forms = finished.by(found.best.choice)
+                table, forms = finished(found.best.choice)
                 proof = prover.prove(forms)
                 if self._promise.is_kept(proof):
                     break
@@ -376,20 +384,3 @@ class _Run:
         if dataset.variety is None:
             return dataset
         return msgspec.structs.replace(dataset, variety=msgspec.structs.replace(dataset.variety, objects=self._objects))
-
-
-class _Finished:
-    """Tables of choices, and the forms of the model by them; those of the same choice are made once."""
-
-    def __init__(self, table_of: Callable[[Int8Choice], CalibrationTable], forms: Forms) -> None:
-        self._table_of = table_of
-        self._forms = forms
-        self._made: list[tuple[Int8Choice, CalibrationTable, Forms]] = []
-
-    def by(self, choice: Int8Choice) -> tuple[CalibrationTable, Forms]:
-        for known, table, forms in self._made:
-            if known is choice:
-                return table, forms
-        table = self._table_of(choice)
-        self._made.append((choice, table, self._forms.by(table)))
-        return self._made[-1][1:]

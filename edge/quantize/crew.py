@@ -6,6 +6,7 @@ a `Crew` decides where, and hands back what was found in the order of the items.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -88,11 +89,13 @@ class Crew(Protocol):
 class Here:
     """`Crew` of this process: one tool gets all items at once."""
 
-    def take_on(self, work: CrewWork[Item, Found]) -> _Job[Item, Found]:
-        return _Job(work.open())
+    @contextlib.contextmanager
+    def take_on(self, work: CrewWork[Item, Found]) -> Iterator[CrewJob[Item, Found]]:
+        with contextlib.closing(work.open()) as tool:
+            yield _Job(tool)
 
 
-class _Job(AbstractContextManager["_Job[Item, Found]"], CrewJob[Item, Found]):
+class _Job(CrewJob[Item, Found]):
     engine = ""
 
     def __init__(self, tool: Tool[Item, Found]) -> None:
@@ -101,6 +104,3 @@ class _Job(AbstractContextManager["_Job[Item, Found]"], CrewJob[Item, Found]):
 
     def each(self, items: Sequence[Item], *, on_item: Callable[[], None]) -> Iterator[Found]:
         yield from self._tool.run(items, read=read_image, on_item=on_item)
-
-    def __exit__(self, *error: object) -> None:
-        self._tool.close()

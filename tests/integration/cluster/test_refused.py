@@ -14,12 +14,10 @@ from edge.version import __version__
 from tests.support.certificates import make_certificates
 from tests.support.command_line import start, typed
 from tests.support.dask_cluster import ROOT, DaskCluster
-from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.slow(reason="further clusters")
 
-MSE = ("calibrate", "m.onnx", "--images", "images", "--method", "mse", "-o", os.devnull + "-never")
 EVALUATE = ("evaluate", "m.onnx", "--images", "images", "--labels", "labels", "--json")
 
 
@@ -96,11 +94,6 @@ def test_one_that_comes_later_and_does_not_fit_is_refused_by_name_too(origin, tm
     assert not (tmp_path / "t.json").exists()
 
 
-def test_no_scheduler_is_there(origin):
-    nobody = f"tcp://127.0.0.1:{free_port()}"
-    assert f"{nobody}: " in typed(origin, *EVALUATE, "--cluster", nobody, expected=3)[1]
-
-
 def test_something_else_is_there(origin):
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=_answer_as_a_web_server, args=(server,), daemon=True).start()
@@ -155,19 +148,6 @@ def test_a_scheduler_with_certificates_wants_them_from_everybody(origin, tmp_pat
         assert cluster.address.replace("tls:", "tcp:") in bare
     finally:
         cluster.close()
-
-
-def test_a_damaged_image_is_told_of_as_by_one_process(origin, tmp_path, cluster):
-    place = tmp_path / "place"
-    shutil.copytree(origin, place)
-    damaged = sorted(place.glob("images/*"))[9]
-    damaged.write_bytes(b"no image")
-
-    for arguments in (EVALUATE, MSE):
-        here = typed(place, *arguments, expected=2)[1]
-        there = typed(place, *arguments, "--cluster", cluster.address, expected=2)[1]
-        assert there == here
-        assert damaged.name in here
 
 
 @pytest.mark.parametrize("stage", ["observe", "search"])

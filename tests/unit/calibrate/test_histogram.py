@@ -108,22 +108,6 @@ def test_an_array_of_many_chunks_equals_its_rows_one_by_one():
     assert np.array_equal(whole.histograms["x"].counts, expected)
 
 
-def test_the_range_doubles_by_adding_neighbours():
-    small = count(np.array([0.1, 0.9], np.float32))
-    large = merge(small, count(np.array([6.0], np.float32)))
-
-    assert (small.exponent, large.exponent) == (0, 3)
-    assert np.flatnonzero(small.counts).tolist() == [204, 1843]  # floor(x * 2048)
-    assert np.flatnonzero(large.counts).tolist() == [25, 230, 1536]  # floor(x * 2048 / 8)
-
-
-def test_zeros_are_counted_by_themselves():
-    found = count(np.array([0.0, -0.0, 1e-30, 1.0], np.float32))
-
-    assert (found.zeros, int(found.counts[0]), found.total) == (2, 1, 4)
-    assert count(np.zeros(7, np.float32)).amax == 0.0
-
-
 def test_float16_and_float64_are_taken():
     assert count(np.array([1, -2], np.float16)) == count(np.array([1.0, -2.0]))
     with pytest.raises(CalibrationError):

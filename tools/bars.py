@@ -13,8 +13,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.runtime.prove.child import COLOURS
 from edge.runtime.prove.kit import BARS
-from edge.runtime.prove.video import COLOURS
 
 WIDTH, HEIGHT, FRAMES = 320, 192, 10
 # Kr and Kb of each matrix, and its number in ITU-T H.273.

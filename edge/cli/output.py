@@ -176,7 +176,7 @@ def echo_parts(parts: Iterable[Iterable[str]]) -> None:
 
 def echo_passed_over(folder: Path) -> None:
     """Say on stderr what stands in a folder of images and is none by its name; nothing where all are."""
-    from edge.media.stills import passed_over
+    from edge.media.images import passed_over
 
     if others := passed_over(folder):
         kinds = Counter("folder" if path.is_dir() else path.suffix or "without suffix" for path in others)

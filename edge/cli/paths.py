@@ -252,7 +252,7 @@ def _identity(path: Path) -> tuple[int, int] | str:
 
 
 def _images(folder: Path) -> Iterable[Path]:
-    from edge.media.stills import list_images
+    from edge.media.images import list_images
 
     return list_images(folder)
 

@@ -37,8 +37,7 @@ from edge.wire.release import (
     StageRequest,
     SwitchRequest,
 )
-from edge.wire.status import StatusAnswer
-from edge.wire.verbs import BUILD, CONFIRM, GC, LOCK, PLAN, PUT_MANIFEST, STAGE, STATUS, SWITCH
+from edge.wire.verbs import BUILD, CONFIRM, GC, LOCK, PLAN, PUT_MANIFEST, STAGE, STATUS, SWITCH, StatusAnswer
 
 __all__ = ["Judge", "deliver"]
 

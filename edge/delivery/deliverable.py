@@ -18,8 +18,7 @@ from edge.delivery.outcome import UPLOAD, Report
 from edge.errors import DeployError
 from edge.wire.peer import PROVISION
 from edge.wire.release import Golden, HaveRequest, PlanAnswer, PlannedEngine
-from edge.wire.status import StatusAnswer
-from edge.wire.verbs import HAVE
+from edge.wire.verbs import HAVE, StatusAnswer
 
 __all__ = ["Deliverable", "DeliveryOptions", "golden_words", "plan_words", "silent_words", "upload"]
 

@@ -10,7 +10,7 @@ from edge.delivery.outcome import INTERRUPTED, Outcome, Result
 from edge.errors import EXIT_CODE_OF, DeployError
 from edge.reports import LastSwitch
 from edge.wire.peer import Problem, error_of
-from edge.wire.status import StateReport, StatusAnswer
+from edge.wire.verbs import StateReport, StatusAnswer
 
 __all__ = [
     "COMMITTED",

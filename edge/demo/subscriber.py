@@ -18,7 +18,7 @@ from edge.config.schema import MqttConfig
 from edge.deadline import Deadline
 from edge.demo.cameras import SyntheticCamera, Truth
 from edge.errors import PublishError
-from edge.vision.nms import iou_matrix
+from edge.vision.boxes import iou_matrix
 
 __all__ = ["DemoSubscriber", "Score"]
 

@@ -16,8 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edge.device.durable import typed
-from edge.device.files import Files
+from edge.device.durable import Files, typed
 from edge.device.layout import Layout
 from edge.device.state import read_counters
 from edge.errors import DeployError

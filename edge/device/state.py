@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edge.codec import decode, decode_known, encode
-from edge.device.durable import Durable, typed
-from edge.device.files import Files
+from edge.device.durable import Durable, Files, typed
 from edge.device.layout import Layout
 from edge.errors import DeployError
 from edge.reading import json_object

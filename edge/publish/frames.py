@@ -22,7 +22,7 @@ from edge.protocols import Publisher
 from edge.publish.message import RunInfo
 from edge.publish.messages import LIVE_EXPIRY_S, AgesMs, Clock, DetectedObject, DetectionsMessage, NumberedKind
 from edge.types import Detections, FrameHeader, FrameResult, StageTimes, StreamId
-from edge.vision.nms import iou_matrix
+from edge.vision.boxes import iou_matrix
 
 __all__ = [
     "SAME_BOX_IOU",

@@ -14,7 +14,7 @@ from edge.evaluate.class_names import ClassBlind
 from edge.evaluate.coco_map import Accumulator, Accuracy, map_by_pycocotools
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
-from edge.media.stills import list_images
+from edge.media.images import list_images
 from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.tasks import thresholds_in_vain

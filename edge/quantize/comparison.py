@@ -18,7 +18,7 @@ from edge.engine.averaging import ByEngine
 from edge.engine.kind import EngineKind, QdqForm
 from edge.errors import EngineError
 from edge.evaluate.layers import ComparedLayer, LayerError, LayerErrors, LayerTimes, Quantization
-from edge.media.stills import list_images
+from edge.media.images import list_images
 from edge.model.cost import cost_of_model, resolved_for_one
 from edge.model.graph import Graph, Node, read_model_file
 from edge.model.inspect import inspect_file

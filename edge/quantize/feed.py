@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 
 from edge.engine.kind import EngineKind, EngineRequest, build_and_load
 from edge.errors import DatasetError, EndOfStream, SourceError
-from edge.media.images import read_image
-from edge.media.stills import StillSource
+from edge.media.images import StillSource, read_image
 from edge.protocols import Engine, FrameSource, Runner
 from edge.quantize.crew import ReadImage
 from edge.quantize.forms import Forms
 from edge.quantize.stills import StillImage
 from edge.types import Detections, Frame, FrameHeader, ImageSize, Letterbox, ModelSpec, Precision, Preprocess, StreamId
+from edge.vision.boxes import fill_border, paste
 from edge.vision.heads import Detector, head_of
-from edge.vision.letterbox import fill_border, paste
 
 __all__ = [
     "Detecting",

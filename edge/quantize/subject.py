@@ -21,8 +21,7 @@ from edge.errors import DatasetError, ModelError, nearest
 from edge.evaluate.class_names import listed
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth, Labels
-from edge.media.images import read_image
-from edge.media.stills import list_images
+from edge.media.images import list_images, read_image
 from edge.model.cost import cost_for_one
 from edge.model.graph import Graph, read_model_file
 from edge.model.inspect import inspect_file

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.types import Detections, Tracks
-from edge.vision.nms import iou_matrix
+from edge.vision.boxes import iou_matrix
 
 __all__ = ["ByteTracker", "Motion", "assign"]
 

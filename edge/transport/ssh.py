@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.errors import DeployError
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel
 
 __all__ = ["AGENT", "SSH_FAILED", "SshAddress", "SshChannel", "ssh_command", "ssh_failed", "ssh_failure"]
 

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from edge.errors import ModelError, TensorMismatchError
 from edge.types import OBB, CandidateRows, Detections, EngineOutput, HeadFamily, ImageSize, Letterbox, ModelSpec
-from edge.vision.letterbox import source_from_canvas_xyxy
-from edge.vision.nms import kept_by_nms
+from edge.vision.boxes import kept_by_nms, source_from_canvas_xyxy
 
 __all__ = ["Candidates", "Detector", "Head", "cells_of", "decode_output", "has_scores", "head_of", "xyxy_from_cxcywh"]
 

@@ -17,7 +17,7 @@ from edge.engine.kind import EngineRequest, QdqForm, build_and_load, load_kind
 from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.labels import open_labels
 from edge.evaluate.layers import best_candidates, compare_candidates, error_of_best
-from edge.media.stills import list_images
+from edge.media.images import list_images
 from edge.model.inspect import inspect_model
 from edge.quantize.feed import coco_detector, run_stills
 from edge.quantize.forms import Forms

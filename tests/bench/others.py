@@ -5,7 +5,7 @@ import numpy as np
 from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
-from edge.media.stills import list_images
+from edge.media.images import list_images
 from edge.quantize.feed import coco_detector, still_source
 from edge.quantize.subject import find_images
 from edge.vision import letterbox

@@ -10,8 +10,7 @@ import time
 import pytest
 
 from edge.errors import DeployError
-from edge.transport.channel import MAX_BLOB_BYTES, Blob, Message
-from edge.transport.pipe import ChildChannel, PipeChannel
+from edge.transport.channel import MAX_BLOB_BYTES, Blob, ChildChannel, Message, PipeChannel
 from edge.transport.ssh import SshChannel
 from tests.support.raised import code_of
 from tests.support.sshd import Sshd

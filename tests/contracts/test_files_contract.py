@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.device.files import Files
+from edge.device.durable import Files
 from tests.support.cut_files import CutFiles
 
 

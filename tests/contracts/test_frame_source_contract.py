@@ -14,9 +14,8 @@ from edge.media.address import parse_address
 from edge.media.camera import Camera
 from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer.source import GstSource
-from edge.media.images import write_image
+from edge.media.images import StillSource, write_image
 from edge.media.select import make_source
-from edge.media.stills import StillSource
 from edge.protocols import FrameSource
 from edge.types import DropReason, ImageSize, StreamId
 from edge.vision import letterbox

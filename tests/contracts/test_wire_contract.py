@@ -8,11 +8,9 @@ from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.link import Link
 from edge.device.state import Phase
-from edge.transport.channel import Message, read_frame
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel, Message, read_frame
 from edge.wire.peer import Nothing
-from edge.wire.status import LogsRequest
-from edge.wire.verbs import FACTS, LOGS, PING, STATUS
+from edge.wire.verbs import FACTS, LOGS, PING, STATUS, LogsRequest
 from tests.support.device_root import DeviceRoot
 from tests.support.recorded_device import recorded_bundle, recorded_device
 from tests.support.transcript import allowed_signers, transcript

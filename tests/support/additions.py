@@ -215,7 +215,7 @@ from edge.engine.section import read_model
 from edge.engine.tensorrt.tensors import Tensor, _cells
 from edge.vision.heads import Detector
 from edge.vision.heads import Head
-from edge.vision.letterbox import fit
+from edge.vision.boxes import fit
 from tests.support.models import yolov5
 
 yolov5(Path("m.onnx"))

@@ -20,9 +20,8 @@ from edge.bundle.manifest import Role, decode_manifest
 from edge.delivery.link import Link
 from edge.delivery.outcome import Outcome
 from edge.device.device import Device
-from edge.device.durable import Durable
+from edge.device.durable import Durable, Files
 from edge.device.facts import this_moment
-from edge.device.files import Files
 from edge.device.layout import Layout
 from edge.device.switch import commit, refuse, roll_back
 from edge.device.units import BUILD_UNIT, TRIAL_UNIT

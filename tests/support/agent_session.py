@@ -16,8 +16,7 @@ from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.session import Conversation, Session
 from edge.runtime.trial.trust import Signed
-from edge.transport.channel import Message
-from edge.transport.pipe import PipeChannel
+from edge.transport.channel import Message, PipeChannel
 from edge.wire.release import OfferRequest
 from tests.support.units import FakeUnits
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from edge.reports import LastSwitch, Moment, UnitState
-from edge.wire.status import HealthReport, StateReport, StatusAnswer, StreamHealthReport
+from edge.wire.verbs import HealthReport, StateReport, StatusAnswer, StreamHealthReport
 
 
 def last_switch(**changes: Any) -> LastSwitch:

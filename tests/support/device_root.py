@@ -20,8 +20,7 @@ from edge.deploy.fleet.over_ssh import roll_back
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, SOFTWARE_UNIT, TRIAL_UNIT
-from edge.transport.channel import Channel
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import Channel, ChildChannel
 from tests.support.manifests import bundled, manifest, ssh_key
 
 AGENT = Path(__file__).with_name("agent_process.py")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from edge.device.files import Files
+from edge.device.durable import Files
 
 CHANGING = {
     "write", "write_at", "allocate", "protect", "append", "sync", "sync_dir", "rename", "symlink",

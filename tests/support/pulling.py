@@ -16,10 +16,9 @@ from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import Pulled, pull
 from edge.runtime.pull.record import PullRecord
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel
 from edge.wire.peer import Nothing
-from edge.wire.status import StatusAnswer
-from edge.wire.verbs import STATUS
+from edge.wire.verbs import STATUS, StatusAnswer
 from tests.support.device_root import DeviceRoot
 
 

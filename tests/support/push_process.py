@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from edge.bundle.folder import open_bundle
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel
 from edge.transport.ssh import SshAddress, SshChannel
 
 if __name__ == "__main__":

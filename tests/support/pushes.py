@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge.device.device import Device, collect
-from edge.device.durable import Durable, typed
-from edge.device.files import Files
+from edge.device.durable import Durable, Files, typed
 from edge.device.layout import Layout
 from edge.device.state import Counters
 from edge.device.switch import arm, commit, refuse, roll_back, switch_to

@@ -44,7 +44,7 @@ from edge.wire.release import (
     RingAnswer,
     SwitchAnswer,
 )
-from edge.wire.status import StatusAnswer
+from edge.wire.verbs import StatusAnswer
 from tests.support.answers import health, last_switch, state, status
 from tests.support.manifests import bundled, manifest
 from tests.support.memory_registry import MemoryRegistry

@@ -18,7 +18,7 @@ from edge.media.rate import Cap, RateLimit
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.rows import Batch, Turn
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, StreamId
-from edge.vision.letterbox import fit
+from edge.vision.boxes import fit
 
 PREPROCESS = Preprocess(size=ImageSize(width=4, height=4))
 LETTERBOX = fit(ImageSize(width=4, height=4), PREPROCESS)

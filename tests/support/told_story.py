@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.device.device import Device, collect
-from edge.device.files import Files
+from edge.device.durable import Files
 from edge.device.recovery import recover
 from edge.device.switch import roll_back
 from tests.support.agent_push import AgentPush

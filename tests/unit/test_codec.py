@@ -26,7 +26,7 @@ from edge.wire.peer import (
     read_client_hello,
     read_device_hello,
 )
-from edge.wire.status import TakesReport
+from edge.wire.verbs import TakesReport
 from tests.support.transcript import transcript
 
 

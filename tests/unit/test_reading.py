@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edge.device.durable import disk_error
-from edge.device.files import Files
+from edge.device.durable import Files, disk_error
 from edge.device.health import read_health, write_health
 from edge.errors import DeployError
 from edge.publish.numbering import EPOCH_FILE, raise_epoch
@@ -136,16 +135,15 @@ def test_what_a_builder_left_is_no_progress_and_no_request(what, tmp_path):
 
 # Who opens files beside `edge.reading`, and why that is no reading of what somebody else may have written.
 OPENS = {
-    "device/files.py": {"os.open", "os.fdopen"},  # writes and syncs, see `_PLAIN`
+    "device/durable.py": {"os.open", "os.fdopen"},  # writes and syncs, see `_PLAIN`
     "device/health.py": {"os.open", "os.fdopen"},  # writes a new file (O_EXCL)
     "device/lock.py": {"os.open"},  # a lock, not waited for
     "device/facts.py": {"json.JSONDecoder().raw_decode"},  # the values of lines, which were read by `edge.reading`
     "runtime/agent/serve.py": {"open"},  # /dev/null
     "runtime/serve/engine.py": {"read_bytes"},  # the model and its table, which the pipeline names
-    "runtime/prove/child.py": {"load", "os.fdopen"},  # a step of that name; its own standard output
-    "runtime/prove/engines.py": {"load"},  # a plan from memory
+    # a plan from memory; /proc/self/statm; its own standard output
+    "runtime/prove/child.py": {"load", "read_text", "os.fdopen"},
     "runtime/prove/look.py": {"os.open"},  # device nodes: whether they open
-    "runtime/prove/video.py": {"read_text"},  # /proc/self/statm
     "runtime/build/worker.py": {"json.loads"},  # the argument of the process
 }
 READERS = {"open", "read_text", "read_bytes", "fdopen", "loads", "load", "raw_decode", "fromfile", "memmap", "mmap"}

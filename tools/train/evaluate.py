@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.demo.cameras import Truth
-from edge.vision.nms import kept_by_nms
+from edge.vision.boxes import kept_by_nms
 from tools.street.scene import CLASSES, Scene
 from tools.train.data import CANVAS_PX, PAD_TOP_PX, SCENE_SIZE, halved
 

@@ -13,7 +13,7 @@ from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.output import echo_json, echo_pairs, echo_passed_over, echo_warnings, progress_bar
 from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command, engine_option
 from edge.engine.kind import usable_kind
-from edge.media.stills import list_images
+from edge.media.images import list_images
 from edge.quantize.accuracy import Evaluation, EvaluationOptions, evaluate_model
 from edge.types import Precision
 

@@ -15,8 +15,7 @@ from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.ask import Asked, AskedStatus, DeviceState, last_seen, note_seen
 from edge.deploy.fleet.rollout import FleetResult
 from edge.wire.peer import Problem
-from edge.wire.status import FileReport, HealthReport, KeptReport, LogsRequest, StatusAnswer, TakesReport
-from edge.wire.verbs import LOGS
+from edge.wire.verbs import LOGS, FileReport, HealthReport, KeptReport, LogsRequest, StatusAnswer, TakesReport
 
 __all__ = ["logs", "status"]
 

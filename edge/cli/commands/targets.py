@@ -16,8 +16,7 @@ from edge.config.targets import ALL, Inventory, Target, trust_inventory
 from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.ask import Asked
 from edge.wire.peer import Nothing, Problem
-from edge.wire.status import StatusAnswer
-from edge.wire.verbs import STATUS
+from edge.wire.verbs import STATUS, StatusAnswer
 
 __all__ = ["targets"]
 

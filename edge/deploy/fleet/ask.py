@@ -24,8 +24,7 @@ from edge.transport.channel import Channel
 from edge.untrusted import cleaned_json
 from edge.wire.peer import Nothing
 from edge.wire.release import LookRequest
-from edge.wire.status import StatusAnswer
-from edge.wire.verbs import LOOK, STATUS, Verb
+from edge.wire.verbs import LOOK, STATUS, StatusAnswer, Verb
 from edge.writing import write_whole
 
 __all__ = ["ASK_S", "Asked", "AskedStatus", "DeviceState", "ask_one", "last_seen", "note_seen"]

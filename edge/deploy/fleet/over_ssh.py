@@ -26,8 +26,7 @@ from edge.transport.channel import Channel
 from edge.transport.ssh import SshAddress, SshChannel
 from edge.wire.peer import Nothing
 from edge.wire.release import LockRequest, RollbackRequest
-from edge.wire.status import StateReport
-from edge.wire.verbs import LOCK, ROLLBACK, STATUS
+from edge.wire.verbs import LOCK, ROLLBACK, STATUS, StateReport
 
 __all__ = ["LOGIN", "BoundOfDevices", "address_of", "connect_to", "push_over_ssh", "roll_back"]
 

@@ -17,7 +17,7 @@ from edge.media.rate import Cap, RateLimit
 from edge.media.threads import Effort, join_or_remember
 from edge.media.tunnel import Tunnel
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts
-from edge.vision import letterbox
+from edge.vision import boxes
 
 __all__ = ["PyavSource"]
 
@@ -216,7 +216,7 @@ class PyavSource(Connection):
     def _frame_of(self, number: int, pts_ns: int, arrived_ns: int, decoded: Any) -> Frame:
         read_at_ns = time.monotonic_ns()
         age_ns = 0 if self._address.is_file_like else read_at_ns - arrived_ns
-        where = letterbox.fit(ImageSize(width=decoded.width, height=decoded.height), self._preprocess)
+        where = boxes.fit(ImageSize(width=decoded.width, height=decoded.height), self._preprocess)
         header = FrameHeader(
             stream=self.stream,
             frame=number,

@@ -34,7 +34,7 @@ from edge.media.gstreamer.binding import (
     set_if_present,
 )
 from edge.types import ImageSize, Letterbox, Preprocess
-from edge.vision import letterbox
+from edge.vision import boxes
 
 __all__ = ["BufferGate", "GstLoop", "Pace", "add_tail", "declared_or_bt601", "is_burst", "is_video"]
 
@@ -90,7 +90,7 @@ class BufferGate:
         source = self._sources[fitted]
         if fields.has_field(_MARK_WIDTH):
             source = ImageSize(width=fields.get_value(_MARK_WIDTH), height=fields.get_value(_MARK_HEIGHT))
-        return letterbox.fit(source, self._preprocess)
+        return boxes.fit(source, self._preprocess)
 
     def _on_event(self, _pad: Any, info: Any) -> Any:
         event = info.get_event()
@@ -103,7 +103,7 @@ class BufferGate:
 
     def _set_caps(self, fields: Any) -> None:
         source = ImageSize(width=fields.get_value("width"), height=fields.get_value("height"))
-        fitted = letterbox.fit(source, self._preprocess).fitted
+        fitted = boxes.fit(source, self._preprocess).fitted
         behind = self._caps(width=fitted.width, height=fitted.height)
         if self._sources.setdefault(fitted, source) != source:
             # Two source sizes with one fitted size: without a mark the new caps would equal the old ones, and

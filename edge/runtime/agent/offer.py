@@ -43,8 +43,7 @@ from edge.wire.release import (
     TrustAnswer,
     TrustRequest,
 )
-from edge.wire.status import RingReport
-from edge.wire.verbs import PUT_MANIFEST
+from edge.wire.verbs import PUT_MANIFEST, RingReport
 
 __all__ = [
     "bytes_of",

@@ -32,8 +32,7 @@ from edge.runtime.agent.release import build, confirm, gc, restart_runtime, roll
 from edge.runtime.agent.session import SILENCE_S, ConnectionEnded, Conversation, Session, lock, ping
 from edge.runtime.agent.watch import facts, logs, status
 from edge.runtime.trial.trust import Signed
-from edge.transport.channel import Channel, Message
-from edge.transport.pipe import PipeChannel
+from edge.transport.channel import Channel, Message, PipeChannel
 from edge.untrusted import cleaned
 from edge.wire import verbs
 from edge.wire.peer import PROVISION, DeviceHello, Nothing

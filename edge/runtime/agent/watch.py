@@ -33,7 +33,7 @@ from edge.runtime.trial.soundness import why_better
 from edge.runtime.trial.trust import require_known
 from edge.version import __version__, is_later
 from edge.wire.peer import Nothing, Problem, problem_of
-from edge.wire.status import (
+from edge.wire.verbs import (
     BadReport,
     FileReport,
     HealthReport,

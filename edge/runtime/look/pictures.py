@@ -24,7 +24,7 @@ from edge.protocols import Publisher
 from edge.publish.message import RetainedBytes
 from edge.runtime.pipeline.rows import Batch, Row
 from edge.types import FrameHeader, FrameResult, ImageSize, Letterbox, StreamId
-from edge.vision.letterbox import inner
+from edge.vision.boxes import inner
 
 __all__ = ["Annotator", "PicturePublisher", "Pictures"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edge.media.images import blacken, paste_without_alpha
 from edge.types import Frame, FrameHeader, Letterbox, StreamId
-from edge.vision.letterbox import fill_border, inner, paste
+from edge.vision.boxes import fill_border, inner, paste
 
 __all__ = ["Batch", "Canvases", "OpenBatch", "Row", "Ticket", "Turn"]
 

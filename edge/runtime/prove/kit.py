@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edge.config.pipeline import Pipeline, load_pipeline
 from edge.errors import EdgeError, MissingDependencyError
-from edge.media.stills import StillSource
+from edge.media.images import StillSource
 from edge.quantize.feed import canvases_of
 from edge.quantize.forms import Forms
 from edge.quantize.precision import computed_precision

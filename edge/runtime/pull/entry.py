@@ -32,8 +32,7 @@ from edge.runtime.agent.session import in_background
 from edge.runtime.pull.pull import Pulled, pull
 from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
 from edge.stdout import write_stdout
-from edge.transport.channel import Channel
-from edge.transport.pipe import ChildChannel, connect_socket
+from edge.transport.channel import Channel, ChildChannel, connect_socket
 
 __all__ = ["become", "connector_of", "read_environment", "run_pull", "sentence_of"]
 

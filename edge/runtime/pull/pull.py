@@ -29,8 +29,7 @@ from edge.runtime.pull.record import KEPT, PullRecord, Settled, settled_by
 from edge.transport.channel import Channel
 from edge.wire.peer import Nothing
 from edge.wire.release import RingAnswer, RingRequest, TrustRequest
-from edge.wire.status import StatusAnswer
-from edge.wire.verbs import RING, STATUS, TRUST, Verb
+from edge.wire.verbs import RING, STATUS, TRUST, StatusAnswer, Verb
 
 __all__ = ["Pulled", "RegistryRelease", "fetch_release", "pull"]
 

@@ -17,8 +17,8 @@ import msgspec
 from edge.codec import encode
 from edge.config.pipeline import Pipeline
 from edge.config.schema import MqttConfig, SpoolConfig
+from edge.device.durable import Files
 from edge.device.facts import name_of_host
-from edge.device.files import Files
 from edge.device.layout import Layout
 from edge.device.state import Phase, read_state
 from edge.device.units import unit_folder

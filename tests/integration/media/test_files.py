@@ -17,7 +17,7 @@ from edge.media.gstreamer.binding import load
 from edge.media.select import make_source
 from edge.protocols import FrameSource
 from edge.types import ImageSize, Preprocess
-from edge.vision import letterbox
+from edge.vision import boxes
 from tests.support.clips import CANVAS, number_of, turn_clip, write_clip
 from tests.support.rtsp import require_gstreamer
 
@@ -97,7 +97,7 @@ def test_sizes_and_their_strides(tmp_path, decoder, width, height):
 
     for i, frame in enumerate(frames_of(source_of(path, decoder=decoder))):
         assert frame.header.source_size == size
-        assert frame.letterbox == letterbox.fit(size, CANVAS)
+        assert frame.letterbox == boxes.fit(size, CANVAS)
         assert frame.image.shape[:2] == (frame.letterbox.fitted.height, frame.letterbox.fitted.width)
         assert number_of(frame.image) == i
 
@@ -155,7 +155,7 @@ def test_resolution_that_changes_in_mid_stream(tmp_path, decoder, name):
     expected = []
     for width, height, first in parts:
         size = ImageSize(width=width, height=height)
-        expected += [(first + i, size, letterbox.fit(size, CANVAS)) for i in range(20)]
+        expected += [(first + i, size, boxes.fit(size, CANVAS)) for i in range(20)]
     assert seen == expected
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel
 from tests.support.device_root import DeviceRoot
 from tests.support.real_units import RealUnits
 from tests.support.sshd import Sshd

@@ -12,7 +12,7 @@ import pytest
 from edge.delivery.link import Interrupted
 from edge.deploy.fleet.ask import Asked, AskedStatus
 from edge.device.health import decode_health, encode_health
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS, Verb
 from tests.support.fleet import Running, targets

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.device.files import Files
+from edge.device.durable import Files
 from edge.device.state import read_counters
 from tests.support.permissions import permission
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel
 from tests.support.odd_registry import on, saying
 from tests.support.wait import wait_until
 

@@ -9,11 +9,10 @@ import pytest
 
 from edge.delivery.link import Link
 from edge.errors import DeployError
-from edge.transport.pipe import ChildChannel
+from edge.transport.channel import ChildChannel
 from edge.wire.peer import Nothing
 from edge.wire.release import ConfirmRequest, LockRequest, LookRequest, RollbackRequest
-from edge.wire.status import LogsRequest
-from edge.wire.verbs import CONFIRM, FACTS, LOCK, LOGS, LOOK, PING, ROLLBACK, STATUS
+from edge.wire.verbs import CONFIRM, FACTS, LOCK, LOGS, LOOK, PING, ROLLBACK, STATUS, LogsRequest
 from tests.support.raised import error_of
 
 pytestmark = [

@@ -75,7 +75,7 @@ import os, signal, sys
 from pathlib import Path
 from edge.device.device import Device
 from edge.device.layout import Layout
-from edge.device.files import Files
+from edge.device.durable import Files
 from edge.runtime.build.engine import Builder, build_for_release
 import threading
 

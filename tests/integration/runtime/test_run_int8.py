@@ -11,7 +11,7 @@ from edge.errors import EndOfStream
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
 from edge.runtime.serve.parts import build_parts
-from edge.vision.letterbox import fill_border, paste
+from edge.vision.boxes import fill_border, paste
 from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine

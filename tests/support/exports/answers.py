@@ -7,8 +7,8 @@ from edge.engine.kind import EngineRequest, build_and_load
 from edge.engine.openvino.kind import KIND
 from edge.quantize.forms import Forms
 from edge.types import ColourOrder, HeadFamily, Precision
+from edge.vision.boxes import fit
 from edge.vision.heads import Detector, head_of
-from edge.vision.letterbox import fit
 from tests.support.slow_detections import candidates, kept_by_nms
 from tests.support.values import infer
 

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from edge.device.durable import Durable
-from edge.device.files import Files
+from edge.device.durable import Durable, Files
 from edge.errors import DeployError
 from tests.support.faulty_files import FaultyFiles
 from tests.support.raised import code_of

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from edge.device.files import Files
+from edge.device.durable import Files
 
 LONG = b"x" * 100_000  # no buffer keeps it back
 

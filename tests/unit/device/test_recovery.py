@@ -5,8 +5,7 @@ import errno
 import pytest
 
 from edge.device.device import Device
-from edge.device.durable import Durable
-from edge.device.files import Files
+from edge.device.durable import Durable, Files
 from edge.device.recovery import recover
 from edge.device.state import Phase, Verdict, read_bad
 from edge.device.switch import arm, commit, refuse, roll_back

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.device.device import Audit, Kind
-from edge.device.durable import Durable
-from edge.device.files import Files
+from edge.device.durable import Durable, Files
 from edge.device.layout import Layout
 from edge.device.state import (
     BadRelease,

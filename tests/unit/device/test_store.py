@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from edge.device.durable import Durable
-from edge.device.files import Files
+from edge.device.durable import Durable, Files
 from edge.device.layout import Layout
 from edge.device.releases import Store
 from edge.errors import DeployError

@@ -154,7 +154,7 @@ def test_nothing_leaks_in_front_of_a_decoder():
 
 def test_importing_the_room_loads_nothing_heavy():
     code = (
-        "import sys, edge.media.select, edge.media.stills;"
+        "import sys, edge.media.select, edge.media.images;"
         "print([name for name in ('gi', 'av', 'cv2') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

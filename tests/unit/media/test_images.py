@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from edge.errors import DatasetError, EndOfStream, SourceError
-from edge.media.images import colour_of, draw_boxes, ink_on, read_image, resize, write_image
-from edge.media.stills import StillSource, list_images
+from edge.media.images import StillSource, colour_of, draw_boxes, ink_on, list_images, read_image, resize, write_image
 from edge.types import ImageSize, StreamId
 from tests.support.clips import CANVAS
 from tests.support.pictures import cmyk_jpeg

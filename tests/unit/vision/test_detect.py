@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from edge.errors import ModelError
 from edge.types import CandidateRows, HeadFamily, ImageSize, Preprocess
-from edge.vision import nms
+from edge.vision import boxes
+from edge.vision.boxes import fit, iou_matrix, kept_by_nms
 from edge.vision.heads import Detector, Head
-from edge.vision.letterbox import fit
-from edge.vision.nms import iou_matrix, kept_by_nms
 from tests.support import slow_detections
 
 SIZE = ImageSize(width=64, height=64)
@@ -135,7 +134,7 @@ def test_equals_the_textbook(seed, count, iou_threshold):
 
 @pytest.mark.parametrize("pairs_at_once", [1, 7, 1000])
 def test_pairs_in_several_portions_equal_the_textbook(pairs_at_once, monkeypatch):
-    monkeypatch.setattr(nms, "_PAIRS_AT_ONCE", pairs_at_once)
+    monkeypatch.setattr(boxes, "_PAIRS_AT_ONCE", pairs_at_once)
     xyxy, score, group = random_boxes(7, 200)
 
     kept = kept_by_nms(xyxy, score, group, iou_threshold=0.4)

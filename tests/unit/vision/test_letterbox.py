@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.types import ImageSize, PadPosition, Preprocess
-from edge.vision.letterbox import fill_border, fit, paste, source_from_canvas_xyxy
+from edge.vision.boxes import fill_border, fit, paste, source_from_canvas_xyxy
 
 sides = st.integers(min_value=1, max_value=5000)
 

@@ -8,12 +8,10 @@ import threading
 import pytest
 
 from edge.device.device import Device
-from edge.device.durable import Durable
-from edge.device.files import Files
+from edge.device.durable import Durable, Files
 from edge.device.lock import PushLock
 from edge.runtime.agent import serve as serving
-from edge.transport.channel import Message, encode_frame, read_frame
-from edge.transport.pipe import PipeChannel
+from edge.transport.channel import Message, PipeChannel, encode_frame, read_frame
 from edge.wire.peer import PROTOCOL, Nothing
 from edge.wire.release import ReleaseAnswer
 from tests.support.faulty_files import FaultyFiles

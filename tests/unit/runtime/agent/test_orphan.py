@@ -6,9 +6,8 @@ import errno
 import pytest
 
 from edge.device.device import Device
-from edge.device.durable import Durable
+from edge.device.durable import Durable, Files
 from edge.device.facts import this_moment
-from edge.device.files import Files
 from edge.device.lock import PushLock
 from edge.device.switch import arm, switch_to
 from edge.device.units import TRIAL_UNIT

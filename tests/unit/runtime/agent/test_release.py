@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from edge.device.device import Device
-from edge.device.durable import Durable
-from edge.device.files import Files
+from edge.device.durable import Durable, Files
 from edge.device.state import BadRelease, Phase, Verdict, mark_bad, read_bad, read_counters
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT
 from edge.runtime.agent.release import build, stage, start_trial, switch

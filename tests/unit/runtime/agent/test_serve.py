@@ -12,8 +12,7 @@ from edge.delivery.link import Link
 from edge.device.lock import PushLock
 from edge.errors import EXIT_CODE_OF
 from edge.runtime.agent import serve as serving
-from edge.transport.channel import Blob, Message
-from edge.transport.pipe import PipeChannel
+from edge.transport.channel import Blob, Message, PipeChannel
 from edge.wire.peer import PROTOCOL
 from edge.wire.release import BuildRequest, HaveRequest, LockRequest, StageRequest
 from edge.wire.verbs import BUILD, HAVE, LOCK, PUT_MANIFEST, STAGE

@@ -8,7 +8,7 @@ import pytest
 
 from edge.runtime.agent import watch
 from edge.runtime.agent.watch import logs
-from edge.wire.status import LogsRequest
+from edge.wire.verbs import LogsRequest
 from tests.support.wait import wait_until
 
 FOR_EVER_S = 40  # of a command that nobody ends

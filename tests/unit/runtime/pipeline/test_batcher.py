@@ -10,7 +10,7 @@ import pytest
 from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.shares import Terms
 from edge.types import DropReason, Frame, ImageSize, Preprocess, StreamId
-from edge.vision.letterbox import fit
+from edge.vision.boxes import fit
 from tests.support import values
 from tests.support.simulation import Camera, Simulation
 from tests.support.wait import wait_until

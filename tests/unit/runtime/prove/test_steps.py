@@ -12,7 +12,7 @@ from edge.device.sensors import Sensors, ThermalZone
 from edge.engine.kind import ProofForm, ProvingKind, load_kind, quick_kind, usable_kind
 from edge.errors import EngineError, MissingDependencyError
 from edge.roofline.proof import Verdict
-from edge.runtime.prove import engines, kit, load, video
+from edge.runtime.prove import child, kit, look
 from edge.runtime.prove.kit import NotHereError, held, parts
 from edge.runtime.prove.look import facts, nodes
 from edge.types import Precision
@@ -121,15 +121,15 @@ def test_the_nodes_are_those_of_the_unit_that_is_installed():
     assert found["nodes"].verdict is Verdict.ABSENT  # the unit was read, and none of its nodes is there
 
 
-@pytest.mark.parametrize("decoder", [*video._decoders()])
+@pytest.mark.parametrize("decoder", [*child._decoders()])
 def test_colours_come_as_they_were_drawn(decoder):
     for path in sorted(kit.BARS.iterdir()):
-        (row,) = video._colours(decoder, path)
+        (row,) = child._colours(decoder, path)
         assert row.verdict is Verdict.PROVEN, row
 
 
 def test_colours_by_another_matrix_are_worse(monkeypatch):
-    first = video._first
+    first = child._first
 
     def as_601(source):
         rgb = first(source).astype(np.float64) / 255
@@ -138,22 +138,22 @@ def test_colours_by_another_matrix_are_worse(monkeypatch):
         wrong = np.stack([luma + 1.402 * red, luma - 0.3441 * blue - 0.7141 * red, luma + 1.772 * blue], axis=-1)
         return (255 * wrong).clip(0, 255).astype(np.uint8)
 
-    monkeypatch.setattr(video, "_first", as_601)
-    (row,) = video._colours([*video._decoders()][-1], kit.BARS / "h264-709-limited.mp4")
+    monkeypatch.setattr(child, "_first", as_601)
+    (row,) = child._colours([*child._decoders()][-1], kit.BARS / "h264-709-limited.mp4")
 
     assert row.verdict is Verdict.WORSE
 
 
 def test_a_paste_of_four_bytes_is_within_its_bound():
-    (row,) = video._pastes()
+    (row,) = child._pastes()
 
     assert row.values["rgba_us"] > 0
     assert row.values["rgb_us"] > 0
 
 
 def test_a_machine_that_decodes_nothing_says_so(monkeypatch):
-    monkeypatch.setattr(video, "_decoders", lambda: iter(()))
-    (told, absent) = parts(("video", lambda: video.video(is_brief=False)))
+    monkeypatch.setattr(child, "_decoders", lambda: iter(()))
+    (told, absent) = parts(("video", lambda: child.video(is_brief=False)))
 
     assert (told.verdict, absent.verdict) == (Verdict.TOLD, Verdict.ABSENT)
 
@@ -162,9 +162,9 @@ def test_without_a_gpu_its_steps_say_what_is_missing(tmp_path):
     if os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvhost-gpu"):
         pytest.skip("there is a GPU")
     found = [
-        *parts(("cuda", lambda: engines.cuda(is_brief=False))),
-        *parts(("forms", lambda: engines.forms(tmp_path))),
-        *parts(("dla", lambda: engines.dla(tmp_path))),
+        *parts(("cuda", lambda: child.cuda(is_brief=False))),
+        *parts(("forms", lambda: child.forms(tmp_path))),
+        *parts(("dla", lambda: child.dla(tmp_path))),
     ]
 
     assert [row.verdict for row in found] == [Verdict.ABSENT] * 3
@@ -172,7 +172,7 @@ def test_without_a_gpu_its_steps_say_what_is_missing(tmp_path):
 
 def test_cuda_of_a_gpu_is_asked_whether_or_not_its_library_is_there():
     with stand_in():
-        found = by_name(engines.cuda(is_brief=True))
+        found = by_name(child.cuda(is_brief=True))
 
     assert found["normalize float32"].verdict is Verdict.PROVEN
 
@@ -196,8 +196,8 @@ def timed(tmp_path, monkeypatch):
 
     def timed(*batch_ms):
         times = iter(batch_ms)
-        monkeypatch.setattr(engines, "_batch_ms", lambda engine: next(times))
-        return by_name(engines.forms_of_kind(*two_forms(), tmp_path))
+        monkeypatch.setattr(child, "_batch_ms", lambda engine: next(times))
+        return by_name(child.forms_of_kind(*two_forms(), tmp_path))
 
     return timed
 
@@ -218,7 +218,7 @@ def test_int8_that_is_not_faster_is_worse(timed):
 
 @pytest.mark.slow(reason="builds two engines")
 def test_int8_that_finds_something_else_is_not_taken(timed, monkeypatch):
-    detected = engines.detect_golden
+    detected = child.detect_golden
     calls = []
 
     def less_in_int8(canvases, engine, detector):
@@ -229,7 +229,7 @@ def test_int8_that_finds_something_else_is_not_taken(timed, monkeypatch):
         return [dataclasses.replace(one, xyxy=one.xyxy[few], score=one.score[few], class_id=one.class_id[few])
                 if is_last else one for one in found]  # fmt: skip
 
-    monkeypatch.setattr(engines, "detect_golden", less_in_int8)
+    monkeypatch.setattr(child, "detect_golden", less_in_int8)
     found = timed(5.0, 1.0)
     assert found["int8"].verdict is Verdict.WORSE
     assert found["form"].values["form"] == "fp32"
@@ -244,7 +244,7 @@ def test_a_form_that_cannot_be_built_is_a_row_and_none_at_all_fails(tmp_path, mo
         def build(self, model, request):
             raise EngineError("no implementation")
 
-    found = by_name(engines.forms_of_kind(Refusing(), forms, tmp_path))
+    found = by_name(child.forms_of_kind(Refusing(), forms, tmp_path))
 
     assert found["int8"].verdict is Verdict.WORSE
     assert found["form"].verdict is Verdict.FAILS
@@ -252,9 +252,9 @@ def test_a_form_that_cannot_be_built_is_a_row_and_none_at_all_fails(tmp_path, mo
 
 def test_forms_that_nobody_has_time_for_are_told(tmp_path, monkeypatch):
     kind, forms = two_forms()
-    monkeypatch.setattr(engines, "_BEGIN_S", -1.0)
+    monkeypatch.setattr(child, "_BEGIN_S", -1.0)
 
-    found = by_name(engines.forms_of_kind(kind, forms, tmp_path))
+    found = by_name(child.forms_of_kind(kind, forms, tmp_path))
 
     assert {name: row.verdict for name, row in found.items()} == {
         "fp32": Verdict.WORSE,
@@ -282,21 +282,21 @@ def test_heat_and_power_are_held_and_told():
     )
     cool = Sensors(zones={"gpu": ThermalZone(celsius=60.0)}, watts={"VDD_IN": 8.0})
 
-    found = by_name(load._of_sensors([hot, cool], fps=100.0))
+    found = by_name(look._of_sensors([hot, cool], fps=100.0))
 
     assert found["heat under load"].verdict is Verdict.WORSE
     assert found["heat under load"].values["celsius"] == 91.0
     assert found["rail VDD_IN"].values == {"watts": 10.0, "joules": 0.1}
-    assert by_name(load._of_sensors([cool], fps=1.0))["heat under load"].verdict is Verdict.PROVEN
-    assert {row.verdict for row in load._of_sensors([Sensors()], fps=1.0)} == {Verdict.ABSENT}
+    assert by_name(look._of_sensors([cool], fps=1.0))["heat under load"].verdict is Verdict.PROVEN
+    assert {row.verdict for row in look._of_sensors([Sensors()], fps=1.0)} == {Verdict.ABSENT}
 
 
 @pytest.mark.slow(reason="builds an engine for each way to INT8")
 def test_a_board_is_told_which_form_to_take(tmp_path, monkeypatch):
     """The kind of engine of a Jetson, over the stand-ins for its driver and its library, which compute."""
-    monkeypatch.setattr(engines, "_BATCHES", 1)
+    monkeypatch.setattr(child, "_BATCHES", 1)
     with fake_board():
-        found = by_name(parts(("forms", lambda: engines.forms(tmp_path))))
+        found = by_name(parts(("forms", lambda: child.forms(tmp_path))))
 
     forms = ["fp16", "int8 qdq-weak", "int8 qdq-strong", "int8 implicit-cache", "int8 implicit-ranges"]
     assert list(found) == [*forms, "form"]
@@ -307,14 +307,14 @@ def test_a_board_is_told_which_form_to_take(tmp_path, monkeypatch):
 
 @pytest.mark.slow(reason="builds an engine for each way to INT8")
 def test_forms_that_a_board_does_not_build_are_told_with_the_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_BATCHES", 1)
+    monkeypatch.setattr(child, "_BATCHES", 1)
 
     def no_pairs(network, config):
         is_explicit = any(layer.type.name == "QUANTIZE" for layer in network._layers)
         return "Could not find any implementation for node Conv_3" if is_explicit else None
 
     with fake_board(build=no_pairs):
-        found = by_name(parts(("forms", lambda: engines.forms(tmp_path))))
+        found = by_name(parts(("forms", lambda: child.forms(tmp_path))))
 
     for name in ("int8 qdq-weak", "int8 qdq-strong"):
         assert found[name].verdict is Verdict.WORSE
@@ -323,20 +323,20 @@ def test_forms_that_a_board_does_not_build_are_told_with_the_reason(tmp_path, mo
 
 
 def test_a_core_beside_the_gpu_is_asked_where_its_node_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_BATCHES", 1)
+    monkeypatch.setattr(child, "_BATCHES", 1)
     with fake_board():
-        assert [row.verdict for row in parts(("dla", lambda: engines.dla(tmp_path)))] == [Verdict.ABSENT]
+        assert [row.verdict for row in parts(("dla", lambda: child.dla(tmp_path)))] == [Verdict.ABSENT]
 
         monkeypatch.setattr("edge.engine.tensorrt.kind._DLA_NODE", tmp_path)
-        found = by_name(parts(("dla", lambda: engines.dla(tmp_path))))
+        found = by_name(parts(("dla", lambda: child.dla(tmp_path))))
     assert "dla" in found
 
 
 def test_a_form_whose_tactics_lacked_memory_is_worse(tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_BATCHES", 1)
+    monkeypatch.setattr(child, "_BATCHES", 1)
     with fake_board(tactics_mib=(1, 1 << 22)):
         kind = load_kind("tensorrt")
-        found = by_name(engines.forms_of_kind(kind, [next(iter(kind.forms()))], tmp_path))
+        found = by_name(child.forms_of_kind(kind, [next(iter(kind.forms()))], tmp_path))
     assert found["fp16"].verdict is Verdict.WORSE
     assert found["fp16"].values["report"]["skipped_tactics"] == 1
     assert found["fp16"].values["singly_ms"] > 0

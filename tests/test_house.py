@@ -104,7 +104,7 @@ LINES_OF_ROOMS = {
     "cli": 6675,
     "client": 527,
     "config": 1482,
-    "delivery": 1035,
+    "delivery": 1032,
     "demo": 603,
     "deploy": 7427,
     "device": 3128,

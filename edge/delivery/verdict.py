@@ -42,9 +42,7 @@ def result_of(error: DeployError) -> Result:
     return "refused" if kind in _BEFORE_ANYTHING else "failed"
 
 
-def failed_by(
-    error: DeployError, *, target: str, release: str | None = None, result: Result | None = None, seconds: float = 0.0
-) -> Outcome:
+def failed_by(error: DeployError, *, target: str, release: str | None = None, result: Result | None = None) -> Outcome:
     """`result` None: as `result_of` has it."""
     return Outcome(
         target=target,
@@ -55,7 +53,6 @@ def failed_by(
         problem=error.problem,
         hint=error.hint,
         evidence=error.evidence,
-        seconds=seconds,
     )
 
 

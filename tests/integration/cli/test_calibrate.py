@@ -17,6 +17,7 @@ from onnxruntime.quantization import QuantFormat, quantize_static
 from edge.calibrate.findings import facts_of_model
 from edge.calibrate.lint import lint_table
 from edge.calibrate.table import read_table
+from edge.engine.kind import load_kind, quick_kind, usable_kind
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors, insert_qdq
@@ -544,3 +545,28 @@ def test_ctrl_c_leaves_nothing_behind(place, stage):
     assert "interrupted" in told
     assert "Traceback" not in told
     assert content_of(place) == before
+
+
+@pytest.mark.slow(reason="commands on further models and options")
+def test_where_tensorrt_runs_a_search_builds_a_plan_for_the_proof_only(place, monkeypatch, fake_board):
+    kind, built = load_kind("tensorrt"), []
+    build = type(kind).build
+
+    def counted(self, model, request, **more):
+        built.append(request.precision.value)
+        return build(self, model, request, **more)
+
+    monkeypatch.setattr(type(kind), "build", counted)
+
+    calibrate(place, "--labels", place / "labels", "--max-drop", "100")
+
+    assert built == ["fp32", "int8"]
+    table = read_table(place / "m.calib.json")
+    assert (table.method, table.made_by.engine) == ("auto", "tensorrt 10.3.0")
+
+
+@pytest.mark.slow(reason="commands on further models and options")
+def test_where_tensorrt_runs_what_is_quick_is_taken_as_it_is(fake_board):
+    assert usable_kind().name == "tensorrt"
+    assert quick_kind(usable_kind()).name == "openvino"
+    assert quick_kind(usable_kind("openvino")).name == "openvino"

@@ -10,6 +10,7 @@ import pytest
 from edge.evaluate.layers import MOST_ADDED_NOISE, LayerVerdict
 from tests.support import models
 from tests.support.command_line import apart, command
+from tests.support.fake_gpu import fake_board
 from tests.support.tables import calibrated
 
 KEYS = ["model", "table", "images", "engine", "output_sqnr_db", "layers"]
@@ -87,3 +88,14 @@ def test_that_int8_is_computed_in_float_is_said_once(model, monkeypatch, name):
         told = apart("edge-deploy", "calibrate", model.spec.path, "--images", model.images, *place).stderr
 
     assert told.count("int8 is computed in float, at its speed reason=INT8 sums saturate here (no VNNI)") == 1
+
+
+@pytest.mark.slow(reason="commands on further models and options")
+def test_a_comparison_where_tensorrt_runs_has_the_times_of_both_and_lets_go_of_the_gpu(model):
+    with fake_board() as board:
+        before = {name: board[name] for name in ("live", "contexts", "device_bytes")}
+        layers = json.loads(compare(model, "--json").stdout)["layers"]
+
+        assert {layer["float_ms"] for layer in layers} == {0.01}
+        assert {layer["int8_ms"] for layer in layers} == {0.01}
+        assert {name: board[name] for name in before} == before

@@ -1,4 +1,7 @@
-"""Cameras with certificates of all kinds, by both decoders: read by the expected one, refused with a reason."""
+"""Cameras with certificates of all kinds, by both decoders: read by the expected one, refused with a reason.
+
+Where they answer with whole addresses under their own name, the tunnel leads these, too.
+"""
 
 import contextlib
 from pathlib import Path
@@ -11,6 +14,7 @@ from edge.media.address import parse_address
 from edge.media.tunnel import Tunnel
 from edge.types import StreamState
 from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
+from tests.support.named_camera import NamedCamera
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.rtsp_cameras import RTSP_CAMERAS
 from tests.support.viewer import Viewer, assert_balances
@@ -22,6 +26,7 @@ pytestmark = [
     pytest.mark.slow_but(
         "test_a_camera_is_read_by_the_certificate_that_is_expected",
         "test_a_camera_with_another_certificate_is_refused_before_it_is_asked_for_anything",
+        "test_a_camera_that_sends_on_by_its_whole_address_is_followed",
         reason="further cameras and certificates",
     ),
 ]
@@ -185,3 +190,35 @@ def test_a_login_goes_to_a_camera_over_tls(site, decoder):
         tls = CameraTlsConfig(fingerprint=fingerprint_of(made))
         with Viewer(server.url("/main"), decoder=decoder, tls=tls, credential=LOGIN) as viewer:
             viewer.await_frames(4)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    return make_self_signed(tmp_path_factory.mktemp("own"))
+
+
+@pytest.fixture(scope="module")
+def server(own):
+    plain = RtspMount(launch=RTSP_CAMERAS["plain"].launch, is_shared=False)
+    login = RtspMount(launch=RTSP_CAMERAS["plain"].launch, is_shared=False, login=LOGIN, is_digest=True)
+    with RtspServer({"/main": plain}) as made, RtspServer({"/main": login}) as closed:
+        yield {"plain": made, "digest": closed}
+
+
+@BOTH
+@pytest.mark.parametrize("by", ["plain", "digest"])
+@pytest.mark.parametrize("name", [None, "camera-7.example", "10.11.12.13:322"])
+def test_a_camera_that_names_its_tracks_by_whole_addresses_is_read(server, own, name, by, decoder):
+    with NamedCamera(server[by].port, (own.certificate, own.key), name=name) as camera:
+        tls = CameraTlsConfig(fingerprint=fingerprint_of(own))
+        uri = f"rtsps://127.0.0.1:{camera.port}/main"
+        with Viewer(uri, decoder=decoder, tls=tls, credential=LOGIN if by == "digest" else None) as viewer:
+            viewer.await_frames(3)
+
+
+@BOTH
+def test_a_camera_that_sends_on_by_its_whole_address_is_followed(server, own, decoder):
+    with NamedCamera(server["plain"].port, (own.certificate, own.key), sends_on=("/old", "/main")) as camera:
+        tls = CameraTlsConfig(fingerprint=fingerprint_of(own))
+        with Viewer(f"rtsps://127.0.0.1:{camera.port}/old", decoder=decoder, tls=tls) as viewer:
+            viewer.await_frames(3)

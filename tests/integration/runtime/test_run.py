@@ -16,6 +16,7 @@ import cv2
 import pytest
 
 from tests.support.clips import write_clip
+from tests.support.command_line import command
 from tests.support.mosquitto import Mosquitto
 from tests.support.own_disk import OwnDisk
 from tests.support.wait import wait_until
@@ -391,3 +392,19 @@ def test_json_lines_go_into_a_pipe_and_not_to_a_terminal(run, clip, terminal):
     assert read_until_end(ours) == b""
     assert process.returncode == 0
     assert b"publish.jsonl" in told
+
+
+@pytest.mark.slow(reason="further services over real models")
+def test_a_benchmark_does_not_speak_as_the_device(run, clip, tmp_path, broker, subscribe):
+    collector = subscribe(broker.port)
+    publish = {"jsonl": str(tmp_path / "out.jsonl"), "mode": "all"}
+    path = run.write([{"id": "a", "uri": str(clip), "loop": True}], broker_port=broker.port, publish=publish)
+
+    done = command("edge-runtime", "bench", "--pipeline", path, "--duration", 1, "--json")
+
+    published = json.loads(done.stdout)["pipeline"]["published"]
+    assert collector.payloads("") == []
+    assert list(published) == ["jsonl"]
+    assert published["jsonl"]["delivered"] > 0
+    assert not (tmp_path / "out.jsonl").exists()
+    assert "dev" not in os.listdir(tmp_path / "state/edge-deploy")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +40,7 @@ class Credential:
     password: str = field(repr=False)
 
 
-def read_credential(name: str, *, environ: Mapping[str, str] = os.environ) -> Credential:
+def read_credential(name: str) -> Credential:
     """Return the secret `name`, a file with one line `user:password`.
 
     It is looked for in `$CREDENTIALS_DIRECTORY` (systemd's LoadCredential=), then in
@@ -49,7 +48,7 @@ def read_credential(name: str, *, environ: Mapping[str, str] = os.environ) -> Cr
 
     Raises `LackingError` if there is none, others can read it, or it is no `user:password`.
     """
-    path = _find(name, environ)
+    path = _find(name)
     try:
         text = path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
@@ -82,33 +81,33 @@ def line_from_credential(credential: Credential, *, where: str) -> bytes:
     return f"{line}\n".encode()
 
 
-def configuration(environ: Mapping[str, str] = os.environ) -> Path:
+def configuration() -> Path:
     """Return the user's folder for our settings: below $XDG_CONFIG_HOME where that is absolute, else ~/.config."""
-    home = Path(environ.get("XDG_CONFIG_HOME", ""))
+    home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".config") / "edge-deploy"
 
 
-def own_path(name: str, *, environ: Mapping[str, str] = os.environ) -> Path:
+def own_path(name: str) -> Path:
     """Return where the user's own secret `name` is kept, if it is there."""
-    return configuration(environ) / "credentials" / name
+    return configuration() / "credentials" / name
 
 
-def _find(name: str, environ: Mapping[str, str]) -> Path:
+def _find(name: str) -> Path:
     if re.search(SECRET_NAME, name) is None:
         raise ConfigError(f"credential: {NOT_A_NAME}")
-    folder = environ.get("CREDENTIALS_DIRECTORY")
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
     if folder and (given := Path(folder) / name).is_file():
         return given
-    own = own_path(name, environ=environ)
+    own = own_path(name)
     if not own.is_file():
-        raise LackingError(f"credential {name!r} is not here", hint=_how_to_keep(name, own, environ))
+        raise LackingError(f"credential {name!r} is not here", hint=_how_to_keep(name, own))
     if stat.S_IMODE(own.stat().st_mode) & 0o077:
         raise LackingError(f"credential {name!r}: others can read {own}", hint=f"chmod 600 {own}")
     return own
 
 
-def _how_to_keep(name: str, own: Path, environ: Mapping[str, str]) -> str:
-    if "NOTIFY_SOCKET" in environ:  # the service of a device: systemd hands it what provision has named
+def _how_to_keep(name: str, own: Path) -> str:
+    if "NOTIFY_SOCKET" in os.environ:  # the service of a device: systemd hands it what provision has named
         return (
             f"on the device write user:password to /etc/edge-deploy/credentials/{name}, then run edge-deploy provision "
             "again (docs/first-device.md)"

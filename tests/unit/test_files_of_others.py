@@ -66,7 +66,9 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, reader, kind):
 
 def credential(path):
     path.chmod(0o600)
-    return read_credential(path.name, environ={"CREDENTIALS_DIRECTORY": str(path.parent)})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CREDENTIALS_DIRECTORY", str(path.parent))
+        return read_credential(path.name)
 
 
 WRITTEN_BY_HAND = {

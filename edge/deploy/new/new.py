@@ -38,22 +38,17 @@ AskTrust = Callable[[str, CertificateError], bool]
 class Secrets:
     """Kept and new secrets, written at the end; a secret that is there keeps its content unless `replaces`."""
 
-    def __init__(self, *, replaces: bool, environ: Mapping[str, str]) -> None:
+    def __init__(self, *, replaces: bool) -> None:
         self._replaces = replaces
-        self._environ = environ
         self._used: dict[str, Credential] = {}
         self.new: dict[str, Credential] = {}
-
-    def stated(self, name: str) -> Credential:
-        """ConfigError if it is not there, or cannot be used."""
-        return read_credential(name, environ=self._environ)
 
     def kept(self, name: str) -> Credential | None:
         """Return None where none is kept; ConfigError if it cannot be used."""
         try:
-            return read_credential(name, environ=self._environ)
+            return read_credential(name)
         except ConfigError:
-            if own_path(name, environ=self._environ).exists():
+            if own_path(name).exists():
                 raise
             return None
 
@@ -131,7 +126,6 @@ class PipelineRequest:
     `is_forced`: files and secrets that are there may be replaced.
     `camera_ca`: authorities for certificates of cameras; None: the system's.
     `within_s`: how long a camera or the broker may take to answer.
-    `environ`: where the user's configuration is found.
     """
 
     model: Path
@@ -142,7 +136,6 @@ class PipelineRequest:
     is_forced: bool = False
     camera_ca: Path | None = None
     within_s: float = 10.0
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     @property
     def folder(self) -> Path:
@@ -168,7 +161,7 @@ def make_pipeline(
     places = places_of(request.typed, folder=request.folder, ca=request.camera_ca)
     snapshots = {place.id: request.out.with_name(f"{request.out.stem}-{place.id}.jpg") for place in places}
     _require_free(request, places, [request.out, *snapshots.values()])
-    secrets = Secrets(replaces=request.is_forced, environ=request.environ)
+    secrets = Secrets(replaces=request.is_forced)
     say(f"looking at {_counted(places)}")
     cameras, broker = _looked(request, places, secrets, ask=ask, ask_broker=ask_broker, ask_trust=ask_trust)
     seen = {camera.place.id for camera in cameras if camera.look is not None}
@@ -242,7 +235,7 @@ def _logins_of(places: Sequence[Place], secrets: Secrets, *, credential: str | N
 
     Raises `ConfigError` if a secret cannot be used, or `credential` is not there.
     """
-    stated = None if credential is None else secrets.stated(credential)
+    stated = None if credential is None else read_credential(credential)
     asking = ("rtsp", "rtsps", "http", "https")
     return {
         place.id: place.login or ((stated or secrets.kept(place.host)) if place.address.scheme in asking else None)
@@ -344,7 +337,7 @@ def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
 
 
 def _write(request: PipelineRequest, new: NewPipeline, secrets: Secrets) -> None:
-    paths = {name: own_path(name, environ=request.environ) for name in secrets.new}
+    paths = {name: own_path(name) for name in secrets.new}
     for path in paths.values():
         _make_folder(path.parent)
     kept = [

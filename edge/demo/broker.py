@@ -50,7 +50,7 @@ def embedded_broker() -> Iterator[MqttConfig]:
     try:
         if not is_up.wait(_START_TIMEOUT_S) or problems:
             problem = problems[0] if problems else "no answer in time"
-            raise PublishError(f"the demo's broker did not start: {problem}", hint="use another broker: mqtt.host")
+            raise PublishError(f"the demo's broker did not start: {problem}", hint="run it again")
         # amqtt is silent when it is asked for MQTT v5, so that is not tried.
         yield MqttConfig(host=_HOST, port=port, site="demo", tls=False, protocol="v3.1.1")
     finally:
@@ -105,6 +105,6 @@ def _import_amqtt() -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             "the demo's broker needs amqtt, which is not installed",
-            hint="run: pip install 'edge-deploy[demo]', or name a broker of your own",
+            hint="run: pip install 'edge-deploy[demo]'",
         ) from error
     return amqtt.broker

@@ -58,7 +58,7 @@ _METHOD = Method.MSE  # one pass and a proof; the search of `auto` takes minutes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """`broker` None: an embedded one. `folder` None: a temporary one, removed at the end.
+    """`folder` None: a temporary one, removed at the end.
 
     The folder also gets labelled still images of each camera, in `images/` and `labels/`. With `precision` INT8 the
     model is calibrated on them first.
@@ -66,7 +66,6 @@ class DemoOptions:
 
     cameras: int = 4
     duration_s: float = 20.0
-    broker: MqttConfig | None = None
     folder: Path | None = None
     precision: Precision = Precision.INT8
 
@@ -153,11 +152,8 @@ def run_demo(options: DemoOptions, stop: threading.Event, hooks: DemoHooks) -> D
         hooks.on_stage(f"laying out {options.cameras} cameras: clips of synthetic streets in H.264")
         cameras = lay_out_cameras(options.cameras, folder)
         calibration = calibrate_demo(folder, hooks) if options.precision is Precision.INT8 else None
-        if options.broker is None:
-            hooks.on_stage("starting the embedded MQTT broker")
-            mqtt = stack.enter_context(embedded_broker())
-        else:
-            mqtt = options.broker
+        hooks.on_stage("starting the embedded MQTT broker")
+        mqtt = stack.enter_context(embedded_broker())
         hooks.on_stage("starting an independent subscriber (edge-deploy listen)")
         subscriber = stack.enter_context(DemoSubscriber(mqtt, {camera.name: camera for camera in cameras}))
         table = None if calibration is None else calibration.table

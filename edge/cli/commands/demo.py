@@ -18,7 +18,6 @@ from edge.cli.commands.run import run_table, stop_on_signals
 from edge.cli.output import aligned, echo_json, echo_lines, shown_width, stderr_console
 from edge.cli.paths import FOLDER, SECONDS, command
 from edge.cli.run_command import INTERRUPTED
-from edge.config.schema import MqttConfig
 from edge.demo.show import MAX_DROP, DemoHooks, DemoOptions, DemoReport, run_demo
 from edge.runtime.pipeline.counters import RunReport
 from edge.types import Precision
@@ -38,7 +37,7 @@ Where to go next:
 @command("""
   edge-deploy demo
   edge-deploy demo --cameras 8 --seconds 60 --precision fp32
-  edge-deploy demo --broker localhost:1883 --keep out/demo""")
+  edge-deploy demo --keep out/demo""")
 @click.option("--cameras", type=click.IntRange(1, 64), metavar="N", default=4, show_default=True, help="How many.")
 @click.option(
     "--duration",
@@ -57,11 +56,10 @@ Where to go next:
     show_default=True,
     help="INT8 is calibrated on frames of the cameras first, and proven.",
 )
-@click.option("--broker", metavar="HOST:PORT", help="A broker in plain text, instead of the embedded one.")
 @click.option(
     "--keep", "folder", type=FOLDER, metavar="DIR", help="Keep clips, labelled images, table and pipeline here."
 )
-def demo(cameras: int, seconds: float, precision: str, broker: str | None, folder: Path | None, as_json: bool) -> int:
+def demo(cameras: int, seconds: float, precision: str, folder: Path | None, as_json: bool) -> int:
     """Show the whole product on synthetic cameras, on this machine.
 
     The cameras are clips of synthetic traffic in H.264. A YOLO detector is calibrated for INT8 on some of their frames
@@ -70,9 +68,7 @@ def demo(cameras: int, seconds: float, precision: str, broker: str | None, folde
     compares its messages with the exact ground truth. Fails when nothing was received or the counts do not balance.
     """
     console = stderr_console()
-    options = DemoOptions(
-        cameras=cameras, duration_s=seconds, broker=_mqtt_config(broker), folder=folder, precision=Precision(precision)
-    )
+    options = DemoOptions(cameras=cameras, duration_s=seconds, folder=folder, precision=Precision(precision))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("calibrating", total=None)
         live = Live(console=console, transient=True, auto_refresh=False)
@@ -126,15 +122,6 @@ def _require_wanted(stop: threading.Event) -> None:
     """End the preparations where they are; once the cameras run, the service itself stops, and drains."""
     if stop.is_set():
         raise KeyboardInterrupt
-
-
-def _mqtt_config(broker: str | None) -> MqttConfig | None:
-    if broker is None:
-        return None
-    host, _, port = broker.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise click.UsageError(f"--broker: expected HOST:PORT, got {broker!r}")
-    return MqttConfig(host=host, port=int(port), site="demo", tls=False)
 
 
 def _print_account(result: DemoReport) -> None:

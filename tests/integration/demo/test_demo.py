@@ -19,7 +19,6 @@ from edge.demo import show
 from edge.demo.cameras import lay_out_cameras
 from edge.demo.show import DemoHooks, calibrate_demo, find_problems
 from tests.support.little_wheels import pip_installed, whole_wheel
-from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until
 
 pytestmark = [
@@ -82,10 +81,8 @@ def test_int8_is_what_runs_and_is_proven(kept):
     assert load_pipeline(folder / "demo.yaml").config.model.calibration == "traffic.calib.json"
 
 
-def test_float_is_not_calibrated_and_a_broker_of_ones_own_is_used(tmp_path):
-    with Mosquitto(tmp_path / "broker") as broker:
-        more = ("--broker", f"127.0.0.1:{broker.port}", "--keep", tmp_path / "kept", "--json")
-        done = demo("--cameras", 1, "--seconds", 2, "--precision", "fp32", *more)
+def test_float_is_not_calibrated(tmp_path):
+    done = demo("--cameras", 1, "--seconds", 2, "--precision", "fp32", "--keep", tmp_path / "kept", "--json")
 
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
@@ -128,22 +125,6 @@ def test_a_folder_of_other_files_is_refused_and_left_as_it_is(tmp_path):
     assert refused.returncode == 2
     assert f"{tmp_path}: no demo has made its images; name a new folder" in refused.stderr
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["images", "yard.jpg"]
-
-
-def test_a_port_that_no_broker_can_have_is_refused_before_anything_is_calibrated():
-    refused = demo("--broker", "localhost:99999")
-
-    assert refused.returncode == 2
-    assert "expected HOST:PORT" in refused.stderr
-    assert "calibrating" not in refused.stderr
-
-
-def test_without_a_broker_it_fails_and_says_so():
-    done = demo("--cameras", 1, "--seconds", 4, "--precision", "fp32", "--broker", "127.0.0.1:1")
-
-    assert done.returncode == 3
-    assert "error: the subscriber did not start" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 class Run:

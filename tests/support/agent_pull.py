@@ -16,8 +16,7 @@ from edge.bundle.sign import sign
 from edge.bundle.statement import RING, RingStatement, decode_chain, encode_chain, encode_statement
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.outcome import Outcome
-from edge.deploy.provision.keys import read_public_key
-from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
+from edge.deploy.provision.keys import TrustChange, first_chain, next_chain, public_of, read_public_key
 from edge.device.device import Device
 from edge.device.durable import Durable
 from edge.device.state import Phase

@@ -11,8 +11,7 @@ from edge.config.credentials import read_credential
 from edge.config.pipeline import load_pipeline
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.config.targets import read_toml
-from edge.deploy.provision.keys import read_public_key, read_revocations
-from edge.deploy.rings.trust import read_chain
+from edge.deploy.provision.keys import read_chain, read_public_key, read_revocations
 from edge.device.facts import read_settings
 from edge.errors import EdgeError
 from edge.evaluate.labels import CocoLabels, YoloLabels

@@ -12,9 +12,8 @@ from edge.bundle.statement import RING, encode_chain
 from edge.cli.lazy import HintingGroup, verbosity_option
 from edge.cli.paths import READ, READ_FILE, WRITTEN, command
 from edge.cli.ring_options import ca_option, login_option
-from edge.deploy.provision.keys import PublicKey, read_public_key
+from edge.deploy.provision.keys import PublicKey, TrustChange, first_chain, next_chain, read_chain, read_public_key
 from edge.deploy.rings.desk import open_desk
-from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, read_chain
 from edge.registry.login import read_login
 from edge.registry.reference import parse_reference
 from edge.writing import write_whole

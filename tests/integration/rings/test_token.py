@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from edge.bundle.statement import encode_chain
-from edge.deploy.provision.keys import read_public_key
-from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
+from edge.deploy.provision.keys import TrustChange, first_chain, next_chain, public_of, read_public_key
 from tests.support.manifests import ssh_agent, ssh_key
 from tests.support.pulling import pulling_from
 from tests.support.stating import StatingClock, StatingDesk, into_ring, published

@@ -6,8 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.bundle.statement import decode_chain, encode_chain, latest_of
-from edge.deploy.provision.keys import read_public_key
-from edge.deploy.rings.trust import TrustChange, first_chain, next_chain, public_of
+from edge.deploy.provision.keys import TrustChange, first_chain, next_chain, public_of, read_public_key
 from edge.device.state import open_sealed
 from edge.errors import DeployError
 from edge.runtime.agent.watch import takes

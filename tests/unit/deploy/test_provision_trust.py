@@ -6,9 +6,8 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.bundle.statement import encode_chain
-from edge.deploy.provision.keys import read_public_key
+from edge.deploy.provision.keys import TrustChange, first_chain, public_of, read_public_key
 from edge.deploy.provision.wanted import SIGNERS, Wanted, _settings, _trust
-from edge.deploy.rings.trust import TrustChange, first_chain, public_of
 from edge.registry.reference import PullSettings
 from tests.support.little_wheels import device_facts
 from tests.support.manifests import ssh_key

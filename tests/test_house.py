@@ -103,7 +103,7 @@ LINES_OF_ROOMS = {
     "capacity": 992,
     "cli": 6660,
     "client": 527,
-    "config": 1481,
+    "config": 1470,
     "delivery": 1032,
     "demo": 599,
     "deploy": 7418,

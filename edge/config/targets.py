@@ -84,18 +84,14 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
 def _lines(text: str) -> Iterator[tuple[Location, int]]:
     """Yield where each table and each key of a table begins; keys of inline tables are found at their table's line.
 
-    The parser tells no lines. The text is known to be TOML, so its lines can be read one by one; a line inside of a
-    text of several lines is left out.
+    The parser tells no lines. The text is known to be TOML, so its lines can be read one by one; nothing that stands
+    in an inventory has several.
     """
     yield (), 1
     tables: dict[Location, int] = defaultdict(int)
     here: Location = ()
-    quote = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        was_inside, quote = quote, _open_quote(line, quote)
         table = _TABLE.match(line)
-        if was_inside:
-            continue
         if table is not None:
             here = _steps(table["key"])
             if table["array"]:
@@ -105,13 +101,6 @@ def _lines(text: str) -> Iterator[tuple[Location, int]]:
             yield here, number
         elif (key := _KEY.match(line)) is not None:
             yield (*here, *_steps(key["key"])), number
-
-
-def _open_quote(line: str, quote: str) -> str:
-    """Return the mark of the text of several lines that is open after `line`, where `quote` was open before it."""
-    for mark in re.findall(r'"""|\'\'\'', line):
-        quote = "" if quote == mark else quote or mark
-    return quote
 
 
 def _steps(key: str) -> Location:

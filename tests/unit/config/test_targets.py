@@ -128,15 +128,6 @@ def test_a_mistake_is_told_by_its_line(load, old, new, expected):
     assert all(part in str(caught.value) for part in expected.split(" ... "))
 
 
-def test_text_of_several_lines_does_not_move_the_lines(load):
-    text = GOOD.replace('site = "north", ', 'site = """\nname = "x"\n[[target]]\n""", ')
-
-    with pytest.raises(ConfigError) as caught:
-        load(text + '\n[[target]]\nname = "z"\n')
-
-    assert f"targets.toml:{28 + 3 + 2}: target[3]: 'host' " in str(caught.value)
-
-
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"target = 1", b"[target]\nname = 'a'", b"[" * 5000])
 def test_a_file_that_is_none_is_refused(tmp_path, content):
     path = tmp_path / "targets.toml"

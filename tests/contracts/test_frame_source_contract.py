@@ -18,7 +18,7 @@ from edge.media.images import StillSource, write_image
 from edge.media.select import make_source
 from edge.protocols import FrameSource
 from edge.types import DropReason, ImageSize, StreamId
-from edge.vision import letterbox
+from edge.vision.boxes import fit
 from tests.support.clips import CANVAS, number_of, numbered, numbered_pictures, write_clip
 from tests.support.recorded import RecordedSource
 from tests.support.rtsp import require_gstreamer
@@ -156,7 +156,7 @@ def test_frame_is_fitted_rgb_and_says_where_it_lies(source):
     size = ImageSize(width=WIDTH, height=HEIGHT)
     assert frame.header.stream == source.stream == StreamId("gate-east")
     assert frame.header.source_size == size
-    assert frame.letterbox == letterbox.fit(size, CANVAS)
+    assert frame.letterbox == fit(size, CANVAS)
     assert frame.image.dtype == np.uint8
     assert frame.image.shape == (frame.letterbox.fitted.height, frame.letterbox.fitted.width, 3)
     assert frame.header.decode_ns >= 0

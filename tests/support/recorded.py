@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edge.errors import EndOfStream, SourceError
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, ImageSize, Preprocess, SourceCounts, StreamId
-from edge.vision import letterbox
+from edge.vision.boxes import fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class RecordedSource:
 
     def _frame_of(self, image: NDArray[np.uint8]) -> Frame:
         height, width = image.shape[:2]
-        where = letterbox.fit(ImageSize(width=width, height=height), self._preprocess)
+        where = fit(ImageSize(width=width, height=height), self._preprocess)
         header = FrameHeader(
             stream=self._stream,
             frame=self._decoded,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,7 @@ def usable_table(path: Path, spec: ModelSpec, graph: Graph | None = None) -> Cal
         raise CalibrationError(
             f"{path}: {spec.path} carries Q/DQ pairs already, which a table would contradict",
             hint="use it without a table, or take it apart into a table and a float model: "
-            f"edge-deploy table import {spec.path} -o TABLE --float-model FLOAT.onnx",
+            f"edge-deploy table import {shlex.quote(str(spec.path))} -o TABLE --float-model FLOAT.onnx",
         )
     facts = facts_of_model(spec) if graph is None else facts_of_graph(graph, spec)
     errors = [one for one in lint_table(table, facts) if one.severity is Severity.ERROR]
@@ -313,5 +314,6 @@ def usable_table(path: Path, spec: ModelSpec, graph: Graph | None = None) -> Cal
 def _refusal(path: Path, spec: ModelSpec, errors: Sequence[Finding]) -> CalibrationError:
     # A table of another model is wrong in many ways; that it is of another one is what has to be mended.
     worst = min(errors, key=lambda one: one.code != "other-model")
-    others = f" ({len(errors) - 1} more: edge-deploy table lint {path} --model {spec.path})" if len(errors) > 1 else ""
+    lint = shlex.join(("edge-deploy", "table", "lint", str(path), "--model", str(spec.path)))
+    others = f" ({len(errors) - 1} more: {lint})" if len(errors) > 1 else ""
     return CalibrationError(f"{path}: {worst.problem}{others}", hint=worst.fix)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,7 +103,7 @@ def _find(name: str) -> Path:
     if not own.is_file():
         raise LackingError(f"credential {name!r} is not here", hint=_how_to_keep(name, own))
     if stat.S_IMODE(own.stat().st_mode) & 0o077:
-        raise LackingError(f"credential {name!r}: others can read {own}", hint=f"chmod 600 {own}")
+        raise LackingError(f"credential {name!r}: others can read {own}", hint=f"chmod 600 {shlex.quote(str(own))}")
     return own
 
 

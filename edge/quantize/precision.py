@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def computed_precision(
         # Scales that were not measured are random scales: refused, always.
         raise ConfigError(
             f"precision int8: {spec.path} is a float model, and INT8 without a calibration table is never run",
-            hint=f"name one with --table; edge-deploy calibrate {spec.path} makes it",
+            hint=f"name one with --table; edge-deploy calibrate {shlex.quote(str(spec.path))} makes it",
         )
     return ComputedPrecision(precision=precision or Precision.FP32)
 

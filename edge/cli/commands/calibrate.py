@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -226,7 +227,7 @@ def _lines(done: Calibration, path: Path, options: CalibrationOptions) -> Iterat
 
 
 def _verdict(evidence: Evidence | None, path: Path, options: CalibrationOptions) -> str:
-    measure = f"edge-deploy evaluate MODEL --images DIR --labels DIR --table {path}"
+    measure = f"edge-deploy evaluate MODEL --images DIR --labels DIR --table {shlex.quote(str(path))}"
     if evidence is None:
         return f"not proven: what INT8 loses was not measured; measure it: {measure}"
     if options.labels is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import threading
@@ -161,7 +162,7 @@ def _folder_of_commands() -> str:
     found, called = shutil.which("edge-deploy"), sys.argv[0]
     if found is not None and os.path.realpath(found) == os.path.realpath(called):
         return ""
-    return called.removesuffix("edge-deploy") if called.endswith("/edge-deploy") else ""
+    return shlex.quote(called.removesuffix("edge-deploy")) if called.endswith("/edge-deploy") else ""
 
 
 def _precision_line(result: DemoReport) -> str:

@@ -128,9 +128,11 @@ def test_the_table_has_the_means_by_which_biases_are_corrected(proven):
     [(("--method", "mse"), "not proven"), (("--method", "mse", "--labels", "labels", "--max-drop", "100"), "proven")],
 )
 def test_the_last_line_says_what_is_proven(place, options, word):
-    shown = calibrate(place, *_in(place, options)).stdout.splitlines()
+    table = place / "my table.calib.json"
+    shown = calibrate(place, *_in(place, options), "-o", table).stdout.splitlines()
 
     assert re.match(f"verdict +{word}: ", shown[-1])
+    assert word == "proven" or shown[-1].endswith(f" --table '{table}'")
 
 
 def test_evidence_and_json_have_the_stable_keys(proven):

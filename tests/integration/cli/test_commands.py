@@ -87,7 +87,7 @@ def dataset(tmp_path):
 
 
 def evaluate(dataset, *options, expected=0):
-    model = models.yolov8(dataset / "m.onnx", size=96, classes=3)
+    model = models.yolov8(dataset / "a m.onnx", size=96, classes=3)
     places = ("--images", dataset / "images", "--labels", dataset / "labels")
     return command("edge-deploy", "evaluate", model, *places, *options, expected=expected)
 
@@ -123,7 +123,7 @@ def test_evaluate_in_int8_says_what_is_missing(dataset):
     told = evaluate(dataset, "--precision", "int8", expected=2).stderr
 
     assert "is a float model, and INT8 without a calibration table is never run; name one with --table" in told
-    assert f"edge-deploy calibrate {dataset / 'm.onnx'}" in told
+    assert f"edge-deploy calibrate '{dataset / 'a m.onnx'}'" in told
 
 
 def test_doctor_names_what_is_here():

@@ -67,6 +67,16 @@ def test_a_bad_file_is_refused_and_its_content_not_told(home, text, mode, expect
     assert "secret" not in str(caught.value)
 
 
+def test_the_command_that_shuts_a_file_can_be_typed_as_it_is(tmp_path, monkeypatch):
+    own = tmp_path / "my config/edge-deploy/credentials/broker"
+    own.parent.mkdir(parents=True)
+    write(own, "me:secret", 0o644)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "my config"))
+
+    with pytest.raises(LackingError, match=f"chmod 600 '{own}'"):
+        read_credential("broker")
+
+
 def test_a_file_in_another_encoding_is_to_be_saved_again(home):
     write(home / "broker", "")
     (home / "broker").write_bytes("me:secret".encode("utf-16"))

@@ -122,9 +122,10 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     if save_histograms is not None:
         files[save_histograms] = observations_bytes(done.observations)
     write_all(files)
-    for warning in _warnings(done, has_labels=options.labels is not None):
+    warnings = list(_warnings(done, has_labels=options.labels is not None))
+    for warning in warnings:
         click.echo(folded(f"warning: {warning}", width=shown_width()), err=True)
-    echo_result(_as_json(done, out), pair_lines(_lines(done, out, options)), as_json=as_json)
+    echo_result(_as_json(done, out, warnings), pair_lines(_lines(done, out, options)), as_json=as_json)
 
 
 def _options(
@@ -188,7 +189,7 @@ def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
         yield f"{finding.code}: {finding.problem}; {finding.fix}"
 
 
-def _as_json(done: Calibration, path: Path) -> dict[str, Any]:
+def _as_json(done: Calibration, path: Path, notes: list[str]) -> dict[str, Any]:
     return {
         "table": str(path),
         "model": done.spec.name,
@@ -202,6 +203,7 @@ def _as_json(done: Calibration, path: Path) -> dict[str, Any]:
         "errors": {name: round(error, 5) for name, error in done.errors.items()},
         "unlabelled": 0 if done.table.evidence is None else len(done.table.evidence.unlabelled),
         "left_out": [str(one) for one in done.left_out],
+        "notes": notes,
         "seconds": {name: round(seconds, 2) for name, seconds in done.seconds.items()},
     }
 

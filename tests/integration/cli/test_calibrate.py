@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow_but(reason="commands on further models and options
 
 KEYS = [
     "table", "model", "model_sha256", "method", "images", "tensors", "evidence", "int8_mac_share", "float_layers",
-    "errors", "unlabelled", "left_out", "seconds",
+    "errors", "unlabelled", "left_out", "notes", "seconds",
 ]  # fmt: skip
 
 
@@ -151,9 +151,10 @@ def test_evidence_and_json_have_the_stable_keys(proven):
 
 
 def test_few_images_are_warned_of_and_labels_promise(proven):
-    _, _, told = proven
+    _, shown, told = proven
 
     assert "ranges come from 4 images only" in told
+    assert shown["notes"] == re.findall("(?m)^warning: (.*)$", told)
     assert "nothing is promised" not in told
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 _GAP = "  "
+_LINE_EACH_S = 30
 _LEAST_NAME = 16  # characters of a name, below which a whole column goes rather than more of the name
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -186,12 +188,28 @@ def echo_passed_over(folder: Path) -> None:
 
 @contextmanager
 def progress_bar(label: str, *, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar on stderr for what takes over a second, nothing where stderr is no terminal; give its step."""
+    """Show a bar on stderr, where that is no terminal a line each half minute; give its step."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = stderr_console()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    if not console.is_terminal:
+        yield _lines_of(label, total)
+        return
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(label, total=total)
         yield lambda: progress.advance(task)
+
+
+def _lines_of(label: str, total: int) -> Callable[[], None]:
+    done, told = 0, time.monotonic()
+
+    def step() -> None:
+        nonlocal done, told
+        done += 1
+        if (now := time.monotonic()) - told >= _LINE_EACH_S:
+            told = now
+            click.echo(f"{label}: {done} of about {total} steps", err=True)
+
+    return step
 
 
 class StageBars(ExitStack):

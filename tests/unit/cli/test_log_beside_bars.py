@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from edge.cli.output import progress_bar
 from tools.pictures.terminal import run_on_terminal
 
 ROOT = Path(__file__).parents[3]
@@ -32,3 +33,13 @@ def test_a_warning_stands_above_the_bar_and_not_in_it():
     assert session.code == 0, session.told
     assert session.told.splitlines() == ["WARNING edge: before", "WARNING edge: slow", "WARNING edge: after"]
     assert "images" in session.screen
+
+
+def test_where_there_is_no_terminal_a_line_each_half_minute_says_how_far_it_is(capsys, monkeypatch):
+    now = 0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with progress_bar("search", total=9) as step:
+        for now in (29, 31, 60, 61):  # noqa: B007 - the clock reads it
+            step()
+
+    assert capsys.readouterr() == ("", "search: 2 of about 9 steps\nsearch: 4 of about 9 steps\n")

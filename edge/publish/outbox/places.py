@@ -1,4 +1,4 @@
-"""The two places of the store in a start of the service, what starts have said in them, and how one is begun anew."""
+"""The two places of the store in a start of the service, and what starts have said in them."""
 
 from __future__ import annotations
 

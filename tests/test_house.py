@@ -114,7 +114,7 @@ LINES_OF_ROOMS = {
     "http": 443,
     "media": 4776,
     "model": 4629,
-    "publish": 6380,
+    "publish": 6369,
     "quantize": 3114,
     "registry": 1083,
     "roofline": 917,

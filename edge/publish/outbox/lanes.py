@@ -34,17 +34,15 @@ class _Turns:
 
     def __init__(self) -> None:
         self._of: dict[str, deque[Entry]] = {}  # in the order of their turns; none is empty
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self._of.values()))
 
     def __iter__(self) -> Iterator[Entry]:
         return itertools.chain.from_iterable(self._of.values())
 
     def append(self, entry: Entry) -> None:
         self._of.setdefault(_stream_of(entry), deque()).append(entry)
-        self._count += 1
 
     def appendleft(self, entry: Entry) -> None:
         """Return an entry to the head of its stream, which is the next one."""
@@ -52,7 +50,6 @@ class _Turns:
         known = self._of.pop(stream, deque())
         known.appendleft(entry)
         self._of = {stream: known, **self._of}
-        self._count += 1
 
     def popleft(self) -> Entry:
         """Return the head of the stream whose turn it is; the next turn is another's."""
@@ -66,7 +63,6 @@ class _Turns:
 
     def pop_of(self, stream: str) -> Entry:
         entries = self._of.pop(stream)
-        self._count -= 1
         entry = entries.popleft()
         if entries:
             self._of[stream] = entries
@@ -91,7 +87,6 @@ class Backlog:
         self._live_s = live_s
         self._now_s = now_s
         self.may_send: Callable[[int], bool] = lambda ticket: True
-        self._oldest_at_s = math.inf  # no live one was accepted before: to look for the oldest takes a while
         self.size_bytes = 0
         self.late = 0
         self.first_away = {False: math.inf, True: math.inf}
@@ -113,7 +108,6 @@ class Backlog:
 
     def append(self, entry: Entry) -> None:
         (self._events if entry.is_event else self._live).append(entry)
-        self._oldest_at_s = min(self._oldest_at_s, entry.accepted_at_s)
         self.size_bytes += entry.cost_bytes
 
     def take(self, *, may_replay: bool) -> Entry | None:
@@ -164,20 +158,15 @@ class Backlog:
         """Return one to the head of its lane."""
         lane = self._events if entry.is_event else self._live
         (self._replay if entry.is_replay else lane).appendleft(entry)
-        self._oldest_at_s = min(self._oldest_at_s, entry.accepted_at_s)
         self.size_bytes += entry.cost_bytes
 
     def age(self) -> None:
         """Move messages that have waited too long to be live to the late ones."""
         oldest_s = self._now_s() - self._live_s
-        if oldest_s <= self._oldest_at_s:
-            return
         late: list[Entry] = []
-        self._oldest_at_s = math.inf
         while self._live:
             oldest = self._live.oldest()
             if oldest.accepted_at_s >= oldest_s or not oldest.may_be_replayed:
-                self._oldest_at_s = oldest.accepted_at_s
                 break
             late.append(replay_of(self._counted_out(self._live.pop_of(_stream_of(oldest)))))
         self.late += len(late)

@@ -16,8 +16,8 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from edge.deploy.provision.facts import EXTRA, PYTHONS, Environment, LockedWheel, Use
-from edge.deploy.provision.wheels import Needs, Package, needs_of
+from edge.deploy.provision.facts import PYTHONS, Environment, LockedWheel, Use
+from tools.lock.needs import Needs, Package, needs_of
 from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
 
 __all__ = ["LockError", "choose", "license_of", "locked_from", "newest_pip", "supplier_of"]
@@ -26,6 +26,7 @@ _GLIBC_MINOR = 35  # JetPack 6's, which is the oldest
 _ROOT = Path(__file__).parents[2]
 _DEADLINE_S = 900
 _OURS, _PYCUDA = "edge-deploy", "pycuda"
+_EXTRA = "jetson"  # of edge-deploy, for a Jetson for which there is a wheel of pycuda
 _MAX_LICENSE = 60  # longer than this, a package has put the whole text there
 
 
@@ -54,7 +55,7 @@ def choose(environment: Environment, pip: Path) -> tuple[LockedWheel, ...]:
         packages: dict[str, Package] = {name: _package(one) for name, one in items.items()}
         packages |= {_OURS: ours, _PYCUDA: pycuda}
         serving = _needs(packages, [(_OURS, "")], environment)
-        asked = [(_OURS, ""), ("pip", ""), *([(_OURS, EXTRA)] if has_gpu else [])]
+        asked = [(_OURS, ""), ("pip", ""), *([(_OURS, _EXTRA)] if has_gpu else [])]
         whole = _needs(packages, asked, environment)
         if not whole.unmet:
             break
@@ -79,8 +80,8 @@ def _our_requirements() -> tuple[str, ...]:
     setup = configparser.ConfigParser()
     setup.read(_ROOT / "setup.cfg", encoding="utf-8")
     lines = [line for line in setup["options"]["install_requires"].splitlines() if line]
-    extra = [line for line in setup["options.extras_require"][EXTRA].splitlines() if line]
-    return (*lines, *(f'{line}; extra == "{EXTRA}"' for line in extra))
+    extra = [line for line in setup["options.extras_require"][_EXTRA].splitlines() if line]
+    return (*lines, *(f'{line}; extra == "{_EXTRA}"' for line in extra))
 
 
 def _report(wanted: Sequence[str], environment: Environment, pip: Path) -> list[dict[str, Any]]:

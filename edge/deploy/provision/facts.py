@@ -19,7 +19,6 @@ from edge.reading import json_object
 
 __all__ = [
     "ENVIRONMENTS",
-    "EXTRA",
     "FACTS_SCRIPT",
     "FORMAT",
     "PYCUDA_SOURCE_SHA256",
@@ -233,9 +232,6 @@ def _version(text: str) -> tuple[int, int]:
 def _unfit(target: str, problem: str, hint: str) -> DeployError:
     return DeployError("preflight.device", f"{target} {problem}", hint=hint)
 
-
-EXTRA = "jetson"
-"""The extra of edge-deploy that a Jetson gets for which there is a wheel of pycuda."""
 
 PYTHONS = {(3, 10): "JetPack 6", (3, 12): "JetPack 7"}
 """Pythons that JetPack's TensorRT has bindings for; with another there is no GPU engine to serve by."""

@@ -10,10 +10,10 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from edge.deploy.provision.facts import ENVIRONMENTS, read_lock
-from edge.deploy.provision.wheels import Package, needs_of
 from edge.errors import DeployError
 from tools.lock.__main__ import text_of
 from tools.lock.choose import LockError, license_of, locked_from, supplier_of
+from tools.lock.needs import Package, needs_of
 from tools.pycuda.recipe import PYCUDA, PYCUDA_NEEDS
 
 ROOT = Path(__file__).parents[3]
@@ -129,3 +129,38 @@ def test_supplier_and_license_are_what_the_package_states(metadata, supplier, li
 def test_a_wheel_of_a_folder_or_without_a_sha256_is_not_locked(info):
     with pytest.raises(LockError, match="a: the index states no SHA-256, or is not asked over TLS"):
         locked_from("a", {"metadata": {"version": "1.0"}, "download_info": info}, (), "serve")
+
+
+def unmet(python=(3, 10), architecture="aarch64", extra="", **packages):
+    found = {name.replace("_", "-"): Package(version=one[0], requires=one[1:]) for name, one in packages.items()}
+    asked = [(name, "") for name in found] + ([("edge-deploy", extra)] if extra else [])
+    return list(needs_of(found, asked, architecture=architecture, python=python).unmet)
+
+
+def test_markers_are_evaluated_for_the_device_and_not_for_this_machine():
+    """Whichever Python runs this, it is one of the two only."""
+    ours = (
+        "0.1.0",
+        "tomli>=2; python_version < '3.11'",
+        "of-newer>=1; python_version >= '3.11'",
+        "of-jetson; platform_machine == 'aarch64'",
+        "of-windows; sys_platform == 'win32'",
+    )
+
+    assert unmet(edge_deploy=ours) == ["tomli>=2", "of-jetson"]
+    assert unmet(edge_deploy=ours, python=(3, 12), architecture="x86_64") == ["of-newer>=1"]
+
+
+def test_a_package_that_is_there_has_to_be_of_a_version_that_will_do():
+    ours = ("0.1.0", "NumPy>=1.24", "type.extensions>=4")
+
+    assert unmet(edge_deploy=ours, numpy=("1.20",), type_extensions=("4.1",)) == ["NumPy>=1.24"]
+
+
+def test_what_an_extra_needs_counts_where_the_extra_is_asked_for():
+    library = ("2.0", "fast>=1; extra == 'speed'", "slow>=1; extra == 'other'")
+    ours = ("0.1.0", "library[speed]", "boards>=1; extra == 'jetson'")
+
+    assert unmet(edge_deploy=ours, library=library) == ["fast>=1"]
+    assert unmet(library=library) == []
+    assert sorted(unmet(edge_deploy=ours, library=library, extra="jetson")) == ["boards>=1", "fast>=1"]

@@ -1,6 +1,5 @@
 """Wheels for a device: what the lock names by its SHA-256, and edge-deploy's own of what runs; nothing else is sent."""
 
-import functools
 import hashlib
 import os
 import shutil
@@ -13,7 +12,7 @@ import pytest
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.facts import Environment
 from edge.deploy.provision.own_wheel import OURS, own_wheel
-from edge.deploy.provision.wheels import gather_libraries, gather_wheels, unmet_requirements
+from edge.deploy.provision.wheels import gather_libraries, gather_wheels
 from edge.errors import DeployError
 from tests.support.device_releases import flip
 from tests.support.little_wheels import device_facts, little_lock, little_wheel, pip_installed, whole_wheel
@@ -63,15 +62,6 @@ def test_a_wheel_that_is_damaged_in_the_cache_is_fetched_again(index):
     flip(numpy)
 
     assert gather_wheels(device_facts()).paths["numpy-2.0-py3-none-any.whl"].read_bytes() == whole
-
-
-def test_what_the_lock_does_not_name_is_missed_before_anything_is_sent(index, monkeypatch):
-    ours = little_wheel(index.parent, "edge-deploy", "0.1.0", "numpy>=1.24", "newcomer>=1").read_bytes()
-    monkeypatch.setattr(gathering, "own_wheel", lambda: ours)
-
-    with pytest.raises(DeployError, match="the lock does not name what is needed: newcomer>=1") as caught:
-        gather_wheels(device_facts())
-    assert caught.value.hint == "write it anew: make lock"
 
 
 @pytest.mark.parametrize(
@@ -141,53 +131,3 @@ def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pi
     flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
     assert gather_libraries(environment) == paths
     assert paths["numpy-2.0-py3-none-any.whl"].read_bytes() == (index / "numpy-2.0-py3-none-any.whl").read_bytes()
-
-
-@pytest.fixture
-def wheel(tmp_path):
-    return functools.partial(little_wheel, tmp_path)
-
-
-def unmet(wheels, python=(3, 10), architecture="aarch64", **more):
-    return unmet_requirements(wheels, python=python, architecture=architecture, **more)
-
-
-def test_markers_are_evaluated_for_the_device_and_not_for_this_machine(wheel):
-    """Whichever Python runs this, it is one of the two only."""
-    wheels = [
-        wheel(
-            "edge-deploy",
-            "0.1.0",
-            "tomli>=2; python_version < '3.11'",
-            "of-newer>=1; python_version >= '3.11'",
-            "of-jetson; platform_machine == 'aarch64'",
-            "of-windows; sys_platform == 'win32'",
-        )
-    ]
-
-    assert unmet(wheels) == ["tomli>=2", "of-jetson"]
-    assert unmet(wheels, python=(3, 12), architecture="x86_64") == ["of-newer>=1"]
-
-
-def test_a_wheel_that_is_there_has_to_be_of_a_version_that_will_do(wheel):
-    needs = wheel("edge-deploy", "0.1.0", "NumPy>=1.24", "type.extensions>=4")
-    old, right = wheel("numpy", "1.20"), wheel("type-extensions", "4.1")
-
-    assert unmet([needs, old, right]) == ["NumPy>=1.24"]
-
-
-def test_what_an_extra_needs_counts_where_the_extra_is_asked_for(wheel):
-    library = wheel("library", "2.0", "fast>=1; extra == 'speed'", "slow>=1; extra == 'other'")
-    needs = wheel("edge-deploy", "0.1.0", "library[speed]", "boards>=1; extra == 'jetson'")
-
-    assert unmet([needs, library]) == ["fast>=1"]
-    assert unmet([library]) == []
-    assert unmet([needs, library], extra="jetson") == ["boards>=1", "fast>=1"]
-
-
-def test_a_file_that_is_no_wheel_is_named(tmp_path):
-    (tmp_path / "a-1.0-py3-none-any.whl").write_bytes(b"nothing")
-
-    with pytest.raises(DeployError, match=r"a-1\.0-py3-none-any\.whl is no wheel") as caught:
-        unmet([tmp_path / "a-1.0-py3-none-any.whl"])
-    assert caught.value.code == "request.wheels"

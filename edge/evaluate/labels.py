@@ -242,7 +242,9 @@ def _corners(numbers: list[float], where: str) -> NDArray[np.float64]:
     if not (low < high).all():
         raise DatasetError(f"{where}: expected a box with an area, got width or height of 0")
     if not ((low < 1) & (high > 0)).all():
-        raise DatasetError(f"{where}: expected a box in the image, got one beside it: corners {corners.round(4).tolist()}")
+        raise DatasetError(
+            f"{where}: expected a box in the image, got one beside it: corners {corners.round(4).tolist()}"
+        )
     return corners
 
 

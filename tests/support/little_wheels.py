@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.deploy.provision.facts import ENVIRONMENTS, Lock, LockedWheel, ProvisionFacts, facts_from_text
-from edge.deploy.provision.own_wheel import OURS, own_wheel
+from edge.deploy.provision.wheels import OURS, own_wheel
 
 ROOT = Path(__file__).parents[2]
 _BOTH_COMMANDS = b"""[console_scripts]

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping
 
 from edge.bundle.manifest import Role
-from edge.deploy.provision.own_wheel import OURS, own_wheel
+from edge.deploy.provision.wheels import OURS, own_wheel
 
 OWN = f"wheels/{OURS}"
 METADATA = "edge_deploy-0.1.0.dist-info/METADATA"

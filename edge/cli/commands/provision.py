@@ -23,10 +23,9 @@ from edge.deploy.fleet.rollout import FleetResult
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.facts import read_lock
 from edge.deploy.provision.keys import read_chain, read_public_key, read_revocations
-from edge.deploy.provision.own_wheel import own_wheel
 from edge.deploy.provision.provision import Admins, provision_over_ssh, undo_over_ssh
 from edge.deploy.provision.wanted import Wanted
-from edge.deploy.provision.wheels import WheelSource
+from edge.deploy.provision.wheels import WheelSource, own_wheel
 from edge.device.facts import name_of_host
 from edge.errors import DeployError
 from edge.registry.https import tls_context

@@ -28,8 +28,7 @@ from edge.deploy.packing.contents import Contents, collect_contents, device_soft
 from edge.deploy.packing.golden import PackedGolden, find_golden_candidates, make_golden
 from edge.deploy.provision.facts import Environment, read_lock
 from edge.deploy.provision.keys import find_key
-from edge.deploy.provision.own_wheel import OURS, own_wheel
-from edge.deploy.provision.wheels import gather_libraries
+from edge.deploy.provision.wheels import OURS, gather_libraries, own_wheel
 from edge.engine.section import max_batch_of, open_model, read_section
 from edge.errors import DeployError
 from edge.evaluate.golden import encode_golden

@@ -18,7 +18,7 @@ from edge.config.schema import TlsConfig
 from edge.config.uris import is_fixed, local_path
 from edge.config.yaml_file import yaml_text
 from edge.deploy.provision.facts import PYCUDA_SOURCE_SHA256, PYCUDA_VERSION, Lock, LockedWheel
-from edge.deploy.provision.own_wheel import OURS, own_wheel
+from edge.deploy.provision.wheels import OURS, own_wheel
 from edge.digest import sha256_and_length
 from edge.document import Location
 from edge.errors import DeployError

@@ -40,7 +40,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Paths within the package: what they name travels to a device (`edge.deploy.provision.own_wheel`).
+# Paths within the package: what they name travels to a device (`edge.deploy.provision.wheels`).
 _HOME = Path(__file__).parents[3]
 MODEL = _HOME / "edge/demo/model/traffic.onnx"
 CLIP = _HOME / "edge/demo/clips/camera-1.mp4"

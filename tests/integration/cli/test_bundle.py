@@ -16,7 +16,7 @@ from edge.bundle.manifest import GoldenFrames, Role
 from edge.bundle.sign import DOWNGRADE, namespace_of, verify
 from edge.calibrate.table import TensorRange, read_table, write_table
 from edge.deploy.fleet.over_ssh import BoundOfDevices
-from edge.deploy.provision.own_wheel import own_wheel
+from edge.deploy.provision.wheels import own_wheel
 from edge.errors import DeployError
 from edge.evaluate.golden import decode_golden
 from edge.media.images import write_image

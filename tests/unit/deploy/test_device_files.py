@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edge.cli.runtime_commands import edge_runtime
-from edge.deploy.provision.own_wheel import device_files, own_wheel
+from edge.deploy.provision.wheels import device_files, own_wheel
 from edge.runtime.prove import kit
 
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,7 @@ import pytest
 
 from edge.deploy.provision import wheels as gathering
 from edge.deploy.provision.facts import Environment
-from edge.deploy.provision.own_wheel import OURS, own_wheel
-from edge.deploy.provision.wheels import gather_libraries, gather_wheels
+from edge.deploy.provision.wheels import OURS, gather_libraries, gather_wheels, own_wheel
 from edge.errors import DeployError
 from tests.support.device_releases import flip
 from tests.support.little_wheels import device_facts, little_lock, little_wheel, pip_installed, whole_wheel

@@ -108,7 +108,7 @@ LINES_OF_ROOMS = {
     "deploy": 7309,
     "device": 3128,
     "engine": 6875,
-    "evaluate": 1927,
+    "evaluate": 1929,
     "ground": 2131,
     "http": 443,
     "media": 4776,

@@ -34,7 +34,7 @@ class SpoolPlace:
     """Where the store lies on the disk, and its bounds."""
 
     path: Path
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: Bounds
 
 
 @dataclass(slots=True)

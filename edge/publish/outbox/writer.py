@@ -49,8 +49,8 @@ class Writer:
         bounds: Bounds,
         run_bytes: int,
         on_more: Callable[[], None],
-        patience_s: Callable[[], float] = lambda: 0.0,
-        now_s: Callable[[], float] = time.monotonic,
+        patience_s: Callable[[], float],
+        now_s: Callable[[], float],
     ) -> None:
         self.places = places
         self._outbox = outbox

@@ -100,7 +100,7 @@ LINES_OF_ROOMS = {
     "bundle": 1914,
     "calibrate": 2702,
     "capacity": 992,
-    "cli": 6681,
+    "cli": 6678,
     "client": 527,
     "config": 1471,
     "delivery": 1032,

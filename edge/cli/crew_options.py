@@ -71,10 +71,7 @@ def crew_that(
         raise click.UsageError("--cluster and --workers: give one of the two")
     if mixes_cpus and cluster is None:
         raise click.UsageError("--mixed-cpus is about the workers of a --cluster, and none is named")
-    if cluster is None and workers is None:
-        return nullcontext(Here())
     likeness = Likeness((kind.name, quick_kind(kind).name), mixes=mixes_cpus)
-    if workers is not None:
-        return workers_here(workers, likeness)
-    assert cluster is not None
-    return cluster_at(cluster, likeness)
+    if cluster is not None:
+        return cluster_at(cluster, likeness)
+    return nullcontext(Here()) if workers is None else workers_here(workers, likeness)

@@ -1,13 +1,11 @@
 """Costs against sums worked by hand."""
 
-import numpy as np
-
 from edge.model import cost as room
 from edge.model.cost import cost_for_one, cost_of_model, resolved_for_one
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq, quantizable_tensors
-from tests.support.models import Net, yolov8
+from tests.support.models import yolov8
 
 
 def _nodes(path):
@@ -58,19 +56,3 @@ def test_cost_is_of_one_frame_whatever_the_batch(tmp_path):
 
     assert single.macs == several.macs == dynamic.macs
     assert single.parameters == several.parameters == dynamic.parameters
-
-
-def test_other_multiplying_operators_by_hand(tmp_path):
-    from edge.model.cost import _cost
-    from edge.model.editor import resolve
-
-    net = Net(8, batch=1)
-    up = net.op("ConvTranspose", net.image, net.const(np.ones((3, 5, 2, 2))), strides=[2, 2])
-    flat = net.op("Flatten", net.op("GlobalAveragePool", up), axis=1)
-    gemm = net.op("Gemm", flat, net.const(np.ones((7, 5))), transB=1)
-    net.op("MatMul", gemm, net.const(np.ones((7, 2))), name="out")
-    graph = resolve(load_graph(net.save(tmp_path / "net.onnx", {"out": (2,)})), (1, 3, 8, 8))
-
-    macs = {node.op_type: _cost(node, graph, 1).macs for node in graph.nodes if len(node.inputs) > 1}
-
-    assert macs == {"ConvTranspose": 8 * 8 * 3 * 5 * 2 * 2, "Gemm": 5 * 7, "MatMul": 7 * 2}

@@ -15,7 +15,7 @@ from tests.support.typed import OPTION, all_commands, all_options, refusal, refu
 PAGES = pages()
 INDEX = read_page("docs/README.md")
 # Of all top-level pages, docs and decision records, without the bars of tables. It sinks; what raises it is named.
-MAX_WORDS = 28_100
+MAX_WORDS = 28_000
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 # Options of other people's programs that are named in a sentence.
 OF_OTHERS = {

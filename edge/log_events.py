@@ -181,6 +181,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "nothing: systemd restarts the service; report the names",
     ),
     ("health-not-written", "health file cannot be written", "check /run/edge-runtime: space, rights"),
+    ("pull-unreadable", "record of the last pull cannot be read", "`sudo edge-runtime pull` writes it anew"),
     ("pull-not-told", "pull status not published", "correct /etc/edge-deploy/pull.toml as `reason` says"),
     ("state-unreadable", "state of the device cannot be read", "`edge-runtime recover` on the device"),
     ("http-not-served", "http not served", "free the port, or change `http.port`; retried"),

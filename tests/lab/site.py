@@ -97,6 +97,10 @@ class Watcher:
         told = self._collector.payloads("/deploy")
         return told[-1] if told else {}
 
+    def last_look(self) -> dict[str, Any]:
+        """Return what the device has last published of its registry; empty: nothing."""
+        return (self._collector.payloads("/pull") or [{}])[-1]
+
     def close(self) -> None:
         """Stop watching."""
         self._collector.close()

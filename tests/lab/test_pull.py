@@ -12,9 +12,10 @@ from edge.deploy.rings.desk import open_desk
 from edge.deploy.rings.promote import Promoter
 from tests.lab.network import ip
 from tests.lab.provisioning import provision
-from tests.lab.releases import QUICK
+from tests.lab.releases import QUICK, Signer
 from tests.lab.site import Site, open_site
 from tests.lab.test_push_bad_releases import SHORT, without_secret
+from tests.support.manifests import ssh_key
 from tests.support.registry import LOGIN, Registry
 from tests.support.wait import wait_until
 
@@ -103,6 +104,18 @@ def test_a_look_that_finds_nothing_new_changes_nothing(fetching, shop, figures):
     took = "systemctl show -p ExecMainStartTimestampMonotonic -p ExecMainExitTimestampMonotonic --value " + PULL
     begin_us, end_us = sorted(int(one) for one in fetching.device.run(took).stdout.split())
     figures["a look that finds nothing new"] = f"{(end_us - begin_us) / 1e6:.1f} s"
+
+
+def test_a_look_that_is_refused_reaches_the_pull_message_and_status(fetching, shop, tmp_path):
+    stranger = Signer(ssh_key(tmp_path, "stranger"), tmp_path).variant(shop.first, health=QUICK)
+    fetching.publish(stranger)
+
+    fetching.look()
+
+    code = "verify.signature.signer"
+    wait_until(lambda: fetching.site.watcher.last_look().get("code") == code, what=f"pull tells {code}", timeout_s=60)
+    assert fetching.site.watcher.last_look()["release"] == stranger.manifest.release
+    assert fetching.site.status()["look"]["code"] == code
 
 
 def test_who_fetches_may_speak_to_the_agent_and_nobody_else_may(fetching):

@@ -122,8 +122,16 @@ def people() -> People:
 
 def user_of(unit: str) -> str:
     """Return who runs a unit that we ship."""
-    found = re.search(r"^User=(.+)$", (SYSTEMD / f"{unit}.service").read_text(), re.MULTILINE)
-    assert found, f"{unit} runs as root"
+    return _said_in(unit, "User")
+
+
+def umask_of(unit: str) -> int:
+    return int(_said_in(unit, "UMask"), 8)
+
+
+def _said_in(unit: str, key: str) -> str:
+    found = re.search(rf"^{key}=(.+)$", (SYSTEMD / f"{unit}.service").read_text(), re.MULTILINE)
+    assert found, f"{unit} says no {key}, so that it is root's or systemd's"
     return found[1]
 
 

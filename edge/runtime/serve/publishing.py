@@ -198,7 +198,10 @@ class LastLook:
             return PullMessage(device=self._device) if has_record or self.said is not None else None
         try:
             settings = read_pull_settings(self._layout.pull_toml)
-            return self._message(settings, read_pull_record(self._layout.pull_record) if has_record else None)
+            record = read_pull_record(self._layout.pull_record)
+            if record is None and has_record:
+                _log.warning("record of the last pull cannot be read path=%s", self._layout.pull_record)
+            return self._message(settings, record)
         except (DeployError, msgspec.ValidationError) as error:
             _log.warning("pull status not published reason=%s", error)
             return None

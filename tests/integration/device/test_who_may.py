@@ -8,11 +8,17 @@ import pytest
 
 from edge.device.device import Device, Kind
 from edge.device.facts import this_moment
+from edge.device.health import write_health
 from edge.device.layout import Layout
 from edge.device.software import Installation
 from edge.device.state import BadRelease, Counters, Verdict, mark_bad, raise_counters
+from edge.runtime.build.request import write_progress
+from edge.runtime.pull.record import PullRecord, write_record
+from edge.runtime.software.binding import say
+from edge.writing import write_whole
 from tests.support.device_releases import serving
-from tests.support.people import STRANGER, may_read, may_write, needs_root, provisioned_root, user_of
+from tests.support.people import STRANGER, may_read, may_write, needs_root, provisioned_root, umask_of, user_of
+from tests.support.values import health
 
 pytestmark = [pytest.mark.integration, needs_root]
 PAGE = Path(__file__).parents[3] / "docs/push.md"
@@ -24,10 +30,8 @@ LIKE_OTHERS = (STRANGER, "edge-pull")  # who fetches may do nothing here but spe
 def root(crowd):
     with provisioned_root(crowd) as root:
         device = Device(Layout(root))
-        crowd.call("edge-deploy", lambda: fill(device))
-        crowd.call("edge-build", lambda: build(device))
-        crowd.call("edge-software", lambda: install(device))
-        crowd.call("edge-runtime", lambda: serve(device))
+        for unit, leave in LEFT_BY.items():
+            crowd.call(user_of(unit), lambda unit=unit, leave=leave: (os.umask(umask_of(unit)), leave(device))[0])
         yield root
 
 
@@ -43,24 +47,47 @@ def fill(device):
     device.store.begin("7" * 64, 100)
     device.durable.put(device.layout.build_request, b"{}")
     device.durable.put(device.layout.build_result, b"{}", mode=0o600)
-    return release
+    write_progress(device.layout.trial_progress, "what it waits for")
 
 
 def build(device):
-    (device.layout.workshop / "answer.json").write_text("what was built")
-    device.layout.build_progress.write_text("how far it is")
+    write_whole(device.layout.workshop / "answer.json", b"what was built")
+    write_progress(device.layout.build_progress, "how far it is")
 
 
 def install(device):
-    os.umask(0o022)  # of its unit
     files = {"edge/__init__.py": b"", "edge_deploy-0.1.0.dist-info/METADATA": b""}
     one = Installation(key="5" * 64, beside="/opt/edge-0.1.0")
     device.software.install(one, ((path, (content,)) for path, content in files.items()), program=b"import edge")
     device.software.vouch(one.key)
+    say(device, {"0" * 12: "it needs numpy>=3"})
 
 
 def serve(device):
     (device.layout.root / "var/lib/edge-runtime/outbox.jsonl").write_text("a spooled message")
+    write_health(device.layout.health, health())
+
+
+def fetch(device):
+    write_record(device.layout.pull_record, PullRecord(reference="a.b/c:stable-all", result="failed", at="now"))
+
+
+LEFT_BY = {
+    "edge-agent@": fill,
+    "edge-build": build,
+    "edge-software": install,
+    "edge-runtime": serve,
+    "edge-pull": fetch,
+}
+"""What each unit leaves, under its user, groups and umask."""
+
+READS = {
+    "edge-agent@": ("health", "pull_record", "trial_progress", "build_progress", "workshop/answer.json"),
+    "edge-runtime": ("pull_record", "state", "counters", "device_toml", "current/manifest.json"),
+    "edge-build": ("build_request", "counters", "current/manifest.json", "software/said.json"),
+    "edge-software": ("current/manifest.json", "counters"),
+}
+"""What the code of each unit reads of what other users write; the page says who else may."""
 
 
 def table():
@@ -101,11 +128,23 @@ def test_each_user_reads_and_changes_exactly_what_the_page_says(root, crowd):
     assert {row_of(path.removeprefix(str(root)), rows) for path in every} >= {row for row in rows if "*" not in row}
     for user in sorted(crowd.uids.keys() - {"root"}):
         found = crowd.call(user, lambda: measured(every))
+        names = [row_of(path.removeprefix(str(root)), rows) for path in every]
         said = [
-            rows[row_of(path.removeprefix(str(root)), rows)][OTHERS if user in LIKE_OTHERS else user] for path in every
+            "changes" if name == f"/var/lib/{user}" else rows[name][OTHERS if user in LIKE_OTHERS else user]
+            for name in names
         ]
         differs = {path: (is_so, page) for path, is_so, page in zip(every, found, said, strict=True) if is_so != page}
         assert differs == {}, f"{user}: (what is so, what the page says)"
+
+
+@pytest.mark.parametrize("unit", READS)
+def test_each_unit_reads_what_its_code_asks_for(root, crowd, unit):
+    layout = Layout(root)
+    paths = [getattr(layout, name).joinpath(*rest) for name, *rest in (one.split("/") for one in READS[unit])]
+
+    may = crowd.call(user_of(unit), lambda: [may_read(path) for path in paths])
+
+    assert dict(zip(READS[unit], may, strict=True)) == dict.fromkeys(READS[unit], True)
 
 
 def test_a_fourth_user_reads_neither_releases_nor_pipelines_nor_what_was_done(root, crowd):

@@ -5,6 +5,7 @@ import pytest
 from edge.device.layout import Layout
 from edge.runtime.pull.record import PullRecord, write_record
 from edge.runtime.serve.publishing import LastLook
+from tests.support.logged import logged
 
 SETTINGS = 'repository = "registry.example/farms/gates"\nchannel = "stable"\nring = "canary"\n'
 TAG = "registry.example/farms/gates:stable-canary"
@@ -101,8 +102,11 @@ def test_settings_that_cannot_be_used_are_told_in_the_journal(layout, last, publ
     assert len(caplog.records) == 1
 
 
-def test_a_record_that_cannot_be_read_is_none(layout, last, published):
+@pytest.mark.parametrize("kind", ["damaged", "closed"])
+def test_a_record_that_cannot_be_read_is_none_and_told_in_the_journal(layout, last, published, caplog, kind):
     layout.pull_toml.write_text(SETTINGS)
-    layout.pull_record.write_bytes(b"{")
+    layout.pull_record.write_bytes(b"{") if kind == "damaged" else layout.pull_record.mkdir()
+    last.tick()
     last.tick()
     assert [one["result"] for one in published.all] == [None]
+    assert logged(caplog).split()[0::2] == ["pull-unreadable"]

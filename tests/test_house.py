@@ -105,7 +105,7 @@ LINES_OF_ROOMS = {
     "config": 1471,
     "delivery": 1032,
     "demo": 599,
-    "deploy": 7309,
+    "deploy": 7338,
     "device": 3128,
     "engine": 6875,
     "evaluate": 1929,

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.lab.provisioning import provision
 from tests.lab.releases import QUICK
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.wait import wait_until
@@ -103,6 +104,21 @@ def test_the_running_units_are_caged(site, unit):
     assert found is not None, told
     print(f"lab: exposure of {unit}: {found[1]}")
     assert float(found[1]) <= MOST_EXPOSED[unit]
+
+
+def test_a_device_that_is_provisioned_again_after_an_undo_serves_what_it_served(site):
+    release = site.current()
+    assert provision(site.device, "--undo").returncode == 0
+    assert site.is_in("edge-runtime", "inactive")
+
+    planned = provision(site.device, "--plan")
+    again = provision(site.device)
+
+    assert "start edge-runtime.service" in planned.stdout, planned.stderr
+    assert again.returncode == 0, again.stderr
+    site.wait_serving(release)
+    assert (site.current(), site.is_in("edge-recover", "active")) == (release, True)
+    assert "nothing to change" in provision(site.device, "--plan").stdout
 
 
 def test_the_journal_has_no_traceback(site):

@@ -35,7 +35,9 @@ _SERVICES = ("edge-runtime", "edge-build", "edge-trial", "edge-recover", "edge-r
 _TO_PULL = ("edge-agent.socket", "edge-pull.timer")
 """Neither does anything where there is no pull.toml."""
 _UNITS = (*(f"{name}.service" for name in _SERVICES), "edge-agent@.service", *_TO_PULL)
-_AT_BOOT = ("edge-recover.service", "edge-runtime.service", "edge-trial.service", "edge-software.service", *_TO_PULL)
+_TO_SERVE = ("edge-recover.service", "edge-runtime.service", "edge-trial.service")
+_AT_BOOT = (*_TO_SERVE, "edge-software.service", *_TO_PULL)
+_CURRENT = "/var/lib/edge-deploy/current"
 _DATA = tuple(f"/var/lib/edge-{name}" for name in ("deploy", "runtime", "build", "pull", "software"))
 # The service reads what is pushed, no other user: what edge-deploy creates there later is of the same group (setgid).
 # Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
@@ -93,14 +95,19 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet) -> list[Step]
             "kind": "Enabled",
             "path": "units",
             "units": list(_AT_BOOT),
-            "starts": list(_TO_PULL) if wanted.pull else [],
             "stops": [f"{name}.service" for name in _SERVICES],
         },
         {
             "kind": "Brought",
             "path": "/var/lib/edge-software",
             "over": f"/opt/{wheels.name}",
-            "current": "/var/lib/edge-deploy/current",
+            "current": _CURRENT,
+        },
+        {
+            "kind": "Started",
+            "path": f"{_CURRENT}/manifest.json",
+            "serving": list(_TO_SERVE),
+            "units": list(_TO_PULL) if wanted.pull else [],
         },
     ]
     return with_ids(made)

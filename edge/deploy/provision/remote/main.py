@@ -63,15 +63,11 @@ class Enabled(Step):
     """Units that start at boot."""
 
     def check(self) -> list[str]:
-        enabled = [f"enable {unit}" for unit in self.values["units"] if not _is("enabled", unit)]
-        return enabled + [f"start {unit}" for unit in self.values["starts"] if not _is("active", unit)]
+        return [f"enable {unit}" for unit in self.values["units"] if _said("is-enabled", unit) != "enabled"]
 
     def apply(self) -> Record:
-        """Enable them; the service itself is not started."""
         run(["systemctl", "daemon-reload"])
         run(["systemctl", "--quiet", "enable", *self.values["units"]])
-        if self.values["starts"]:
-            run(["systemctl", "start", *self.values["starts"]])
         return {}
 
     def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
@@ -83,9 +79,9 @@ class Enabled(Step):
         return f"stop and disable {', '.join(units)}"
 
 
-def _is(state: str, unit: str) -> bool:
-    asked = subprocess.run(["systemctl", f"is-{state}", unit], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() == state
+def _said(verb: str, unit: str) -> str:
+    asked = subprocess.run(["systemctl", verb, unit], capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
 
 
 def _has_user(name: str) -> bool:
@@ -162,9 +158,35 @@ class Brought(Step):
         )
 
 
+class Started(Step):
+    """Units that run; those `serving` if there is a release at `path` and its service was stopped, as by an undo."""
+
+    def check(self) -> list[str]:
+        return [f"start {unit}" for unit in (*self._serving(), *self._others())]
+
+    def apply(self) -> Record:
+        """Queue what serves as a boot does: their units say who waits for whom, and a trial takes minutes."""
+        if serving := self._serving():
+            run(["systemctl", "--no-block", "start", *serving])
+        if others := self._others():
+            run(["systemctl", "start", *others])
+        return {}
+
+    def undo(self, *, is_real: bool, purge: bool, gone: set[str]) -> str:
+        """Stop nothing: what is enabled is stopped as well."""
+        return ""
+
+    def _serving(self) -> list[str]:
+        is_stopped = os.path.exists(self.path) and _said("is-active", "edge-runtime.service") == "inactive"
+        return list(self.values["serving"]) if is_stopped else []
+
+    def _others(self) -> list[str]:
+        return [unit for unit in self.values["units"] if _said("is-active", unit) != "active"]
+
+
 _ANSWER: Record = {"changes": [], "conflicts": [], "failed": "", "applied": False, "told": []}
 RECORD = "/etc/edge-deploy/provisioned.json"
-KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Software, Enabled, Brought)}
+KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Software, Enabled, Brought, Started)}
 
 
 def make(request: Record) -> Record:

@@ -269,6 +269,8 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy provision a --channel Beta", 2, "--channel: expected a-z, 0-9 and '-'"),
     ("edge-deploy provision a --network gate", 2, "--network: 'gate'"),
     ("edge-deploy provision a --ring canary", 2, "go with --pull-from"),
+    ("edge-deploy provision a --ring all", 2, "go with --pull-from"),
+    ("edge-deploy provision a --registry-ca-beside", 2, "go with --pull-from"),
     ("edge-deploy provision a --registry-ca text.txt", 2, "--pull-from"),
     ("edge-deploy provision a --pull-from a.b/gates --registry-ca-alone", 2, "goes with --registry-ca"),
     ("edge-deploy provision a --pull-from a.b/gates --registry-ca text.txt", 12, "no certificate can be read"),

@@ -85,26 +85,31 @@ def admins_of(chosen: Chosen, user: str | None, ssh_config: Path | None) -> Admi
 @click.option("--exactly", is_flag=True, help="Keys and signers become those named; all others go, as the plan says.")
 @click.option("--lock-me-out", is_flag=True, help="With --exactly: also the keys that this machine uses.")
 @click.option(
-    "--name", metavar="NAME", help="Name of the device; default: the target's, or its host's. One target only."
+    "--name",
+    metavar="NAME",
+    help="Name of the device; default: the one that it has, the target's, or its host's. One target only.",
 )
 @click.option(
     "--compatible",
     metavar="CLASS",
     multiple=True,
-    help="Device class whose bundles it takes; default: the inventory's, or any. Repeatable.",
+    help="Device class whose bundles it takes; default: as it is there, the inventory's, or any. Repeatable.",
 )
 @click.option(
     "--channel",
     "channels",
     metavar="NAME",
     multiple=True,
-    help="Channel whose releases it takes, and no others; by default stable. Repeatable.",
+    help="Channel whose releases it takes, and no others; default: as it is there, or stable. Repeatable.",
 )
 @click.option("--pull-from", metavar="REGISTRY/REPOSITORY", help="It fetches its releases from there by itself.")
-@click.option("--ring", metavar="RING", default="all", show_default=True, help="With --pull-from: its ring.")
+@click.option("--ring", metavar="RING", help="With --pull-from: its ring; default: the one that it has, or all.")
 @click.option("--registry-ca", type=READ_FILE, help="With --pull-from: certificate of the registry's own CA, in PEM.")
 @click.option(
-    "--registry-ca-alone", is_flag=True, help="With --registry-ca: the system's authorities do not count there."
+    "--registry-ca-alone/--registry-ca-beside",
+    "is_ca_alone",
+    default=None,
+    help="With --registry-ca: the system's authorities do not count there, or count as well; default: as it is there.",
 )
 @click.option(
     "--network", "networks", metavar="ADDRESS/BITS", multiple=True, help="Of cameras and broker; default: private ones."
@@ -176,7 +181,7 @@ def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
 
 def _digest(wanted: Wanted) -> str:
     """Return a name for what is wanted of every target, so that --resume goes on with the same only."""
-    same = replace(wanted, name=None)
+    same = replace(wanted, name=None, usual_name=None)
     asked = repr((same, read_lock().made_at))
     return hashlib.sha256(asked.encode() + own_wheel()).hexdigest()[:12]
 
@@ -197,9 +202,9 @@ def _wanted(
     exactly: bool,
     lock_me_out: bool,
     pull_from: str | None,
-    ring: str,
+    ring: str | None,
     registry_ca: Path | None,
-    registry_ca_alone: bool,
+    is_ca_alone: bool | None,
 ) -> Mapping[str, Wanted]:
     """By the targets' names, before any of them is called."""
     trusted = [(read_public_key(path), False) for path in signers]
@@ -211,17 +216,16 @@ def _wanted(
     if lock_me_out and not exactly:
         raise click.UsageError("--lock-me-out goes with --exactly")
 
-    pull = _pull(pull_from, channels or ("stable",), ring, registry_ca, is_alone=registry_ca_alone)
+    pull = _pull(pull_from, channels, ring, registry_ca, is_alone=is_ca_alone)
 
     def wanted(target: Target) -> Wanted:
         is_known, is_name = target.name in chosen.inventory.targets, target.host == name_of_host(target.host)
-        default = target.name if is_known else target.host if is_name else None
-        classes = compatible or ((target.compatible,) if target.compatible else ("any",))
         return Wanted(
-            name=default if name is None else name,
-            compatible=classes,
-            channels=channels or ("stable",),
-            is_setting_stated=name is not None or bool(compatible or channels),
+            name=name,
+            usual_name=target.name if is_known else target.host if is_name else None,
+            compatible=compatible,
+            usual_class=target.compatible or "any",
+            channels=channels,
             networks=networks or None,
             keys=let_in,
             signers=trusted,
@@ -249,24 +253,27 @@ def _first_trust(path: Path) -> tuple[str, str]:
 
 
 def _pull(
-    pull_from: str | None, channels: Sequence[str], ring: str, ca: Path | None, *, is_alone: bool
-) -> PullSettings | None:
+    pull_from: str | None, channels: Sequence[str], ring: str | None, ca: Path | None, *, is_alone: bool | None
+) -> Mapping[str, str] | None:
     if is_alone and ca is None:
         raise click.UsageError("--registry-ca-alone goes with --registry-ca")
     if pull_from is None:
-        if ring != "all" or ca is not None:
-            raise click.UsageError("--ring and --registry-ca go with --pull-from")
+        if (ring, ca, is_alone) != (None, None, None):
+            raise click.UsageError("--ring, --registry-ca and --registry-ca-beside go with --pull-from")
         return None
-    if len(channels) != 1:
+    if len(channels) > 1:
         raise click.UsageError("--pull-from: a device fetches the releases of one channel; give one --channel")
     tls_context(ca)  # a file without a certificate is seen here, not in the field
     if ca is not None and "PRIVATE KEY" in ca.read_text("ascii", "replace"):
         raise click.UsageError(f"--registry-ca: {ca} holds a private key; give the certificate alone")
+    authorities = None if is_alone is None else "registry-ca" if is_alone else "system"
+    asked = {"repository": pull_from, "channel": (*channels, None)[0], "ring": ring, "authorities": authorities}
+    stated = {name: value for name, value in asked.items() if value is not None}
     try:
-        authorities = "registry-ca" if is_alone else "system"
-        return PullSettings(repository=pull_from, channel=channels[0], ring=ring, authorities=authorities)
+        PullSettings(**stated)
     except ValueError as error:
         raise click.UsageError(f"--pull-from: {error}") from None
+    return stated
 
 
 def _show(result: FleetResult) -> None:

@@ -144,6 +144,8 @@ systemctl cat nvargus-daemon.service >/dev/null 2>&1 && echo "has=argus"
 l4t='1s/^# *R\\([0-9]*\\) (release), REVISION: \\([0-9.]*\\).*/l4t=\\1.\\2/p'
 test -r /etc/nv_tegra_release && sed -n "$l4t" /etc/nv_tegra_release
 python3 -c 'import gi; gi.require_version("Gst", "1.0"); from gi.repository import Gst' 2>/dev/null && echo "has=video"
+sed -n 's/^/settings=/p' /etc/edge-deploy/device.toml 2>/dev/null
+sed -n 's/^/pull=/p' /etc/edge-deploy/pull.toml 2>/dev/null
 test -s /etc/edge-deploy/home/.ssh/authorized_keys && echo "has=key"
 test -s /etc/edge-deploy/allowed_signers && echo "has=signer"
 ssh-keygen -Q -l -f /etc/edge-deploy/revoked.krl 2>/dev/null | sed -n 's/^\\([a-z][^#]*[^# ]\\).*/revoked=\\1/p'
@@ -163,7 +165,8 @@ class ProvisionFacts:
     `has_video`: the system's Python has GStreamer. `wheels` are the SHA-256 of those that it keeps, computed there now;
     `revoked`: what its list revokes. `gpu_nodes`: those below /dev that a Jetson's GPU is not ready without;
     `has_argus`: NVIDIA's daemon of cameras. `made_with` is the version of the edge-deploy that has made the release
-    which serves; None: there is none. `name` is that of its device.toml, or else after its host name.
+    which serves; None: there is none. `name` is that of its device.toml, or else after its host name. `settings` and
+    `pull` are the texts of its device.toml and pull.toml, empty where there is none.
     """
 
     architecture: str
@@ -181,6 +184,8 @@ class ProvisionFacts:
     revoked: frozenset[str] = frozenset()
     made_with: str | None = None
     name: str = "device"
+    settings: str = ""
+    pull: str = ""
 
     @property
     def environment(self) -> Environment:
@@ -221,6 +226,8 @@ def facts_from_text(text: str, *, target: str) -> ProvisionFacts:
         revoked=frozenset(value.strip() for name, value in pairs if name == "revoked"),
         made_with=values.get("made") or None,
         name=name_of_host(values.get("name", "")),
+        settings="\n".join(value for name, value in pairs if name == "settings"),
+        pull="\n".join(value for name, value in pairs if name == "pull"),
     )
 
 

@@ -136,7 +136,11 @@ def provision(
         plan = _ask(shell, {"steps": steps(wanted, facts, chosen), "is_plan": True})
         for change in plan.changes:
             report.note(PLAN, change)
-        if wanted.name is None and any(change.endswith(DEVICE_TOML) for change in plan.changes):
+        if (
+            wanted.name is None
+            and wanted.usual_name is None
+            and any(change.endswith(DEVICE_TOML) for change in plan.changes)
+        ):
             report.note("facts", f"its name becomes {facts.name}; --name gives it another")
         _require_revocations(wanted, facts, host)
         if wanted.is_exact and pusher is not None:

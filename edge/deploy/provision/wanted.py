@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from edge.bundle.sign import DOWNGRADE, RELEASE
 from edge.bundle.statement import RING
 from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts
 from edge.deploy.provision.keys import PublicKey, Revocations
 from edge.deploy.provision.wheels import WheelSet
-from edge.device.facts import DeviceSettings
-from edge.registry.reference import PullSettings, encode_pull_settings
+from edge.device.facts import DeviceSettings, decode_settings
+from edge.errors import DeployError
+from edge.registry.reference import PullSettings, decode_pull_settings, encode_pull_settings
 from edge.version import __version__
 
 __all__ = ["DEVICE_TOML", "KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps", "with_ids"]
 
 Step = dict[str, Any]
+T = TypeVar("T")
 
 PRIVATE_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 """Where cameras and brokers are unless somebody says otherwise: private and link-local addresses."""
@@ -48,16 +50,18 @@ _DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A person's wishes for a device; `name`, `networks`, `revoked`, `pull` None: as they are there, or the defaults.
+    """A person's wishes for a device; what is None or empty stays as it is there, or is as usual where it is not there.
 
+    `usual_name` None: after its host name. `pull`: what is stated of its pull.toml; None: of it, nothing changes.
     `is_exact`: all other keys and signers go, with `may_lock_out` also those that this machine uses.
     `registry_ca`: certificates of the pulled registry's own CA, PEM. ValueError for what a device would not read.
     """
 
     name: str | None
+    usual_name: str | None = None
     compatible: tuple[str, ...]
-    channels: tuple[str, ...] = ("stable",)
-    is_setting_stated: bool
+    usual_class: str = "any"
+    channels: tuple[str, ...] = ()
     networks: tuple[str, ...] | None
     keys: Sequence[PublicKey]
     signers: Sequence[tuple[PublicKey, bool]]  # with: may it sign downgrades
@@ -65,13 +69,16 @@ class Wanted:
     revoked: Revocations | None = None
     is_exact: bool = False
     may_lock_out: bool = False
-    pull: PullSettings | None = None
+    pull: Mapping[str, str] | None = None
     trust: tuple[str, str] | None = None  # a root's public key, and its word on who counts
     registry_ca: str | None = None
 
     def __post_init__(self) -> None:
-        name = "device" if self.name is None else self.name
-        DeviceSettings(name=name, compatible=self.compatible, channels=self.channels)
+        DeviceSettings(
+            name="device" if self.name is None else self.name,
+            compatible=self.compatible or (self.usual_class,),
+            channels=self.channels,
+        )
         for network in self.networks or ():
             try:
                 ip_network(network, strict=False)
@@ -165,20 +172,34 @@ def _folders() -> Iterator[Step]:
 
 
 def _settings(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
+    usual = DeviceSettings(name=wanted.usual_name or facts.name, compatible=(wanted.usual_class,), channels=("stable",))
+    there = _readable(decode_settings, facts.settings) or usual
+    channels = wanted.channels or there.channels
     values = {
-        "name": wanted.name or facts.name,
-        "compatible": list(wanted.compatible),
-        "channels": list(wanted.channels),
+        "name": wanted.name or there.name,
+        "compatible": list(wanted.compatible or there.compatible),
+        "channels": list(channels),
     }
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-    yield _file(DEVICE_TOML, text, is_seed=not wanted.is_setting_stated)
+    yield _file(DEVICE_TOML, text, is_seed=not (wanted.name or wanted.compatible or wanted.channels))
     if wanted.pull is not None:
-        yield _file("/etc/edge-deploy/pull.toml", encode_pull_settings(wanted.pull))
+        before = _readable(decode_pull_settings, facts.pull)
+        channel = {"channel": channels[0]} if len(channels) == 1 else {}
+        pull = PullSettings(**{**channel, **wanted.pull}) if before is None else replace(before, **wanted.pull)
+        yield _file("/etc/edge-deploy/pull.toml", encode_pull_settings(pull))
     if wanted.trust is not None:
         yield _file("/etc/edge-deploy/trust_root", wanted.trust[0] + "\n")
         yield _file("/etc/edge-deploy/trust.json", wanted.trust[1])
     if wanted.registry_ca is not None:
         yield _file("/etc/edge-deploy/registry-ca.pem", wanted.registry_ca)
+
+
+def _readable(decode: Callable[..., T], text: str) -> T | None:
+    """Return the settings that a device has; None where it has none that it could read itself."""
+    try:
+        return decode(text, origin="there")
+    except DeployError:
+        return None
 
 
 def _trust(wanted: Wanted) -> Iterator[Step]:

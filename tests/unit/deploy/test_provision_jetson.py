@@ -120,7 +120,7 @@ class Shell:
 def planned(facts, **asked):
     """Return the steps that a provision of such a device plans, and what it tells."""
     shell, events = Shell(dataclasses.replace(facts, has_key=True, has_signer=True), **asked), []
-    wanted = Wanted(name="gate-01", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[])
+    wanted = Wanted(name="gate-01", compatible=("any",), networks=None, keys=[], signers=[])
     software = WheelSource()
     provision(shell, wanted, software=software, is_plan=True, report=Report("gate-01", events.append))
     return shell.asked[0]["steps"], events

@@ -7,10 +7,9 @@ import pytest
 from edge.deploy.provision.remote import main
 from edge.deploy.provision.wanted import Wanted, steps
 from edge.deploy.provision.wheels import WheelSet
-from edge.registry.reference import PullSettings
 from tests.support.little_wheels import device_facts
 
-PULL = PullSettings(repository="registry.example/farms/gates")
+PULL = {"repository": "registry.example/farms/gates"}
 SERVING = ["edge-recover.service", "edge-runtime.service", "edge-trial.service"]
 FETCHING = ["edge-agent.socket", "edge-pull.timer"]
 
@@ -29,9 +28,7 @@ def started(tmp_path, monkeypatch):
 
         monkeypatch.setattr(main.subprocess, "run", run)
         monkeypatch.setattr(main, "run", lambda command: told.append(command[1:]))
-        wanted = Wanted(
-            name="a", compatible=("any",), is_setting_stated=False, networks=None, keys=[], signers=[], pull=pull
-        )
+        wanted = Wanted(name="a", compatible=("any",), networks=None, keys=[], signers=[], pull=pull)
         wheels = WheelSet(paths={}, digests={}, requirements="", pip="pip.whl")
         *_, before, values = steps(wanted, device_facts(), wheels)
         assert (before["kind"], values["kind"]) == ("Brought", "Started")  # over the software that is installed by then

@@ -8,11 +8,10 @@ import pytest
 from edge.bundle.statement import encode_chain
 from edge.deploy.provision.keys import TrustChange, first_chain, public_of, read_public_key
 from edge.deploy.provision.wanted import SIGNERS, Wanted, _settings, _trust
-from edge.registry.reference import PullSettings
 from tests.support.little_wheels import device_facts
 from tests.support.manifests import ssh_key
 
-PULL = PullSettings(repository="registry.example/farms/gates")
+PULL = {"repository": "registry.example/farms/gates"}
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def namespaces(wanted):
 
 
 def wanted(**changes):
-    return Wanted(name="a", compatible=("any",), is_setting_stated=False, networks=None, keys=[], **changes)
+    return Wanted(name="a", compatible=("any",), networks=None, keys=[], **changes)
 
 
 def test_a_device_that_is_pushed_to_knows_nobody_who_promotes(keys):

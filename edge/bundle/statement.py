@@ -35,6 +35,7 @@ __all__ = [
     "encode_document",
     "encode_statement",
     "latest_of",
+    "names_signer",
 ]
 
 RING = "edge-ring"
@@ -128,9 +129,14 @@ def decode_statement(content: bytes) -> RingStatement:
 
 def asks_for_statements(allowed_signers: str) -> bool:
     """Return whether a list of signers has a key that may state what rings run: then each release needs a statement."""
+    return names_signer(allowed_signers, RING)
+
+
+def names_signer(allowed_signers: str, namespace: str) -> bool:
+    """Return whether a line of a list of signers names what its key may sign, and `namespace` is among it."""
     lines = (line for line in allowed_signers.splitlines() if not line.lstrip().startswith("#"))
     named = (match[1].split(",") for line in lines if (match := _NAMESPACES.search(line)))
-    return any(fnmatch.fnmatchcase(RING, pattern) for patterns in named for pattern in patterns)
+    return any(fnmatch.fnmatchcase(namespace, pattern) for patterns in named for pattern in patterns)
 
 
 def _no_statement(why: str) -> DeployError:

@@ -147,7 +147,7 @@ python3 -c 'import gi; gi.require_version("Gst", "1.0"); from gi.repository impo
 sed -n 's/^/settings=/p' /etc/edge-deploy/device.toml 2>/dev/null
 sed -n 's/^/pull=/p' /etc/edge-deploy/pull.toml 2>/dev/null
 test -s /etc/edge-deploy/home/.ssh/authorized_keys && echo "has=key"
-test -s /etc/edge-deploy/allowed_signers && echo "has=signer"
+test -s /etc/edge-deploy/allowed_signers -o -s /etc/edge-deploy/trust.json && echo "has=signer"
 ssh-keygen -Q -l -f /etc/edge-deploy/revoked.krl 2>/dev/null | sed -n 's/^\\([a-z][^#]*[^# ]\\).*/revoked=\\1/p'
 for file in /etc/edge-deploy/credentials/*; do test -f "$file" && echo "credential=${{file##*/}}"; done
 made='s/.*"made_by": *"edge-deploy \\([0-9.]*\\)".*/made=\\1/p'

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from edge.bundle.sign import RELEASE
+from edge.bundle.statement import decode_chain, names_signer
 from edge.config.targets import Inventory, Target
 from edge.delivery.link import Interrupted
 from edge.delivery.outcome import DONE, NOTE, PLANNED, UPLOAD, Event, OnEvent, Outcome, Report
@@ -210,16 +212,23 @@ def _require_done(answer: StepsAnswer, host: str) -> None:
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
-    for option, is_given, is_there in (
-        ("--key", bool(wanted.keys), facts.has_key),
-        ("--signer", bool(wanted.signers), facts.has_signer),
-    ):
-        if not is_given and not is_there:
-            raise DeployError(
-                "request.key",
-                f"{host} knows no key yet that may push: {option} is missing",
-                hint=f"give your public key: {option} ~/.ssh/id_ed25519.pub",
-            )
+    if not wanted.keys and not facts.has_key:
+        raise _no_key(f"{host} knows no key yet that may push: --key is missing", "--key ~/.ssh/id_ed25519.pub")
+    if facts.has_signer:
+        return
+    if wanted.trust is None:
+        if not wanted.signers:
+            given = "--signer ~/.ssh/id_ed25519.pub, or the signed list of signers: --trust trust.json"
+            raise _no_key(f"{host} knows no signer yet: --signer or --trust is missing", given)
+        return
+    signers = decode_chain(wanted.trust[1].encode())[-1].document.signers
+    if not names_signer("\n".join(signers), RELEASE):  # no other list counts beside it (docs/adr/0016)
+        why = "the document of --trust names none whose releases count, and --signer does not count beside it"
+        raise _no_key(f"{host} knows no signer yet: {why}", "edge-deploy trust sign --signer KEY.pub")
+
+
+def _no_key(problem: str, given: str) -> DeployError:
+    return DeployError("request.key", problem, hint=f"give your public key: {given}")
 
 
 def _require_revocations(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:

@@ -1,17 +1,33 @@
 """Whose signatures count on a device, and for what, as provision writes it."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
 
 from edge.bundle.statement import encode_chain
+from edge.deploy.provision.facts import FACTS_SCRIPT
 from edge.deploy.provision.keys import TrustChange, first_chain, public_of, read_public_key
+from edge.deploy.provision.provision import _require_keys
 from edge.deploy.provision.wanted import SIGNERS, Wanted, _settings, _trust
-from tests.support.little_wheels import device_facts
+from edge.errors import DeployError
+from tests.support.little_wheels import device_facts, facts_told
 from tests.support.manifests import ssh_key
 
 PULL = {"repository": "registry.example/farms/gates"}
+
+
+@pytest.fixture
+def chain(tmp_path, keys):
+    """Return what makes the trust document that names the release key for some namespaces, with its root."""
+    root = ssh_key(tmp_path, "root")
+
+    def make(*namespaces):
+        change = TrustChange(added=[(keys[0], namespaces)])
+        return public_of(root), encode_chain(first_chain(change, root=root, now=datetime.now(timezone.utc))).decode()
+
+    return make
 
 
 @pytest.fixture
@@ -40,10 +56,8 @@ def test_a_device_that_pulls_follows_the_statements_of_who_was_named_or_else_of_
     assert namespaces(both) == {"promoter": "edge-ring", "release": "edge-release,edge-release-downgrade"}
 
 
-def test_the_first_word_of_a_root_lies_in_roots_folder(tmp_path, keys):
-    root = ssh_key(tmp_path, "root")
-    chain = first_chain(TrustChange(added=[(keys[0], ("edge-release",))]), root=root, now=datetime.now(timezone.utc))
-    trust = public_of(root), encode_chain(chain).decode()
+def test_the_first_word_of_a_root_lies_in_roots_folder(chain):
+    trust = chain("edge-release")
 
     files = {
         step["path"]: step["content"]
@@ -51,5 +65,34 @@ def test_the_first_word_of_a_root_lies_in_roots_folder(tmp_path, keys):
         if "content" in step
     }
 
-    assert files["/etc/edge-deploy/trust_root"] == public_of(root) + "\n"
+    assert files["/etc/edge-deploy/trust_root"] == trust[0] + "\n"
     assert files["/etc/edge-deploy/trust.json"] == trust[1]
+
+
+@pytest.mark.parametrize(
+    ("document", "has_signer", "is_there", "lacks"),
+    [
+        (None, False, False, "--signer or --trust is missing"),
+        (None, True, False, None),
+        (None, False, True, None),
+        (("edge-release", "edge-ring"), False, False, None),
+        (("edge-ring",), False, False, "names none whose releases count"),
+        (("edge-ring",), True, False, "names none whose releases count"),
+        (("edge-ring",), False, True, None),
+    ],
+)
+def test_a_device_knows_a_signer_by_its_list_or_by_the_document_of_a_root(
+    keys, chain, document, has_signer, is_there, lacks
+):
+    asked = wanted(signers=[(keys[0], False)] if has_signer else [], trust=document and chain(*document))
+    facts = replace(device_facts(), has_key=True, has_signer=is_there)
+
+    with pytest.raises(DeployError, match=lacks) if lacks else nullcontext():
+        _require_keys(asked, facts, "gate-02")
+
+
+@pytest.mark.parametrize("name", ["allowed_signers", "trust.json"])
+def test_a_device_that_has_a_list_or_a_document_of_a_root_knows_a_signer(tmp_path, name):
+    (tmp_path / name).write_text("x")
+
+    assert facts_told(FACTS_SCRIPT.replace("/etc/edge-deploy", str(tmp_path))).has_signer

@@ -1,4 +1,4 @@
-"""The interfaces at which rooms meet; each has two implementations or more and one contract test (tests/contracts)."""
+"""The interfaces at which rooms meet; all but `GraphingEngine` have two implementations and a contract test."""
 
 from __future__ import annotations
 

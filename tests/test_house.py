@@ -117,7 +117,7 @@ LINES_OF_ROOMS = {
     "quantize": 3114,
     "registry": 1083,
     "roofline": 917,
-    "runtime": 11812,
+    "runtime": 11810,
     "track": 971,
     "transport": 445,
     "vision": 507,

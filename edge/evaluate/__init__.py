@@ -1,1 +1,1 @@
-"""Accuracy of a detector against labelled images."""
+"""Accuracy of a detector, against labelled images or the float model."""

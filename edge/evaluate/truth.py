@@ -1,4 +1,4 @@
-"""Ground truth of images: `open_labels` reads a YOLO folder or a COCO file."""
+"""Ground truth of images, whatever the files of labels are."""
 
 from __future__ import annotations
 

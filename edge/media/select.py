@@ -1,4 +1,4 @@
-"""From a stream of the pipeline file to the source that reads it: the one place that knows all kinds.
+"""From a stream of the pipeline file to the source that reads it.
 
 A first look at an unknown stream tells what it is coded in, how large, how fast, and has one picture of it.
 """

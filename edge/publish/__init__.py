@@ -1,1 +1,1 @@
-"""Wire messages, and the ways by which they leave the device."""
+"""Wire messages, the ways by which they leave the device, and those who read them."""

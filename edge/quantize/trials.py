@@ -199,7 +199,7 @@ class _Tester:
 
 
 class Trials:
-    """Implements `edge.calibrate.search.Measure` on some images; `by_best` is another one.
+    """Implements `edge.calibrate.measurements.Measure` on some images; `by_best` is another one.
 
     `on_trial`: called after each.
     """

@@ -21,7 +21,7 @@ _STAND_INS = {
     "systemctl": """#!/bin/sh
 echo "$*" >>/systemctl.log
 case "$*" in
-  *daemon-reload*|stop*|restart*|reset-failed*) exit 0 ;;
+  *daemon-reload*|start*|stop*|restart*|reset-failed*) exit 0 ;;
 esac
 exec /usr/bin/systemctl --root=/ "$@"
 """,

@@ -1,1 +1,1 @@
-"""One file per command: options in, one call down, results out."""
+"""Commands, those of one subject in one file: options in, one call down, results out."""

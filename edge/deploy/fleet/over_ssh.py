@@ -1,4 +1,4 @@
-"""A push of one bundle to any target of an inventory, over OpenSSH."""
+"""A push of one bundle to any target of an inventory, and the way back, over OpenSSH."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Steps 1, 2 and 9: what the machine is and has, which device nodes of the service open, and a service under systemd.
+"""Steps without a crash to fear: the machine and its device nodes (1, 2), whole pipelines (6, 8), a service (9).
 
-That has the properties of the installed unit, starts, and comes back from a hang. It runs under a name of its own,
-with the engine that is ready in seconds: what serves here goes on.
-
-Steps 6 and 8: the whole pipeline on the clip, alone and beside a build; what it costs of cores, heat and power.
+Pipelines run on the clip, alone and beside a build, for what they cost of cores, heat and power. The service has the
+properties of the installed unit and a name of its own, starts, and comes back from a hang: what serves here goes on.
 """
 
 from __future__ import annotations

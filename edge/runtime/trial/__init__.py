@@ -1,1 +1,1 @@
-"""A new release on trial: watched, judged, kept or taken back; and what a start makes whole."""
+"""A new release on trial: trusted, watched, judged, kept or taken back; and what a start makes whole."""

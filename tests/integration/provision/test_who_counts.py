@@ -8,6 +8,8 @@ import click
 import pytest
 
 from edge.bundle.sign import sign, verify
+from edge.bundle.statement import encode_chain
+from edge.deploy.provision.keys import TrustChange, first_chain, read_public_key
 from edge.errors import DeployError
 from tests.support.manifests import revocation, ssh_key
 from tests.support.overlay_devices import OverlayDevices, needs_root
@@ -69,6 +71,22 @@ def test_exactly_takes_all_others_away_as_the_plan_says_and_keeps_what_former_si
     again = person(site, "all", "--exactly", keys=[public(ana)])
     assert again.return_value == 0
     assert "nothing to change" in again.stdout
+
+
+def test_a_document_of_a_root_is_enough_at_first_and_what_is_left_out_later_stays(site, person, people, tmp_path):
+    ana, mina, root = people
+    change = TrustChange(added=[(read_public_key(Path(public(mina))), ("edge-release", "edge-ring"))])
+    trust = tmp_path / "trust.json"
+    trust.write_bytes(encode_chain(first_chain(change, root=root, now=datetime.now(timezone.utc))))
+    pulls = ("--pull-from", "a.b/gates")
+
+    first = person(site, "all", "--key", public(ana), "--trust", trust, *pulls, "--ring", "canary", keys=[])
+    again = person(site, "all", "--pull-from", "a.b/others", keys=[])
+
+    assert (first.return_value, again.return_value) == (0, 0), first.stderr + again.stderr
+    assert not (site.root("d-00") / SIGNERS).exists()
+    told = ['repository = "a.b/others"', 'channel = "stable"', 'ring = "canary"']
+    assert lines(site, "etc/edge-deploy/pull.toml") == told
 
 
 def test_exactly_also_takes_a_right_away_that_a_line_gives_to_a_key_that_stays(site, person, people):

@@ -1,4 +1,4 @@
-"""Steps without a crash to fear: the machine and its device nodes (1, 2), whole pipelines (6, 8), a service (9).
+"""Steps 1, 2, 6, 8 and 9: the machine and its device nodes, whole pipelines, a service under systemd.
 
 Pipelines run on the clip, alone and beside a build, for what they cost of cores, heat and power. The service has the
 properties of the installed unit and a name of its own, starts, and comes back from a hang: what serves here goes on.

@@ -9,10 +9,13 @@ only append to a list.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import random
 import select
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +32,7 @@ from edge.publish.mqtt.stream import (
 )
 from edge.publish.mqtt.trouble import V5, BrokerError, Trouble, trouble_from_error, trouble_from_reason
 
-__all__ = ["Connection", "MqttLimits", "Received", "Subscribed", "Waker", "Will", "seek"]
+__all__ = ["Connection", "MqttLimits", "Received", "Subscribed", "Waker", "Will", "seek", "waits_for_return"]
 
 # The broker keeps our session so long after a loss; without it, it would not delay the Will either.
 _SESSION_EXPIRY_S = 15
@@ -378,6 +381,26 @@ def seek(endpoint: Endpoint) -> None:
         socket.create_connection((endpoint.host, endpoint.port), endpoint.connect_timeout_s).close()
     except (OSError, ValueError) as error:  # ValueError: from the host
         raise trouble_from_error(error, endpoint) from error
+
+
+def waits_for_return(endpoint: Endpoint, delay_s: float) -> Iterator[float]:
+    """Yield how long to wait at a time, until `delay_s` is over, or the broker has gone and is there again.
+
+    What it has refused may be mended then: a login, a certificate.
+    """
+    endpoint = dataclasses.replace(endpoint, connect_timeout_s=1.0)
+    until, has_gone = Deadline.after(delay_s), False
+    while True:
+        yield min(random.uniform(1.0, 2.0), until.left_s)
+        if until.is_over:
+            return
+        try:
+            seek(endpoint)
+        except BrokerError:
+            has_gone = True
+        else:
+            if has_gone:
+                return
 
 
 def _import_paho() -> Any:

@@ -20,7 +20,7 @@ from edge.protocols import TopicMessage
 from edge.publish.frames import rfc3339_from_ns
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import InfoMessage, StateMessage, StreamStateMessage
-from edge.publish.mqtt.client import Connection, Waker, Will, seek
+from edge.publish.mqtt.client import Connection, Waker, Will, seek, waits_for_return
 from edge.publish.mqtt.endpoint import Endpoint, endpoint_from_config, topic_root
 from edge.publish.mqtt.session import MqttSession, least_packet_bytes
 from edge.publish.mqtt.suspects import Suspects
@@ -340,7 +340,9 @@ class MqttPublisher:
         elif not is_over:
             self._nudge.clear()
             if not self._closing.is_set():
-                self._nudge.wait(delay_s)
+                for wait_s in waits_for_return(self._endpoint, delay_s):
+                    if self._nudge.wait(wait_s):
+                        break
         return is_over
 
     def _adapt(self, kind: Trouble) -> bool:

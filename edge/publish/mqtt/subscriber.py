@@ -19,7 +19,7 @@ from edge.deadline import Deadline
 from edge.errors import ConfigError, PublishError
 from edge.publish.message import WireMessage
 from edge.publish.messages import MESSAGE_TYPES
-from edge.publish.mqtt.client import Connection, Received, Subscribed
+from edge.publish.mqtt.client import Connection, Received, Subscribed, waits_for_return
 from edge.publish.mqtt.endpoint import endpoint_from_config, no_dots, topic_root
 from edge.publish.mqtt.trouble import BrokerBackoff, BrokerError, ProtocolChoice, Trouble
 
@@ -134,10 +134,11 @@ class Subscriber:
                 if str(error) != said:
                     said = str(error)
                     say(f"not connected to {self._endpoint}: {error}; next try in {delay_s:.1f} s")
-                pause = Deadline.after(delay_s)
-                while not pause.is_over:
-                    time.sleep(min(_POLL_S, pause.left_s))
-                    yield None
+                for wait_s in waits_for_return(self._endpoint, delay_s):
+                    pause = Deadline.after(wait_s)
+                    while not pause.is_over:
+                        time.sleep(min(_POLL_S, pause.left_s))
+                        yield None
 
     def close(self) -> None:
         if self._connection is not None:

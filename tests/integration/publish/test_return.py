@@ -2,6 +2,7 @@
 
 import pytest
 
+from edge.deadline import Deadline
 from edge.publish.messages import DetectionsMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
@@ -43,6 +44,20 @@ def test_one_that_was_lost(make_broker, make_publisher, make_collector, how):
     collector = make_collector(broker.port)
     publisher.publish(detections(1))
     wait_until(lambda: collector.numbers()["east"] == [1], what="the message")
+
+
+def test_one_that_comes_back_within_a_long_wait_is_not_left_waiting(make_broker, make_publisher):
+    """As after a refused login, whose password is put right at the broker."""
+    broker = make_broker().start()
+    publisher = make_publisher(broker.port, backoff=BrokerBackoff(min_s=300, max_s=300))
+    wait_connected(publisher)
+    broker.kill()
+    wait_until(lambda: (next_try_s(publisher) or 0) > 100, what="the loss")
+    gone = Deadline.after(3.0)
+    wait_until(lambda: gone.is_over, what="a look at a broker that is not there")
+    broker.start()
+
+    await_return(publisher)
 
 
 def test_one_that_hangs_and_goes_on(make_broker, make_publisher):

@@ -8,7 +8,7 @@ from edge.evaluate.truth import GroundTruth
 from edge.media.images import list_images
 from edge.quantize.feed import coco_detector, still_source
 from edge.quantize.subject import find_images
-from edge.vision import letterbox
+from edge.vision.boxes import fit
 from tests.bench.calibration import _pixels
 
 SURE = 0.25  # score from which the float model's detections are the truth
@@ -26,7 +26,7 @@ def accuracy(spec, infer, infer_float, folder, labels):
     for stem in sorted(path.stem for path in list_images(folder)):
         source = still_source([by_stem[stem].path], spec.preprocess)
         size = source.read(1.0).letterbox.source
-        placed = letterbox.fit(size, spec.preprocess)
+        placed = fit(size, spec.preprocess)
         (pixels,) = _pixels(spec, [by_stem[stem]])
         found = [detector.detect(np.asarray(run(pixels), np.float32), [placed])[0] for run in runs]
         truth = _sure(found[0])

@@ -312,6 +312,4 @@ def _of_sensors(sensed: list[Sensors], fps: float) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    import sys
-
     build(Path(sys.argv[1]))

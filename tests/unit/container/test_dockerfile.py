@@ -4,6 +4,7 @@ Its Dockerfile is read into stages by the rules of https://docs.docker.com/refer
 """
 
 import fnmatch
+import importlib
 import json
 import re
 import shlex
@@ -127,6 +128,16 @@ def test_the_image_runs_without_pip_and_without_a_shell_between_it_and_its_signa
     assert FINAL.of("ENTRYPOINT") == []
     assert not any("pip" in run.value for run in FINAL.of("RUN"))
     assert "pip uninstall -y" in FILE.stages[0].of("RUN")[-1].value
+
+
+def test_what_it_imports_of_ours_is_there():
+    runs = "\n".join(run.value for stage in FILE.stages for run in stage.of("RUN"))
+    imported = re.findall(r"from (edge[\w.]+) import ([\w, ]+);", runs)
+
+    assert imported
+    for module, names in imported:
+        there = importlib.import_module(module)
+        assert all(hasattr(there, name.strip()) for name in names.split(","))
 
 
 def test_the_user_is_a_number_and_not_root_before_anything_runs():

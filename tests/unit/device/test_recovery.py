@@ -101,6 +101,7 @@ def test_row_r1_a_verdict_that_was_written_is_carried_out(device):
     found = recover(device, moment=NEXT)
     assert (found.release, found.is_on_trial) == (OLD.name, False)
     assert marks(device) == {NEW.name: Verdict.BAD}
+    assert device.state().last.reason == "no frames"
 
 
 def test_row_r1_a_rollback_that_was_cut_after_the_switch_is_finished(device):
@@ -109,7 +110,7 @@ def test_row_r1_a_rollback_that_was_cut_after_the_switch_is_finished(device):
     device.point(OLD.name)
     assert recover(device, moment=NEXT).release == OLD.name
     assert marks(device) == {NEW.name: Verdict.BAD}
-    assert device.state().last.result == "rolled-back"
+    assert (device.state().last.result, device.state().last.reason) == ("rolled-back", "no frames")
 
 
 def test_row_x_a_device_that_stopped_trying_still_serves_what_is_valid_after_a_reboot(device):

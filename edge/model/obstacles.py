@@ -72,8 +72,8 @@ def _of_layers(cost: ModelCost, resolved: Graph, spec: ModelSpec) -> Iterator[st
             f'Its output "{spec.output_name}" joins boxes and scores in one tensor: one scale for both would erase '
             "the scores, so the head after the last convolutions stays in float."
         )
-    if spec.batch is not None:
-        yield f"Its batch is fixed to {spec.batch}: frames run one by one."
+    if spec.batch == 1:
+        yield "Its batch is fixed to 1: frames run one by one."
 
 
 def _is_mixed(resolved: Graph, spec: ModelSpec) -> bool:

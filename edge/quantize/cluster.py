@@ -80,7 +80,8 @@ class Likeness:
 
 
 def _processor() -> Iterator[str]:
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if info.exists() else ""
     known = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
     model = " ".join(known[name] for name in _MODEL if name in known) or platform.processor() or "unknown"
     yield f"processor {platform.machine()} {model}"

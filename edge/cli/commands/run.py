@@ -271,7 +271,7 @@ def stats_writer(path: Path | None) -> Callable[[str], None]:
 
     def write(text: str) -> None:
         try:
-            if path.exists() and not path.is_file():  # a pipe or a device
+            if path.is_symlink() or (path.exists() and not path.is_file()):  # a pipe, a device, /dev/stdout
                 path.write_text(text, encoding="utf-8")
             else:
                 write_whole(path, text.encode())

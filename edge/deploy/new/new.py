@@ -177,7 +177,7 @@ def make_pipeline(
         secrets=sorted(secrets.new),
         passed_over=_passed_over(request),
     )
-    _write(request, new, secrets)
+    _write(new, secrets)
     return new
 
 
@@ -336,7 +336,7 @@ def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
     return SourceError(f"no camera was seen, and nothing is written:{reasons}")
 
 
-def _write(request: PipelineRequest, new: NewPipeline, secrets: Secrets) -> None:
+def _write(new: NewPipeline, secrets: Secrets) -> None:
     paths = {name: own_path(name) for name in secrets.new}
     for path in paths.values():
         _make_folder(path.parent)

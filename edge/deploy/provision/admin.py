@@ -143,7 +143,7 @@ class AdminShell:
         looks = _looks(self.address.host, timeout_s=timeout_s, stop=self.stop)
         ran = run_as_root(self.address, command, content, password=self.sudo_password, looks=looks)
         if ran.code == SSH_FAILED:
-            raise self._ended(ran.code, ran.error)
+            raise self._ended(ran.error)
         return ran
 
     def _refused(self, ran: RanAsRoot) -> DeployError:
@@ -160,9 +160,7 @@ class AdminShell:
             hint="give --ask-sudo-password, or an administrator who may use sudo by --admin",
         )
 
-    def _ended(self, code: int, words: bytes) -> DeployError:
-        if code != SSH_FAILED:
-            return self._failed(words)
+    def _ended(self, words: bytes) -> DeployError:
         lines = [self._hidden(line)[:500] for line in words.splitlines()[-20:] if line.strip()]
         return ssh_failed(self.address.host, lines, is_admin=True)
 

@@ -39,6 +39,7 @@ _TO_PULL = ("edge-agent.socket", "edge-pull.timer")
 _UNITS = (*(f"{name}.service" for name in _SERVICES), "edge-agent@.service", *_TO_PULL)
 _TO_SERVE = ("edge-recover.service", "edge-runtime.service", "edge-trial.service")
 _AT_BOOT = (*_TO_SERVE, "edge-software.service", *_TO_PULL)
+_COMMAND = '#!/bin/sh\nexec /opt/edge/bin/edge-runtime "$@"\n'
 _CURRENT = "/var/lib/edge-deploy/current"
 _DATA = tuple(f"/var/lib/edge-{name}" for name in ("deploy", "runtime", "build", "pull", "software"))
 # The service reads what is pushed, no other user: what edge-deploy creates there later is of the same group (setgid).
@@ -96,8 +97,7 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet) -> list[Step]
         _file("/etc/sudoers.d/edge-deploy", _shipped("sudoers"), mode=0o440, test=["visudo", "-cqf"]),
         *_units(wanted, facts),
         _software(wheels, facts),
-        _folder("/usr/local/bin", mode=None),
-        _file("/usr/local/bin/edge-runtime", '#!/bin/sh\nexec /opt/edge/bin/edge-runtime "$@"\n', mode=0o755),
+        {**_file("/usr/local/bin/edge-runtime", _COMMAND, mode=0o755), "is_spare": True},
         {
             "kind": "Enabled",
             "path": "units",

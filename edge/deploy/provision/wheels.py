@@ -102,7 +102,8 @@ def _gathered(wanted: Sequence[LockedWheel], environment: Environment) -> dict[s
 
 def _wanted(facts: ProvisionFacts, made: Path | None) -> tuple[LockedWheel, ...]:
     if facts.glibc < OLDEST_GLIBC:
-        raise _failed(f"the device has glibc {_dotted(facts.glibc)}, expected {_dotted(OLDEST_GLIBC)} or newer")
+        problem = f"the device has glibc {_dotted(facts.glibc)}, expected {_dotted(OLDEST_GLIBC)} or newer"
+        raise _failed(problem, hint="a newer system is needed there")
     return read_lock().wheels_for(facts.environment, is_jetson=made is not None)
 
 

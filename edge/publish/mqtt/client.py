@@ -384,10 +384,7 @@ def seek(endpoint: Endpoint) -> None:
 
 
 def waits_for_return(endpoint: Endpoint, delay_s: float) -> Iterator[float]:
-    """Yield how long to wait at a time, until `delay_s` is over, or the broker has gone and is there again.
-
-    What it has refused may be mended then: a login, a certificate.
-    """
+    """Yield how long to wait at a time, until `delay_s` is over, or the broker was seen gone and is there again."""
     endpoint = dataclasses.replace(endpoint, connect_timeout_s=1.0)
     until, has_gone = Deadline.after(delay_s), False
     while True:

@@ -43,6 +43,8 @@ NO_BROKER_S = 30.0
 # A message that is on its way to a connected broker is written to the disk after so many round trips.
 _PATIENT_ROUND_TRIPS = 2
 
+_WORDED_S = 10.0  # so far apart are two wordings of a broker that cannot be reached
+
 # Here one more attempt would do harm, or no good: a person has to act.
 _NO_LAST_ATTEMPT = frozenset({Trouble.REFUSED, Trouble.TAKEN_OVER, *ADAPTABLE})
 
@@ -106,6 +108,7 @@ class MqttPublisher:
         self._state_lock = threading.Lock()
         self._connections = 0
         self.status = self._said = f"connecting to {self._endpoint}"
+        self._said_s = 0.0
         self._waker = Waker()
         self._closing, self._nudge = threading.Event(), threading.Event()
         self._deadline_s, self._lost_at_s = float("inf"), time.monotonic()
@@ -276,7 +279,7 @@ class MqttPublisher:
         try:
             while not self._closing.is_set():
                 self._step(session)
-                self._look_at_lag(self._lag, session)
+                self._look_at_lag(self._lag)
             self._say_goodbye(session)
             connection.close()
             self.is_connected = False
@@ -291,7 +294,7 @@ class MqttPublisher:
         session.step(0 if session.has_work else timeout_s, self._waker)
         self._is_asleep = False
 
-    def _look_at_lag(self, lag: Lag, session: MqttSession) -> None:
+    def _look_at_lag(self, lag: Lag) -> None:
         if not lag.look(self._window):
             return
         if lag.reason is None:
@@ -333,8 +336,10 @@ class MqttPublisher:
             trouble.kind, lived_s=lived_s, now_s=now_s, is_adapted=is_adapted, is_trial=is_trial
         )
         is_over = delay_s > 0 and (is_last or trouble.kind in _NO_LAST_ATTEMPT)
-        self._say(logging.WARNING, f"not connected to {self._endpoint}: {trouble}", next_try_s=delay_s)
-        self._is_away = trouble.kind is Trouble.UNREACHABLE
+        was_away, self._is_away = self._is_away, trouble.kind is Trouble.UNREACHABLE
+        least_s = _WORDED_S if was_away and self._is_away else 0.0
+        text = f"not connected to {self._endpoint}: {trouble}"
+        self._say(logging.WARNING, text, next_try_s=delay_s, least_s=least_s)
         if trouble.kind in _NO_LAST_ATTEMPT:
             self._closing.wait(delay_s)
         elif not is_over:
@@ -354,12 +359,13 @@ class MqttPublisher:
             self._will = dataclasses.replace(before, qos=0)
         return self._protocol.failed(kind) or self._will != before
 
-    def _say(self, level: int, text: str, *, next_try_s: float | None = None) -> None:
-        """Keep the status, and log it when it is another one than before."""
+    def _say(self, level: int, text: str, *, next_try_s: float | None = None, least_s: float = 0.0) -> None:
+        """Keep the status, and log it when it is another one than before, which was said `least_s` ago."""
         self.status = text if next_try_s is None else f"{text}; next try in {next_try_s:.1f} s"
-        if text == self._said:
+        now_s = time.monotonic()
+        if text == self._said or now_s - self._said_s < least_s:
             return
-        self._said = text
+        self._said, self._said_s = text, now_s
         _log.log(level, "broker status=%s", self.status)
 
 

@@ -144,8 +144,6 @@ ADAPTABLE = frozenset({Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1})
 _NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
 _SILENT_S, _AWAY_S = 4.0, 2.0
 _AFTER_TRIAL_S = 0.1
-# Less, and two clients of one id that throw each other out would never slow down.
-_HELD_S = 10.0
 
 
 class BrokerBackoff:
@@ -195,7 +193,7 @@ class BrokerBackoff:
         if kind is Trouble.UNREACHABLE:
             away_s = min(self._max_s, _AWAY_S)
             return self._uniform(away_s / 2, away_s)
-        if lived_s >= _HELD_S:
+        if lived_s >= self._max_s:  # less, and clients of one id that throw each other out would never slow down
             self._ceiling_s = 2 * self._min_s
         most_s = min(self._ceiling_s, _SILENT_S) if kind in _NO_WORD else self._ceiling_s
         self._ceiling_s = min(self._max_s, 2 * self._ceiling_s)

@@ -36,7 +36,7 @@ _LEAST_SHARE = 4  # of its bound, for messages in memory, whatever lies in the s
 
 
 class Outbox:
-    """Thread-safe; no call blocks longer than a few microseconds except `wait_idle`.
+    """Thread-safe; `put` is cheap, and only `wait_idle` waits.
 
     `take` moves an entry into flight; it stays there until `acknowledge`, `park` or `put_back_all`. `stored` is what
     lies in the store, or shall; unless `is_kept`, nothing does.

@@ -400,11 +400,11 @@ def set_aside(path: Path, why: StoreError) -> None:
     if _kind_of(aside) == _FOLDER:
         raise PlaceUnusableError(f"it cannot be set aside: move the folder {aside} away")
     with _translated():
+        for beside in _beside(path):  # the next one must not get them; first, as one that is a folder stops it here
+            beside.unlink(missing_ok=True)
         if os.path.lexists(path):
             aside.unlink(missing_ok=True)
             path.rename(aside)
-        for beside in _beside(path):  # the next one must not get them
-            beside.unlink(missing_ok=True)
         sync_folder(path.parent)
     _log.error(
         "spool is damaged path=%s error=%s: set aside as %s, what is missing is declared as a gap",

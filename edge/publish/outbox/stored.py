@@ -170,10 +170,10 @@ class Stored:
         with self._lock:
             return bool(self._new or self._gone_from_run) or self.are_gaps_new
 
-    def is_disk_settled(self) -> bool:
+    def is_disk_settled(self, tickets: Iterable[int]) -> bool:
         """Return whether all that is on the disk has been delivered, or is declared."""
         with self._lock:
-            return not any(self._here.values()) and not any(self.away.values())
+            return not any(self._here.get(ticket) or self.is_away(ticket) for ticket in tickets)
 
     def has_gone_from_disk(self) -> bool:
         return bool(self._gone_from_disk)

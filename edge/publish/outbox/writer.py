@@ -216,7 +216,7 @@ class Writer:
         is_all = not self.is_short and (self._is_due(now_s) or is_again or is_minute)
         is_events = self._is_event_due and since_s >= _GROUP_S
         has_news = self._stored.has_gone_from_disk() or not self._disk.has_gaps(self._gaps)
-        if is_again and self._stored.is_disk_settled():  # a full disk takes not even that rows go
+        if is_again and self._stored.is_disk_settled(self._disk.tickets()):  # a full disk takes not even that rows go
             remove(self._path)  # first: one that cannot be removed stays in use
             self.places.leave_disk()
             self.places.join()
@@ -248,10 +248,10 @@ class Writer:
         self._reached_on_disk, self._is_disk_begun = reached, True
         self._wrote_s, self._is_event_due = self._now_s(), False
         self._stored.moved(moved)
-        run.commit(gone=moved)
-        self._stored.run_bytes = run.used_bytes
         if any(moved.values()):
             self._on_more()
+        run.commit(gone=moved)
+        self._stored.run_bytes = run.used_bytes
 
     @property
     def _disk(self) -> Place:
@@ -383,8 +383,12 @@ class Writer:
     def _run_in_file(self) -> None:
         self._run_retry_s = self._now_s() + _RETRY_S
         with contextlib.suppress(StoreError):
-            self.places.move_run(self.places.run_path)
-            _log.info("messages are kept over a restart again path=%s", self.places.run.path)
+            try:
+                self.places.move_run(self.places.run_path)
+                _log.info("messages are kept over a restart again path=%s", self.places.run.path)
+            except PlaceDamagedError:  # one that could not be removed or set aside before; the next try makes another
+                if self.places.run_path is not None:
+                    remove(self.places.run_path)
 
     def _damaged(self, error: PlaceDamagedError) -> None:
         """Set a damaged place aside, and declare what was only there: the next round begins it anew."""

@@ -72,15 +72,17 @@ def takes(device: Device) -> TakesReport:
     """DeployError `device.settings`, `device.counters`."""
     counters = read_counters(device.layout, device.durable.files)
     layout = device.layout
-    root_says = (_file(layout.trust) or _file(layout.first_trust)) if layout.trust_root.exists() else None
+    said = [_file(layout.trust), _file(layout.first_trust)]
+    root_says = min(filter(None, said), key=lambda file: file.age_s, default=None)
+    is_rooted = layout.trust_root.exists()
     return TakesReport(
         name=read_settings(device.layout.device_toml).name,
         channels=channels_of(device, counters),
         sequences=dict(counters.sequences),
         newest_created_at=counters.newest_created_at,
         is_clock_sure=is_clock_sure(),
-        signers=root_says or _file(layout.allowed_signers),
-        revocation_list=root_says or _file(layout.revoked_keys),
+        signers=root_says if is_rooted else _file(layout.allowed_signers),
+        revocation_list=root_says if is_rooted else _file(layout.revoked_keys),
     )
 
 

@@ -6,7 +6,7 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import BinaryIO, TypeVar, cast
@@ -174,7 +174,9 @@ class _Pull:
 
     def _why_nothing(self) -> str:
         current = self._status().current
-        is_withdrawn = current is not None and self._is_withdrawn(current)
+        is_withdrawn = False
+        with suppress(DeployError):  # that is beside the point, and not worth a failed look
+            is_withdrawn = current is not None and self._is_withdrawn(current)
         return "the ring is to run nothing" + (f": {current} was withdrawn" if is_withdrawn else "")
 
     def _withdrawn(self, release: str) -> Outcome:
@@ -189,6 +191,8 @@ class _Pull:
         """Return how a pull ends that has nothing to bring; a release that is kept serves on, and why."""
         if self.judged is None or self.judged.result != KEPT:
             return _nothing(self.release, self._reference)
+        if self.judged.release is None:  # a withdrawal may have been lifted, or made, since
+            self.judged = replace(self.judged, problem=self._why_nothing())
         return _kept(self._status().current, self._reference, self.judged.problem)
 
     def _keeps(self, release: str | None, why: str) -> bool:

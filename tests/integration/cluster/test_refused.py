@@ -14,6 +14,7 @@ from edge.version import __version__
 from tests.support.certificates import make_certificates
 from tests.support.command_line import start, typed
 from tests.support.dask_cluster import ROOT, DaskCluster
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.slow(reason="further clusters")
@@ -92,6 +93,12 @@ def test_one_that_comes_later_and_does_not_fit_is_refused_by_name_too(origin, tm
     assert "error: worker tcp://127.0.0.1:" in told
     assert "ONEDNN_MAX_CPU_ISA=AVX2 there" in told
     assert not (tmp_path / "t.json").exists()
+
+
+def test_nothing_is_there(origin):
+    address = f"tcp://127.0.0.1:{free_port()}"
+
+    assert address in typed(origin, *EVALUATE, "--cluster", address, expected=3)[1]
 
 
 def test_something_else_is_there(origin):

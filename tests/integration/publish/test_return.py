@@ -47,7 +47,6 @@ def test_one_that_was_lost(make_broker, make_publisher, make_collector, how):
 
 
 def test_one_that_comes_back_within_a_long_wait_is_not_left_waiting(make_broker, make_publisher):
-    """As after a refused login, whose password is put right at the broker."""
     broker = make_broker().start()
     publisher = make_publisher(broker.port, backoff=BrokerBackoff(min_s=300, max_s=300))
     wait_connected(publisher)

@@ -64,3 +64,16 @@ def test_what_a_boot_would_start_is_started_if_a_release_is_there_and_its_servic
 
     assert [word for command in told for word in command if "." in word] == starts
     assert [command[0] for command in told if SERVING[-1] in command] == ["--no-block"] * (SERVING[0] in starts)
+
+
+def test_what_stands_where_a_convenience_would_be_is_left_and_stops_nothing(tmp_path):
+    theirs = tmp_path / "edge-runtime"
+    theirs.write_text("somebody's own\n")
+    wanted = Wanted(name="a", compatible=("any",), networks=None, keys=[], signers=[])
+    wheels = WheelSet(paths={}, digests={}, requirements="", pip="pip.whl")
+    made = steps(wanted, device_facts(), wheels)
+    (step,) = (one for one in made if one["path"] == "/usr/local/bin/edge-runtime")
+
+    assert main.File({**step, "path": str(theirs)}, None).check() == []
+    with pytest.raises(main.Conflict):
+        main.File({**step, "path": str(theirs), "is_spare": False}, None).check()

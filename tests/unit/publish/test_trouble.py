@@ -94,7 +94,7 @@ def test_a_connection_that_held_ends_the_series():
     for _ in range(6):
         backoff.delay_s(Trouble.LOST, lived_s=0, now_s=0)
 
-    assert backoff.delay_s(Trouble.LOST, lived_s=9, now_s=0) == 30, "a short life must not end it"
+    assert backoff.delay_s(Trouble.LOST, lived_s=20, now_s=0) == 30, "a short life must not end it"
     assert backoff.delay_s(Trouble.LOST, lived_s=60, now_s=0) == 1
 
 

@@ -156,9 +156,20 @@ class _OwnFile(Step):
 
 
 class File(_OwnFile):
-    """A whole file that is ours; `test` is a command that must accept it before it is moved into place."""
+    """A whole file that is ours; `test` is a command that must accept it before it is moved into place.
+
+    `is_spare`: a convenience, which what is in its way ends, and not the provision.
+    """
 
     def check(self) -> list[str]:
+        try:
+            return self._changes()
+        except (Conflict, OSError):
+            if self.values.get("is_spare"):
+                return []
+            raise
+
+    def _changes(self) -> list[str]:
         found = read_own(self.path)
         if found is None:
             return [f"write {self.path}"]

@@ -13,6 +13,13 @@ from tests.support.spool_life import FULL, Absent, Life, full, kill_in_a_move, t
 from tests.support.wait import wait_until
 
 
+def test_events_do_not_wait_for_a_disk_that_is_not_there(life):
+    Absent(life)
+    life.begin().events(3)
+    life.keeper.tick()
+    assert [life.outbox.take().number.seq for _ in range(3)] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("has_run", [True, False])
 def test_a_start_without_its_disk_takes_over_what_is_there_when_it_comes(tmp_path, has_run, caplog):
     life = Life(tmp_path, has_run=has_run)
@@ -298,7 +305,7 @@ def test_a_file_that_another_process_has_is_not_taken_from_it(life, is_needed):
     life.begin().frames(60)
     if not is_needed:  # then a full disk has its room back
         life.deliver().tick()
-        assert life.outbox.stored.is_disk_settled()
+        assert life.outbox.stored.is_disk_settled(life.keeper.places.disk.tickets())
         life.keeper._stumble(FULL)
     life.path.unlink()
     other = Store()
@@ -320,7 +327,10 @@ def test_a_file_that_another_process_has_is_not_taken_from_it(life, is_needed):
 def test_a_new_file_that_cannot_be_made_after_the_old_one_is_gone_is_made_later(life, monkeypatch):
     life.begin().frames(50)
     life.deliver()
-    wait_until(lambda: life.tick() or life.outbox.stored.is_disk_settled(), what="nothing is needed of it")
+    wait_until(
+        lambda: life.tick() or life.outbox.stored.is_disk_settled(life.keeper.places.disk.tickets()),
+        what="nothing is needed of it",
+    )
     life.keeper._stumble(FULL)
     life.keeper._retry_s = -1e9
     with monkeypatch.context() as patched:

@@ -28,7 +28,7 @@ def test_a_message_that_a_gap_record_names_is_not_sent_from_the_disk(life, monke
 def test_a_disk_that_was_read_only_while_nothing_waited_there_is_used_again(life, monkeypatch):
     life.begin().frames(50)
     life.deliver().tick()
-    assert life.outbox.stored.is_disk_settled()
+    assert life.outbox.stored.is_disk_settled(life.keeper.places.disk.tickets())
     with monkeypatch.context() as patched:
         patched.setattr(Place, "commit", full("spool.db"))
         patched.setattr("edge.publish.outbox.writer.remove", lambda path: Place.commit(life.keeper.places.disk))

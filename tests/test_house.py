@@ -112,7 +112,7 @@ LINES_OF_ROOMS = {
     "ground": 2132,
     "http": 443,
     "media": 4776,
-    "model": 4629,
+    "model": 4631,
     "publish": 6400,
     "quantize": 3115,
     "registry": 1083,

@@ -133,7 +133,6 @@ _MESSAGE = Addition(
         "edge/client/client.py": (
             ("    InfoMessage,\n", "    InfoMessage,\n    MoodMessage,\n"),
             ("| DeployMessage\n", "| DeployMessage | MoodMessage\n"),
-            ("case InfoMessage() | DeployMessage():", "case InfoMessage() | DeployMessage() | MoodMessage():"),
         ),
         "edge/client/__init__.py": (
             ("    InfoMessage,\n", "    InfoMessage,\n    MoodMessage,\n"),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,11 +122,13 @@ def _known(graph: Graph, name: str, ranges: Mapping[str, float]) -> float | None
     return max(known) if known and len(known) == len(sources) else None
 
 
-def _is_covered(graph: Graph, name: str, group: Iterable[str], ranges: Mapping[str, float]) -> bool:
-    """Return whether the range of something that holds all of `name` is known."""
-    made = {out for node in graph.consumers(name) if is_moving(node) and len(node.outputs) == 1 for out in node.outputs}
-    inside = made.intersection(group) | made.intersection(ranges)
-    return any(out in ranges or _is_covered(graph, out, group, ranges) for out in inside)
+def _is_covered(graph: Graph, name: str, group: Collection[str], ranges: Mapping[str, float]) -> bool:
+    """Return whether the ranges of what holds all of `name` are known: a Concat's output, each part of a Split."""
+    return any(
+        all(out in ranges or (out in group and _is_covered(graph, out, group, ranges)) for out in node.outputs)
+        for node in graph.consumers(name)
+        if is_moving(node) and node.outputs
+    )
 
 
 def _checked(name: str, amax: float) -> float:

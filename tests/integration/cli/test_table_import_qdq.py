@@ -14,6 +14,7 @@ from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq
 from tests.support import models, wrong_models
 from tests.support.command_line import command
+from tests.support.demo_model import MODEL, TABLE
 from tests.support.qdq import minmax, one_operator, pairs, pictures, run, store, stored
 from tests.unit.model.test_qdq_read import SYMMETRIC, by_onnxruntime
 
@@ -65,6 +66,15 @@ def test_a_qdq_model_survives_import_and_qdq(tmp_path, build):
         np.testing.assert_array_max_ulp(one, other, maxulp=1)
     for name, value in run(first, pictures()).items():
         np.testing.assert_allclose(run(second, pictures())[name], value, rtol=1e-4, atol=1e-4)
+
+
+def test_a_tensor_that_is_split_and_joined_again_has_the_range_of_its_parts(tmp_path):
+    source = tmp_path / "qat.onnx"
+    table("qdq", TABLE, "--model", MODEL, "-o", source)
+
+    assert "warning: coverage" in imported(source).stderr
+
+    assert pairs((tmp_path / "again.onnx").read_bytes()) == pairs(source.read_bytes())
 
 
 def test_the_table_is_bound_to_the_float_model_as_written(tmp_path):

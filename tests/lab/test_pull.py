@@ -106,18 +106,6 @@ def test_a_look_that_finds_nothing_new_changes_nothing(fetching, shop, figures):
     figures["a look that finds nothing new"] = f"{(end_us - begin_us) / 1e6:.1f} s"
 
 
-def test_a_look_that_is_refused_reaches_the_pull_message_and_status(fetching, shop, tmp_path):
-    stranger = Signer(ssh_key(tmp_path, "stranger"), tmp_path).variant(shop.first, health=QUICK)
-    fetching.publish(stranger)
-
-    fetching.look()
-
-    code = "verify.signature.signer"
-    wait_until(lambda: fetching.site.watcher.last_look().get("code") == code, what=f"pull tells {code}", timeout_s=60)
-    assert fetching.site.watcher.last_look()["release"] == stranger.manifest.release
-    assert fetching.site.status()["look"]["code"] == code
-
-
 def test_who_fetches_may_speak_to_the_agent_and_nobody_else_may(fetching):
     knock = "import socket; socket.socket(socket.AF_UNIX).connect('/run/edge-agent.sock')"
 
@@ -192,6 +180,18 @@ def test_a_push_and_a_pull_have_one_history(fetching, shop):
 
     assert (pushed.code, pushed.result["event"]) == (0, "committed"), pushed.told
     assert fetching.site.current() == newer.manifest.release
+
+
+def test_a_look_that_is_refused_reaches_the_pull_message_and_status(fetching, shop, tmp_path):
+    stranger = Signer(ssh_key(tmp_path, "stranger"), tmp_path).variant(shop.first, health=QUICK)
+    fetching.publish(stranger)
+
+    fetching.look()
+
+    code = "verify.signature.signer"
+    wait_until(lambda: fetching.site.watcher.last_look().get("code") == code, what=f"pull tells {code}", timeout_s=60)
+    assert fetching.site.watcher.last_look()["release"] == stranger.manifest.release
+    assert fetching.site.status()["look"]["code"] == code
 
 
 def test_undo_takes_the_units_and_users_of_the_pull_as_well(fetching):

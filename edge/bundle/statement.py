@@ -95,7 +95,7 @@ class RingStatement:
             yield DeployError(
                 "verify.ring.expired",
                 f"{self.tag}: statement {self.serial} ended at {self.valid_until}; what serves goes on",
-                hint="promote it again; if somebody has, the registry does not show it, or this clock is ahead",
+                hint="promote it again; if that was done, the registry hides it, or this clock is ahead",
                 evidence={"valid_until": self.valid_until, "serial": self.serial},
             )
 

@@ -1,4 +1,4 @@
-"""Ground truth of images, whatever the files of labels are."""
+"""Ground truth of images, apart from the format of the label files."""
 
 from __future__ import annotations
 

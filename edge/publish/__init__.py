@@ -1,1 +1,1 @@
-"""Wire messages, the ways by which they leave the device, and those who read them."""
+"""Wire messages, their way to the broker, and the side that reads them."""

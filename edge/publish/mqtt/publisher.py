@@ -360,7 +360,7 @@ class MqttPublisher:
         return self._protocol.failed(kind) or self._will != before
 
     def _say(self, level: int, text: str, *, next_try_s: float | None = None, least_s: float = 0.0) -> None:
-        """Keep the status, and log it when it is another one than before, which was said `least_s` ago."""
+        """Keep the status; log it if it differs from the last one logged, at least `least_s` after that."""
         self.status = text if next_try_s is None else f"{text}; next try in {next_try_s:.1f} s"
         now_s = time.monotonic()
         if text == self._said or now_s - self._said_s < least_s:

@@ -400,7 +400,7 @@ def set_aside(path: Path, why: StoreError) -> None:
     if _kind_of(aside) == _FOLDER:
         raise PlaceUnusableError(f"it cannot be set aside: move the folder {aside} away")
     with _translated():
-        for beside in _beside(path):  # the next one must not get them; first, as one that is a folder stops it here
+        for beside in _beside(path):  # a new store must not get them; a folder fails here, before the rename
             beside.unlink(missing_ok=True)
         if os.path.lexists(path):
             aside.unlink(missing_ok=True)

@@ -386,7 +386,7 @@ class Writer:
             try:
                 self.places.move_run(self.places.run_path)
                 _log.info("messages are kept over a restart again path=%s", self.places.run.path)
-            except PlaceDamagedError:  # one that could not be removed or set aside before; the next try makes another
+            except PlaceDamagedError:  # left over from a failed removal: the next try makes a new file
                 if self.places.run_path is not None:
                     remove(self.places.run_path)
 

@@ -175,7 +175,7 @@ class _Pull:
     def _why_nothing(self) -> str:
         current = self._status().current
         is_withdrawn = False
-        with suppress(DeployError):  # that is beside the point, and not worth a failed look
+        with suppress(DeployError):  # a detail: the pull does not fail for it
             is_withdrawn = current is not None and self._is_withdrawn(current)
         return "the ring is to run nothing" + (f": {current} was withdrawn" if is_withdrawn else "")
 

@@ -66,7 +66,7 @@ def test_what_a_boot_would_start_is_started_if_a_release_is_there_and_its_servic
     assert [command[0] for command in told if SERVING[-1] in command] == ["--no-block"] * (SERVING[0] in starts)
 
 
-def test_what_stands_where_a_convenience_would_be_is_left_and_stops_nothing(tmp_path):
+def test_a_foreign_edge_runtime_on_the_path_is_left_and_stops_nothing(tmp_path):
     theirs = tmp_path / "edge-runtime"
     theirs.write_text("somebody's own\n")
     wanted = Wanted(name="a", compatible=("any",), networks=None, keys=[], signers=[])

@@ -158,7 +158,7 @@ class _OwnFile(Step):
 class File(_OwnFile):
     """A whole file that is ours; `test` is a command that must accept it before it is moved into place.
 
-    `is_spare`: a convenience, which what is in its way ends, and not the provision.
+    `is_spare`: the file is left out where another one, or a folder that is not root's, stands in its way.
     """
 
     def check(self) -> list[str]:

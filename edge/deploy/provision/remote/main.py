@@ -159,7 +159,7 @@ class Brought(Step):
 
 
 class Started(Step):
-    """Units that run; those `serving` if there is a release at `path` and its service was stopped, as by an undo."""
+    """Starts units; those `serving` only where a release is at `path` and its service is stopped, as by an undo."""
 
     def check(self) -> list[str]:
         return [f"start {unit}" for unit in (*self._serving(), *self._others())]

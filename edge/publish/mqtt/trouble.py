@@ -143,6 +143,7 @@ ADAPTABLE = frozenset({Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1})
 """Refusals after which there may be another way to ask; where there is none, a person has to act."""
 _NO_WORD = frozenset({Trouble.SILENT, Trouble.UNANSWERED})
 _SILENT_S, _AWAY_S = 4.0, 2.0
+_REFUSED_FIRST_S = 15.0  # a person who mends a login looks whether that helps
 _AFTER_TRIAL_S = 0.1
 
 
@@ -152,8 +153,8 @@ class BrokerBackoff:
     One that says nothing at all, as when it hangs, is not asked less often for that: nothing but a connection can tell
     when it goes on, and what waits in its socket is then answered at once. One that cannot be reached is asked every
     one to two seconds, and its connections are not waited for longer afterwards.
-    Where a person has to act (refused, also for what we have no other way to ask, or two takeovers within a minute) it
-    is `refused_s`: no storm of attempts, and no war between two clients of one name.
+    Where a person has to act (refused, also for what we have no other way to ask) it grows from 15 s to `refused_s`;
+    after two takeovers within a minute it is `refused_s` at once: no war between two clients of one name.
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class BrokerBackoff:
         self._refused_s = refused_s
         self._uniform = uniform
         self._ceiling_s = 2 * min_s
+        self._refusal_s = min(_REFUSED_FIRST_S, refused_s)
         self._takeovers: deque[float] = deque(maxlen=2)
 
     def delay_s(
@@ -189,7 +191,10 @@ class BrokerBackoff:
             self._takeovers.append(now_s)
             is_contested = len(self._takeovers) == 2 and now_s - self._takeovers[0] < 60
         if kind is Trouble.REFUSED or kind in ADAPTABLE or is_contested:
-            return self._uniform(0.9 * self._refused_s, 1.1 * self._refused_s)
+            wait_s = self._refused_s if is_contested else self._refusal_s
+            self._refusal_s = min(self._refused_s, 2 * self._refusal_s)
+            return self._uniform(0.9 * wait_s, 1.1 * wait_s)
+        self._refusal_s = min(_REFUSED_FIRST_S, self._refused_s)
         if kind is Trouble.UNREACHABLE:
             away_s = min(self._max_s, _AWAY_S)
             return self._uniform(away_s / 2, away_s)

@@ -113,17 +113,27 @@ def test_one_that_cannot_be_reached_is_asked_every_other_second_and_then_not_wai
     assert backoff.delay_s(Trouble.LOST, lived_s=1, now_s=0) <= 1
 
 
-def test_a_refusal_waits_for_a_person():
-    assert BrokerBackoff().delay_s(Trouble.REFUSED, lived_s=0, now_s=0) >= 270
+ASKED_OTHERWISE = [Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1]
 
 
-@pytest.mark.parametrize("kind", [Trouble.VERSION, Trouble.NO_RETAIN, Trouble.NO_QOS_1])
-def test_what_can_be_asked_for_in_another_way_is_at_once_and_else_waits_for_a_person(kind):
+@pytest.mark.parametrize("kind", ASKED_OTHERWISE)
+def test_what_can_be_asked_for_in_another_way_is_at_once(kind):
     assert BrokerBackoff().delay_s(kind, lived_s=0, now_s=0, is_adapted=True) == 0
-    assert BrokerBackoff().delay_s(kind, lived_s=0, now_s=0) >= 270
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Trouble if kind.name not in ("VERSION", "NO_RETAIN", "NO_QOS_1")])
+@pytest.mark.parametrize("kind", [Trouble.REFUSED, *ASKED_OTHERWISE])
+def test_a_refusal_is_tried_soon_then_each_five_minutes_and_soon_again_once_it_is_over(kind):
+    backoff = BrokerBackoff(uniform=lambda low, high: (low + high) / 2)
+
+    def refused(times):
+        return [backoff.delay_s(kind, lived_s=0, now_s=0) for _ in range(times)]
+
+    assert refused(7) == [15, 30, 60, 120, 240, 300, 300]
+    backoff.delay_s(Trouble.LOST, lived_s=60, now_s=0)
+    assert refused(2) == [15, 30]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Trouble if kind not in ASKED_OTHERWISE])
 def test_no_other_end_of_a_connection_is_without_a_pause(kind):
     assert BrokerBackoff(uniform=lambda low, high: low).delay_s(kind, lived_s=0, now_s=0, is_adapted=True) >= 0.5
 

@@ -87,6 +87,7 @@ class PipelineBuilder:
         self._has_bytes = False  # of a web camera
         self._is_claimed = False  # from the first moment on: making a decoder takes a quarter of a second
         self._track: int | None = None  # of an RTSP camera: the one that is set up
+        self._locked: set[int] = set()  # and those that it encrypts by keys that rtspsrc does not read
         self._other_media: list[str] = []
         self._source: Any = None
         self.problem: Exception | None = None
@@ -124,6 +125,8 @@ class PipelineBuilder:
         if self._other_media:
             problem += f" that we read, only {', '.join(self._other_media)}"
         hint = "give the address of the camera's video"
+        if self._locked:
+            hint = "have the camera send its video without SRTP; of UniFi Protect: leave ?enableSrtp out of the address"
         return SourceError(problem, hint=hint, is_permanent=self._address.is_file_like)
 
     def lead_to(self, address: Address) -> None:
@@ -157,6 +160,7 @@ class PipelineBuilder:
                 source = self.pipeline.get_by_name("source")
                 source.connect("before-send", weakly(self._on_request, otherwise=True))
                 self._connect(source, "new-manager", self._on_new_manager)
+                self._connect(source, "on-sdp", self._on_description)
                 self._connect(source, "select-stream", self._on_select_stream)
                 if self._gst.version() < (1, 22):
                     shorten_tracks(source)
@@ -268,12 +272,19 @@ class PipelineBuilder:
         if self.sender_clock is not None:
             self.sender_clock.attach(manager)
 
+    def _on_description(self, _source: Any, session: Any) -> None:
+        """Find the tracks that are encrypted by keys of `a=crypto` (RFC 4568); rtspsrc knows those of MIKEY."""
+        for number, media in enumerate(map(session.get_media, range(session.medias_len()))):
+            knows_key = any(one.get_attribute_val("key-mgmt") for one in (media, session))
+            if media.get_proto().startswith("RTP/SAVP") and not knows_key:
+                self._locked.add(number)
+
     def _on_select_stream(self, _source: Any, number: int, caps: Any) -> bool:
         """Set up the first video that we read, and nothing else: no sound, no second video, no metadata."""
         fields = caps_fields(caps)
         media, encoding = fields.get_string("media") or "?", fields.get_string("encoding-name") or "?"
-        if media != "video" or encoding not in _DEPAY_SECTIONS:
-            self._other_media.append(f"{media} {encoding}")
+        if media != "video" or encoding not in _DEPAY_SECTIONS or number in self._locked:
+            self._other_media.append(f"{media} {encoding}{', encrypted (SRTP)' if number in self._locked else ''}")
         elif self._track is None:
             self._track = number
         self._is_claimed = self._track is not None

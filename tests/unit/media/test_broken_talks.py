@@ -1,4 +1,4 @@
-"""Cameras that stop the talk half way: one closes at PLAY, as with too many viewers, and one never answers."""
+"""Cameras that stop the talk half way (at PLAY, or without an answer), and one that encrypts by a key nobody reads."""
 
 import socket
 import threading
@@ -16,6 +16,9 @@ SDP = (
     "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=camera\r\nt=0 0\r\n"
     "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:track1\r\n"
 )
+SRTP = SDP.replace("RTP/AVP 96", "RTP/SAVP 96").replace(
+    "a=rtpmap", "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSoj\r\na=rtpmap"
+)
 ANSWERS = {
     "OPTIONS": ("Public: DESCRIBE, SETUP, PLAY", ""),
     "DESCRIBE": ("Content-Type: application/sdp", SDP),
@@ -23,7 +26,7 @@ ANSWERS = {
 }
 
 
-def answer(connection):
+def answer(connection, sdp=SDP):
     with connection, connection.makefile("rb") as requests:
         while line := requests.readline():
             method, number = line.split()[0].decode(), ""
@@ -33,6 +36,7 @@ def answer(connection):
             if method not in ANSWERS:
                 return
             headers, body = ANSWERS[method]
+            body = body and sdp
             connection.sendall(
                 f"RTSP/1.0 200 OK\r\nCSeq: {number}\r\n{headers}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
             )
@@ -47,7 +51,7 @@ def problem_of(server, kind):
         source.open()
         with pytest.raises(SourceError) as caught:
             source.read(30.0)
-        return caught.value.problem
+        return caught.value
     finally:
         source.close()
 
@@ -56,7 +60,7 @@ def test_a_camera_that_closes_at_play_is_not_said_to_forbid_something():
     pytest.importorskip("av")
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=lambda: answer(server.accept()[0]), daemon=True).start()
-        assert "asked to play" in problem_of(server, "pyav")
+        assert "asked to play" in problem_of(server, "pyav").problem
 
 
 @pytest.mark.parametrize("kind", ["pyav", "software"])
@@ -64,4 +68,14 @@ def test_a_camera_that_closes_at_play_is_not_said_to_forbid_something():
 def test_a_camera_that_accepts_and_never_answers_is_said_to_give_no_answer(kind):
     pytest.importorskip("gi" if kind == "software" else "av")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert problem_of(server, kind).endswith("no answer for 5 s")
+        assert problem_of(server, kind).problem.endswith("no answer for 5 s")
+
+
+def test_a_camera_that_encrypts_by_a_key_that_is_not_read_is_no_silent_one():
+    """As UniFi Protect does at the address that it shows: `rtsps://HOST:7441/NAME?enableSrtp`."""
+    pytest.importorskip("gi")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: answer(server.accept()[0], SRTP), daemon=True).start()
+        problem = problem_of(server, "software")
+    assert problem.problem.endswith("only video H264, encrypted (SRTP)")
+    assert "enableSrtp" in problem.hint

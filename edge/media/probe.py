@@ -13,15 +13,17 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from edge.media.address import Address
+from edge.media.address import IS_REFUSED, Address
 
-__all__ = ["CameraBackoff", "ProbeWatch", "is_there", "why_unreached"]
+__all__ = ["CameraBackoff", "ProbeWatch", "is_there", "remedy_of_refusal", "why_unreached"]
 
 EVERY_S = 1.0
 _ANSWER_S = 1.0
 _FIRST_ANSWER_S = 2 * _ANSWER_S
 _STATUS = re.compile(rb"RTSP/1\.\d (\d{3})")
 _UNKNOWN = ("404", "454", "503")  # the server is there, the stream is not
+_CHALLENGE = re.compile(r"^WWW-Authenticate: *(\w+)(?:.*algorithm=\"?([\w-]+))?", re.IGNORECASE | re.MULTILINE)
+_HEAD_BYTES = 4096
 
 
 def is_there(address: Address, *, was_unknown: bool = False) -> bool | None:
@@ -65,9 +67,31 @@ def why_unreached(address: Address) -> str | None:
     return None
 
 
-def _answers(link: socket.socket, location: str, method: str) -> bool:
+def remedy_of_refusal(address: Address) -> str:
+    """Return what to do where a camera has refused a login. One of RTSP is asked, within a second, which logins it
+    takes: GStreamer and FFmpeg compute digests of MD5 alone, and call the others a wrong password.
+    """
+    if address.scheme != "rtsp" or address.credential is None or address.server is None:
+        return IS_REFUSED
+    try:
+        with socket.create_connection(address.server, _ANSWER_S) as link:
+            _ask(link, address.location, "DESCRIBE")
+            head = link.recv(_HEAD_BYTES).decode(errors="replace")
+    except (OSError, ValueError):
+        return IS_REFUSED
+    wanted = {name.upper() if kind.lower() == "digest" else "" for kind, name in _CHALLENGE.findall(head)}
+    if not wanted or wanted & {"", "MD5"}:
+        return IS_REFUSED
+    return f"the camera takes digests of {', '.join(sorted(wanted))} only, set its RTSP login to MD5 or basic"
+
+
+def _ask(link: socket.socket, location: str, method: str) -> None:
     link.settimeout(_ANSWER_S)
     link.sendall(f"{method} {location} RTSP/1.0\r\nCSeq: 1\r\nUser-Agent: edge-deploy\r\n\r\n".encode())
+
+
+def _answers(link: socket.socket, location: str, method: str) -> bool:
+    _ask(link, location, method)
     status = _STATUS.match(link.recv(64))
     return status is not None and not (method == "DESCRIBE" and status[1].decode() in _UNKNOWN)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from edge.errors import MissingDependencyError, SourceError
 from edge.media.address import IS_REFUSED, IS_UNKNOWN, Address, redact
+from edge.media.probe import remedy_of_refusal
 from edge.types import ImageSize
 
 __all__ = ["Decoder", "is_available", "load", "rgb_from_frame"]
@@ -223,13 +224,13 @@ class Decoder:
             words = "what the server sends ended without a picture in it"
         elif is_opening and self._address.scheme == "rtsp" and getattr(error, "errno", None) == errno.EPERM:
             words = "the camera ended the connection when it was asked to play; it may have too many viewers"
-        is_refusal = type(error).__name__ in _REFUSALS
+        hint, is_login = _REFUSALS.get(type(error).__name__), type(error).__name__ == "HTTPUnauthorizedError"
         is_bad_file = is_opening and self._address.scheme == "file"
         return SourceError(
             f"{self._address.shown}: {redact(str(words))}",
-            hint=_REFUSALS.get(type(error).__name__),
-            is_permanent=is_refusal or is_bad_file,
-            wants_login=type(error).__name__ == "HTTPUnauthorizedError",
+            hint=remedy_of_refusal(self._address) if is_login else hint,
+            is_permanent=hint is not None or is_bad_file,
+            wants_login=is_login,
         )
 
     def _is_out_of_time(self, error: Exception) -> bool:

@@ -12,8 +12,9 @@ import re
 from typing import Any
 
 from edge.errors import SourceError
-from edge.media.address import IS_REFUSED, IS_UNKNOWN, Address, redact
+from edge.media.address import IS_UNKNOWN, Address, redact
 from edge.media.gstreamer.binding import load, message_fields, on_pad, weakly
+from edge.media.probe import remedy_of_refusal
 
 __all__ = ["BusReader", "SenderClock", "unix_ns_from_ntp"]
 
@@ -40,8 +41,6 @@ class BusReader:
         self._bus = bus
         self._address = address
         self._is_live = is_live
-        codes = self._gst.ResourceError
-        self._refusals = ((codes.NOT_FOUND, IS_UNKNOWN), (codes.NOT_AUTHORIZED, IS_REFUSED))
         self.problem: Exception | None = None
         self._is_vague, self._is_page = True, False
         self.warnings = 0
@@ -103,15 +102,18 @@ class BusReader:
             words = f"no answer for {message.src.get_property('tcp-timeout') / 1e6:g} s"  # microseconds
         elif is_vague and flow is not None:
             words = f"{words} ({flow[1]})"
-        hint = next(
-            (hint for code, hint in self._refusals if error.matches(self._gst.ResourceError.quark(), code)), None
-        )
+        codes, hint = self._gst.ResourceError, None
+        is_login = error.matches(codes.quark(), codes.NOT_AUTHORIZED)
+        if error.matches(codes.quark(), codes.NOT_FOUND):
+            hint = IS_UNKNOWN
+        elif is_login:
+            hint = remedy_of_refusal(self._address)
         self._is_vague = is_vague
         self.problem = SourceError(
             f"{self._address.shown}: {words}",
             hint=None if self._address.is_device else hint,
             is_permanent=hint is not None or not self._is_live,
-            wants_login=error.matches(self._gst.ResourceError.quark(), self._gst.ResourceError.NOT_AUTHORIZED),
+            wants_login=is_login,
         )
 
 

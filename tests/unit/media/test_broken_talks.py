@@ -1,5 +1,7 @@
-"""Cameras that stop the talk half way (at PLAY, or without an answer), and one that encrypts by a key nobody reads."""
+"""Cameras that stop the talk half way, encrypt by a key that is not read, or want a login that is not computed."""
 
+import contextlib
+import re
 import socket
 import threading
 from pathlib import Path
@@ -42,8 +44,21 @@ def answer(connection, sdp=SDP):
             )
 
 
-def problem_of(server, kind):
-    uri = f"rtsp://127.0.0.1:{server.getsockname()[1]}/main"
+def refuse_all(server, *challenges):
+    asked = "".join(f"WWW-Authenticate: {one}\r\n" for one in challenges)
+
+    def refuse(connection):
+        with connection, contextlib.suppress(OSError):
+            while number := re.search(r"CSeq: (\d+)", connection.recv(4096).decode()):
+                connection.sendall(f"RTSP/1.0 401 Unauthorized\r\nCSeq: {number[1]}\r\n{asked}\r\n".encode())
+
+    with contextlib.suppress(OSError):  # it is closed
+        while True:
+            threading.Thread(target=refuse, args=(server.accept()[0],), daemon=True).start()
+
+
+def problem_of(server, kind, login=""):
+    uri = f"rtsp://{login}127.0.0.1:{server.getsockname()[1]}/main"
     stream, address = StreamConfig(id="east", uri=uri), parse_address(uri, base_dir=Path("/"))
     require_decoder(stream, address, kind)
     source = make_connection(stream, address, decoder=kind, preprocess=CANVAS)
@@ -79,3 +94,22 @@ def test_a_camera_that_encrypts_by_a_key_that_is_not_read_is_no_silent_one():
         problem = problem_of(server, "software")
     assert problem.problem.endswith("only video H264, encrypted (SRTP)")
     assert "enableSrtp" in problem.hint
+
+
+@pytest.mark.parametrize("kind", ["software", "pyav"])
+@pytest.mark.parametrize(
+    ("challenges", "hint"),
+    [
+        (['Digest realm="a", nonce="b", algorithm="SHA-256", stale="FALSE"'], "digests of SHA-256 only"),
+        (['Digest realm="a", nonce="b", algorithm=SHA-256', 'Digest realm="a", nonce="b"'], "user:password"),
+        (['Digest realm="a", nonce="b", algorithm=MD5'], "user:password"),
+        (['Digest realm="a", nonce="b", algorithm=SHA-256', 'Basic realm="a"'], "user:password"),
+    ],
+)
+def test_a_login_that_is_not_computed_is_told_from_a_wrong_password(kind, challenges, hint):
+    pytest.importorskip("gi" if kind == "software" else "av")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=refuse_all, args=(server, *challenges), daemon=True).start()
+        problem = problem_of(server, kind, "admin:secret@")
+    assert hint in problem.hint
+    assert problem.wants_login

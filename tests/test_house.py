@@ -111,7 +111,7 @@ LINES_OF_ROOMS = {
     "evaluate": 1929,
     "ground": 2132,
     "http": 443,
-    "media": 4814,
+    "media": 4733,
     "model": 4631,
     "publish": 6405,
     "quantize": 3115,

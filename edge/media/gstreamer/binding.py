@@ -14,7 +14,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
@@ -27,7 +27,6 @@ __all__ = [
     "APT",
     "JETSON_HINT",
     "caps_fields",
-    "elements_of",
     "has_factories",
     "is_available",
     "is_idle",
@@ -260,13 +259,6 @@ def is_idle(made: Any) -> bool:
             return False
     # A walk that was cut short by a change says RESYNC again and again.
     return bool(iterator.next()[0] == load().gst.IteratorResult.DONE)
-
-
-def elements_of(made: Any) -> Iterator[Any]:
-    """Yield the elements inside a bin, or those seen until it is changed meanwhile: that is enough for now."""
-    iterator = made.iterate_recurse()
-    while (element := _next(iterator)) is not None:
-        yield element
 
 
 def _next(iterator: Any) -> Any:

@@ -26,7 +26,6 @@ _BETWEEN = 4  # frames at most: in the queue, in the scaler, in the sink, and on
 _IDLE_LOOKS = 10  # in a row: between two stages of finding out what a file is, nothing runs for a moment either
 _TREMBLE_NS = 1_000_000_000  # by so much a time that is guessed may be ahead of the next one that is known
 _SLICE_NS = 100_000_000  # how long an error may wait for its answer; an end and a close end the wait by themselves
-_LOOP_SLICE_NS = 10_000_000  # the same for the end of a loop's pass, which goes on without a pause
 _LISTEN_EVERY_NS = 500_000_000  # what the bus says while frames come
 
 
@@ -65,7 +64,6 @@ class GstSource(Connection):
         self._lock = threading.Lock()
         self._taken = self._corrupt = self._damaged = self._late = self._by_rate = 0
         self._is_stopped = False
-        self._slice_ns = _SLICE_NS if self._loop is None else _LOOP_SLICE_NS
         self._listened_at_ns = 0
         self._looked_at_ns = 0
         self._decoded_before = 0
@@ -90,8 +88,6 @@ class GstSource(Connection):
             if self._address.is_encrypted:
                 self._tunnel = Tunnel(self._address)
                 self._builder.lead_to(self._tunnel.address)
-            if self._loop is not None:
-                self._loop.start()
             result = self.pipeline.set_state(gst.State.PLAYING)
         if result == gst.StateChangeReturn.FAILURE:
             self._check_bus(time.monotonic_ns())
@@ -104,11 +100,11 @@ class GstSource(Connection):
         while True:
             if self._closing.is_set():
                 raise SourceError(f"{self.stream}: read from a closed source")
-            if now_ns - self._listened_at_ns >= _LISTEN_EVERY_NS or self._loop is not None:
+            if now_ns - self._listened_at_ns >= _LISTEN_EVERY_NS:
                 self._check_bus(now_ns)
             if self._wanted_cap.max_fps != self._cap.max_fps and self.is_live:
                 self._cap.set(self._wanted_cap.max_fps)
-            sample = self._sink.pull(min(max(0, deadline_ns - now_ns), self._slice_ns))
+            sample = self._sink.pull(min(max(0, deadline_ns - now_ns), _SLICE_NS))
             now_ns = time.monotonic_ns()
             if sample is not None:
                 self._taken += 1
@@ -130,7 +126,7 @@ class GstSource(Connection):
     def counts(self) -> SourceCounts:
         # In this order, since frames go on meanwhile: none may be seen behind a place and not yet in front of it.
         clean, damaged, late, taken = self._builder.clean, self._damaged, self._late, self._taken
-        by_rate, capped, decoded = self._dropped_by_rate(), self._cap.capped, self._decoded()
+        by_rate, capped, decoded = self._dropped_by_rate(), self._cap.capped, self._counter.count()
         dropped = {
             DropReason.MAX_FPS: by_rate,
             DropReason.CAPPED: capped,
@@ -164,7 +160,7 @@ class GstSource(Connection):
         As long as frames come, one may be on its way from the decoder to "kept".
         """
         if self._kept is not None:
-            decoded = self._decoded() - (0 if self._is_stopped else 1)
+            decoded = self._counter.count() - (0 if self._is_stopped else 1)
             self._by_rate = max(self._by_rate, decoded - self._cap.capped - self._kept.count())
         return self._by_rate
 
@@ -181,8 +177,6 @@ class GstSource(Connection):
             self._bus.problem = self._end_after(0)
         if self._bus.problem is not None and self._builder.has_only_other_media:
             self._bus.problem = self._builder.no_video_error()
-        if self._loop is not None and self._loop.has_pass_ended:
-            self._loop.begin_next_pass()
         depay = self._builder.depay
         if self._backlog is None and depay is not None:
             self._backlog = Backlog(depay, latency_ms=self._config.latency_ms, running_ns=self._clock.at_ns)
@@ -190,7 +184,7 @@ class GstSource(Connection):
             self._backlog.look()
 
     def _check_effort(self) -> None:
-        decoded = self._decoded()
+        decoded = self._counter.count()
         if decoded != self._decoded_before:
             self._decoded_before = decoded
             self._effort.bears_fruit()
@@ -212,12 +206,9 @@ class GstSource(Connection):
             return
         if self._loop is not None:
             self._bus.has_ended = False
-            self._loop.restart()
+            self._loop.restart(self._counter.count())
         else:
-            raise self._end_after(self._decoded())
-
-    def _decoded(self) -> int:
-        return self._counter.count() - (self._loop.discarded if self._loop is not None else 0)
+            raise self._end_after(self._counter.count())
 
     def _frame_of(self, sample: Sample, read_at_ns: int) -> Frame:
         wall_ns = time.time_ns()
@@ -270,7 +261,7 @@ class GstSource(Connection):
         Live, the frames between the counter and the sink are only known within bounds: the least that is possible is
         taken, so that a number is never ahead of the decoder.
         """
-        decoded = self._decoded()
+        decoded = self._counter.count()
         least = decoded - _BETWEEN if self.is_live else self._taken
         self._last_number = max(least, self._last_number + 1)
         if self.is_live:

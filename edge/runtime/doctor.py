@@ -34,7 +34,6 @@ _SOFTWARE_ELEMENTS = (
     "avdec_h265",
     "jpegdec",
     "videoscale",
-    "videorate",
     "capssetter",
 )
 

@@ -39,7 +39,6 @@ SOFTWARE_FACTORIES = ("parsebin", "h264parse", "avdec_h264", "capssetter", "vide
 _CODEC_SECTIONS = {"video/x-h264": "h264", "video/x-h265": "h265", "image/jpeg": "jpeg", "video/x-raw": "raw"}
 _DEPAY_SECTIONS = {"H264": "rtsp-h264", "H265": "rtsp-h265", "JPEG": "rtsp-jpeg"}
 _RTP_CODECS = {"H264": "h264", "H265": "h265", "JPEG": "jpeg"}
-_EVERY_FRAME = 2**31 - 1  # videorate's own word for no limit
 _MOST_REQUESTS = 30  # before the first packet; a camera with a login takes six, one that sends on to itself all it gets
 _HEAD_BYTES = 512
 _MODE_CODECS = {"raw": "video/x-raw", "jpeg": "image/jpeg", "h264": "video/x-h264"}
@@ -322,8 +321,6 @@ class PipelineBuilder:
         is_late = description == self._codecs.get("any")
         decoder = self._add(parse_bin(description, has_pads=False) if is_late else parse_decoder(description))
         self._set_decoder_properties(decoder)
-        if self.codec == "jpeg":  # no durations, which videorate reckons with: the reader lets go what is too much
-            set_if_present(self.pipeline.get_by_name("rate"), max_rate=_EVERY_FRAME)
         element = decoder.get_by_name("decoder")
         self.depay = decoder.get_by_name("depay")
         if not is_late:

@@ -12,7 +12,7 @@ What waits in front of a decoder that is slower than its camera is bounded: pict
 Packets that came over TCP are all there, and after a pause of the process a decoder catches up with them; what is not
 fresh any more is dropped behind it. Only where it falls behind for good would they pile up, in the jitter buffer.
 
-While a cap is in force, frames are dropped behind the decoder, by time.
+Frames above the limit of a camera, or its cap, are dropped behind the decoder, by time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from typing import Any
 
 from edge.media.gstreamer.binding import load, on_pad
 from edge.media.rate import RateLimit
+from edge.types import DropReason
 
-__all__ = ["LOSS", "WHOLE", "Backlog", "CleanFrames", "GstCap", "tell"]
+__all__ = ["LOSS", "WHOLE", "Backlog", "CleanFrames", "GstLimit", "tell"]
 
 # Only what says that pixels are wrong: libav complains of odd metadata, too, which some cameras send with each frame.
 _DAMAGE = re.compile(
@@ -302,30 +303,42 @@ class Backlog:
         return running_ns - pts - self._latency_ns
 
 
-class GstCap:
-    """Used by the reading thread; the probe runs in a streaming thread, and is there only while a cap is in force."""
+class GstLimit:
+    """Lets frames go right behind the decoder, before they are scaled; only `set` installs and removes the probe.
 
-    def __init__(self, decoded: Any) -> None:
+    Args:
+        decoded: the element behind whose pad they go.
+        most_fps: limit of the stream itself, whether it has a cap or not.
+
+    Attributes:
+        cap_fps: the cap in force.
+        dropped: how many went, by reason; counted in a streaming thread.
+    """
+
+    def __init__(self, decoded: Any, most_fps: float | None) -> None:
         self._gst = load().gst
         self._pad = decoded.get_static_pad("src")
-        self._limit: RateLimit | None = None
+        self._most_fps = most_fps
+        self._limit: tuple[RateLimit, DropReason] | None = None
         self._probe: int | None = None
-        self.max_fps: float | None = None
-        self.capped = 0
+        self.dropped = {DropReason.MAX_FPS: 0, DropReason.CAPPED: 0}
+        self.set(None)
 
-    def set(self, max_fps: float | None) -> None:
+    def set(self, cap_fps: float | None) -> None:
         """Raises `ValueError` if it is not positive."""
-        self._limit = None if max_fps is None else RateLimit(max_fps)
+        limits = ((cap_fps, DropReason.CAPPED), (self._most_fps, DropReason.MAX_FPS))
+        lowest = min(((fps, reason) for fps, reason in limits if fps is not None), default=None)
+        self._limit = None if lowest is None else (RateLimit(lowest[0]), lowest[1])
         if self._limit is not None and self._probe is None:
             self._probe = on_pad(self._pad, self._gst.PadProbeType.BUFFER, self._on_decoded)
         elif self._limit is None and self._probe is not None:
             self._pad.remove_probe(self._probe)
             self._probe = None
-        self.max_fps = max_fps
+        self.cap_fps = cap_fps
 
     def _on_decoded(self, _pad: Any, info: Any) -> Any:
         limit, pts = self._limit, info.get_buffer().pts
-        if limit is None or pts == self._gst.CLOCK_TIME_NONE or limit.admits(pts):
+        if limit is None or pts == self._gst.CLOCK_TIME_NONE or limit[0].admits(pts):
             return self._gst.PadProbeReturn.OK
-        self.capped += 1
+        self.dropped[limit[1]] += 1
         return self._gst.PadProbeReturn.DROP

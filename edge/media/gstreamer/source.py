@@ -13,7 +13,7 @@ from edge.media.flood import endless_error
 from edge.media.gstreamer.binding import load
 from edge.media.gstreamer.build import PipelineBuilder
 from edge.media.gstreamer.bus import BusReader
-from edge.media.gstreamer.clean import Backlog, GstCap
+from edge.media.gstreamer.clean import Backlog, GstLimit
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
 from edge.media.gstreamer.tail import BufferGate, GstLoop
 from edge.media.rate import Cap
@@ -52,18 +52,16 @@ class GstSource(Connection):
         self.pipeline = builder.pipeline
         self._sink = Sink(self.pipeline.get_by_name("sink"))
         self._counter = Counter(self.pipeline.get_by_name("decoded"))
-        kept = self.pipeline.get_by_name("kept")
-        self._kept = None if kept is None else Counter(kept)
         self._clock = RunningClock(self.pipeline)
         self._backlog: Backlog | None = None  # of an RTSP camera, once it is known what it sends
         self._wanted_cap = cap or Cap()
-        self._cap = GstCap(self.pipeline.get_by_name("decoded"))
+        most_fps = None if address.is_file_like else _seen_by_watchdog(stream)
+        self._limit = GstLimit(self.pipeline.get_by_name("decoded"), most_fps)
         self._gate = BufferGate(self.pipeline, preprocess, container_colour=lambda: builder.container_colour)
         self._bus = BusReader(self.pipeline.get_bus(), address, is_live=not address.is_file_like)
         self._loop = GstLoop(self.pipeline, address.shown) if stream.loop and address.is_file_like else None
         self._lock = threading.Lock()
-        self._taken = self._corrupt = self._damaged = self._late = self._by_rate = 0
-        self._is_stopped = False
+        self._taken = self._corrupt = self._damaged = self._late = 0
         self._listened_at_ns = 0
         self._looked_at_ns = 0
         self._decoded_before = 0
@@ -102,8 +100,8 @@ class GstSource(Connection):
                 raise SourceError(f"{self.stream}: read from a closed source")
             if now_ns - self._listened_at_ns >= _LISTEN_EVERY_NS:
                 self._check_bus(now_ns)
-            if self._wanted_cap.max_fps != self._cap.max_fps and self.is_live:
-                self._cap.set(self._wanted_cap.max_fps)
+            if self._wanted_cap.max_fps != self._limit.cap_fps and self.is_live:
+                self._limit.set(self._wanted_cap.max_fps)
             sample = self._sink.pull(min(max(0, deadline_ns - now_ns), _SLICE_NS))
             now_ns = time.monotonic_ns()
             if sample is not None:
@@ -126,13 +124,12 @@ class GstSource(Connection):
     def counts(self) -> SourceCounts:
         # In this order, since frames go on meanwhile: none may be seen behind a place and not yet in front of it.
         clean, damaged, late, taken = self._builder.clean, self._damaged, self._late, self._taken
-        by_rate, capped, decoded = self._dropped_by_rate(), self._cap.capped, self._counter.count()
-        dropped = {
-            DropReason.MAX_FPS: by_rate,
-            DropReason.CAPPED: capped,
+        limited = dict(self._limit.dropped)
+        decoded = self._counter.count()
+        dropped = limited | {
             DropReason.DAMAGED: damaged,
             DropReason.LATE: late,
-            DropReason.STOPPED: decoded - taken - by_rate - capped - late if self._closing.is_set() else 0,
+            DropReason.STOPPED: decoded - taken - sum(limited.values()) - late if self._closing.is_set() else 0,
         }
         return SourceCounts(
             decoded=decoded,
@@ -152,17 +149,6 @@ class GstSource(Connection):
                 self.pipeline.set_state(load().gst.State.NULL)
             self._close_tunnel()
             self._floods.close()
-            self._is_stopped = True
-
-    def _dropped_by_rate(self) -> int:
-        """Return how many frames the coarse limit, which stands behind the cap, has dropped; it never falls.
-
-        As long as frames come, one may be on its way from the decoder to "kept".
-        """
-        if self._kept is not None:
-            decoded = self._counter.count() - (0 if self._is_stopped else 1)
-            self._by_rate = max(self._by_rate, decoded - self._cap.capped - self._kept.count())
-        return self._by_rate
 
     def _check_bus(self, now_ns: int) -> None:
         # Once more right after the first frame: what is said of a file as a whole came before it.
@@ -265,8 +251,8 @@ class GstSource(Connection):
         least = decoded - _BETWEEN if self.is_live else self._taken
         self._last_number = max(least, self._last_number + 1)
         if self.is_live:
-            # Of the frames behind both limits that were not taken, all but those that may still be on their way.
-            let_on = decoded - self._cap.capped if self._kept is None else self._kept.count()
+            # Of the frames behind the limit that were not taken, all but those that may still be on their way.
+            let_on = decoded - sum(self._limit.dropped.values())
             self._late = max(self._late, let_on - _BETWEEN - self._taken)
         return self._last_number
 
@@ -288,3 +274,8 @@ class GstSource(Connection):
         if running_ns is None or self._builder.has_own_times:
             return pts_ns, 0
         return pts_ns, max(0, running_ns - pts_ns)
+
+
+def _seen_by_watchdog(stream: StreamConfig) -> float | None:
+    """Return the rate that a camera is limited to here, never so few that its frames look like a stall."""
+    return None if stream.max_fps is None else max(stream.max_fps, 3 / stream.stall_s)

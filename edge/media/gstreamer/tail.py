@@ -12,7 +12,6 @@ follow the end of the last frame; a file played at its own pace makes good for t
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,7 +26,6 @@ from edge.media.gstreamer.binding import (
     message_fields,
     on_pad,
     parse_bin,
-    set_if_present,
 )
 from edge.types import ImageSize, Letterbox, Preprocess
 from edge.vision import boxes
@@ -144,36 +142,15 @@ def add_tail(
     """Add all that stands behind the decoder, and return it; sections of launch texts by name."""
     is_paced_by_source = not address.is_file_like
     is_live = stream.realtime or is_paced_by_source
-    # At pictures without a duration, as of web cameras, videorate ends the process: there the reader lets them go.
-    has_rate = is_paced_by_source and stream.max_fps is not None and address.scheme not in ("http", "https")
-    tail = parse_bin(
-        joined(
-            sources["decoded"],
-            sources["rate"] if has_rate else "",
-            sources["newest" if is_paced_by_source else "waiting"],
-            codecs["scale"],
-        ),
-        has_pads=True,
-    )
+    queue = sources["newest" if is_paced_by_source else "waiting"]
+    tail = parse_bin(joined(sources["decoded"], queue, codecs["scale"]), has_pads=True)
     pipeline.add(tail)
     sink = pipeline.get_by_name("sink")
     sink.set_property("drop", is_live)
     sink.set_property("max-buffers", 1 if is_live else 2)
     # A file played at its own pace is paced here: in front of the decoder there is no clock.
     sink.set_property("sync", address.is_file_like and stream.realtime)
-    if stream.max_fps is not None:
-        set_if_present(pipeline.get_by_name("rate"), max_rate=_coarse_rate(stream.max_fps, stream.stall_s))
     return tail
-
-
-def _coarse_rate(max_fps: float, stall_s: float) -> int:
-    """Return whole frames per second, from which `edge.media.rate` picks exactly.
-
-    Twice a fractional limit, since picking 7.5 out of 8 would leave one double gap in every fifteen frames; and
-    never so few that the stall watchdog misses frames.
-    """
-    wanted = max_fps if float(max_fps).is_integer() else 2 * max_fps
-    return max(math.ceil(wanted), math.ceil(3 / stall_s))
 
 
 class Pace:

@@ -139,7 +139,7 @@ class Line:
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
-    require_gstreamer("videotestsrc", "videorate", "capssetter")
+    require_gstreamer("videotestsrc", "capssetter")
     return write_clip(tmp_path_factory.mktemp("counts") / "clip.mp4", count=60, fps=CLIP_FPS)
 
 

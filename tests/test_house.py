@@ -111,7 +111,7 @@ LINES_OF_ROOMS = {
     "evaluate": 1929,
     "ground": 2132,
     "http": 443,
-    "media": 4711,
+    "media": 4696,
     "model": 4631,
     "publish": 6405,
     "quantize": 3115,

@@ -1,6 +1,6 @@
 """The life of one stream: connect, watch, take down, wait, connect again; with a new source every time.
 
-    IDLE -> CONNECTING -> STREAMING -> TEARDOWN -> BACKOFF -> CONNECTING ...        CLOSED at any time
+    CONNECTING -> STREAMING -> BACKOFF -> CONNECTING ...
 
 It has no thread of its own: the thread that reads drives it.
 """
@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 from edge.errors import EdgeError, EndOfPicture, EndOfStream, SourceError
+from edge.media.connection import Connection
 from edge.media.probe import CameraBackoff, ProbeWatch
 from edge.media.rate import RateLimit
 from edge.media.threads import close_beside, stuck_streams
@@ -40,15 +40,11 @@ _RESTART = "restart the service when that suits the other cameras"
 
 
 class CameraPhase(enum.Enum):
-    """Where in its life a camera is."""
+    """Where in its life a camera is that is neither closed nor ended."""
 
-    IDLE = "idle"
     CONNECTING = "connecting"
     STREAMING = "streaming"
-    TEARDOWN = "teardown"
     BACKOFF = "backoff"
-    ENDED = "ended"
-    CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +55,6 @@ class StreamStatus:
     state: StreamState
     reason: str
     reconnects: int
-
-
-@runtime_checkable
-class Costing(Protocol):
-    """A source that knows what it costs; `fruitless_s`: CPU seconds that it has spent since its last frame."""
-
-    @property
-    def fruitless_s(self) -> float: ...
 
 
 class Camera:
@@ -128,7 +116,7 @@ class Camera:
         self._closing = threading.Event()
         self._source: FrameSource | None = None
         self._past = SourceCounts()
-        self.phase = CameraPhase.IDLE
+        self.phase = CameraPhase.CONNECTING
         self._status: StreamStatus | None = None
         self._due = 0.0
         self._streaming_since = 0.0
@@ -186,7 +174,6 @@ class Camera:
         with self._lock:
             self._stop_watch()
             self._drop_source()
-            self.phase = CameraPhase.CLOSED
 
     def _limited(self, frame: Frame | None) -> Frame | None:
         if frame is None or self._limit is None or self._limit.admits(frame.header.pts_ns):
@@ -323,11 +310,10 @@ class Camera:
             return
         self._has_streamed = self.phase is CameraPhase.STREAMING
         streamed_s = self._clock() - self._streaming_since if self._has_streamed else 0.0
-        cost_s = self._source.fruitless_s if isinstance(self._source, Costing) else 0.0
+        cost_s = self._source.fruitless_s if isinstance(self._source, Connection) else 0.0
         with self._lock:
             self._drop_source()
         if not self._is_endless:
-            self.phase = CameraPhase.ENDED
             is_end = isinstance(error, EndOfStream)
             self._report(StreamState.ENDED if is_end else StreamState.DOWN, error.problem)
             raise error
@@ -356,7 +342,6 @@ class Camera:
         source, self._source = self._source, None
         if source is None:
             return
-        self.phase = CameraPhase.TEARDOWN
         if not close_beside(source, TEARDOWN_S):
             _log.error("stream teardown hangs stream=%s after_s=%g", self.stream, TEARDOWN_S)
         self._past += source.counts()

@@ -107,7 +107,7 @@ LINES_OF_ROOMS = {
     "demo": 599,
     "deploy": 7389,
     "device": 3128,
-    "engine": 6875,
+    "engine": 6854,
     "evaluate": 1929,
     "ground": 2132,
     "http": 443,

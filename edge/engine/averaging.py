@@ -1,4 +1,4 @@
-"""Means of channels by an engine whose tensors are in the memory of the host."""
+"""On the host: what a model reads of canvases, and means of channels by an engine whose tensors lie there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocols import ActivationEngine
+from edge.types import ColourOrder, Preprocess
 
-__all__ = ["Averaging", "ByEngine"]
+__all__ = ["Averaging", "ByEngine", "model_input"]
+
+
+def model_input(canvases: NDArray[np.uint8], preprocess: Preprocess) -> NDArray[np.float32]:
+    """Return what the model reads of uint8 (B, H, W, 3) RGB canvases: float32 (B, 3, H, W)."""
+    channels = (2, 1, 0) if preprocess.colour_order is ColourOrder.BGR else (0, 1, 2)
+    made = np.empty((canvases.shape[0], 3, *canvases.shape[1:3]), np.float32)
+    levels = np.arange(256) * preprocess.scale
+    for channel, (source, mean, std) in enumerate(zip(channels, preprocess.mean, preprocess.std, strict=True)):
+        made[:, channel] = ((levels - mean) / std).astype(np.float32)[canvases[..., source]]
+    return made
 
 
 class ByEngine:

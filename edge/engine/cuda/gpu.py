@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Gpu:
-    """A GPU that is held until `close`.
+    """The first GPU, held until `close`.
 
     Whatever speaks to it does so inside `with gpu.current():`, on whichever thread.
 
@@ -36,13 +36,13 @@ class Gpu:
         is_integrated: whether it shares the machine's memory, as a Jetson's does.
         processors: streaming multiprocessors.
 
-    Raises `EngineError` if there is no driver, or no such GPU.
+    Raises `EngineError` if there is no driver, or no GPU.
     """
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self) -> None:
         self._cuda = cuda_driver()
         with cuda_errors("opening the GPU"):
-            device = self._cuda.Device(index)
+            device = self._cuda.Device(0)
             self.name: str = device.name()
             major, minor = device.compute_capability()
             self.compute_capability = (int(major), int(minor))

@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.engine.averaging import model_input
 from edge.engine.kinds import available_cores
 from edge.engine.openvino.binding import require_precision
 from edge.engine.openvino.compiler import Compiler, Rows, RowsRunner, largest_name
-from edge.types import ColourOrder, ModelSpec, Precision, Preprocess
+from edge.types import ModelSpec, Precision
 
 __all__ = ["OpenVinoActivations", "OpenVinoEngine", "Options"]
 
@@ -138,7 +139,7 @@ class OpenVinoActivations(RowsRunner):
         rows = -(-self.max_batch // step) * step
         canvases = cores + _IN_FLIGHT_BESIDE_CORES
         self._rows = tuple(Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows) for _ in range(canvases))
-        self._input = _Input(spec.preprocess, rows) if len(inner) < len(names) else None
+        self._gives_input = len(inner) < len(names)
         self._counts = [0] * canvases
 
     def start(self, index: int, count: int) -> None:
@@ -150,23 +151,6 @@ class OpenVinoActivations(RowsRunner):
         found = self._outputs(index)
         for name, given_out in self._largest.items():
             found[name] = found.pop(given_out)
-        if self._input is not None:
-            found[self._spec.input_name] = self._input.of(self.canvases[index][: self._counts[index]])
+        if self._gives_input:  # OpenVINO cannot be asked for it: it moves the order of colours into the first node
+            found[self._spec.input_name] = model_input(self.canvases[index][: self._counts[index]], self.preprocess)
         return found
-
-
-class _Input:
-    """Input of the first node. OpenVINO cannot be asked for it: it moves the order of colours into that node."""
-
-    def __init__(self, preprocess: Preprocess, rows: int) -> None:
-        levels = np.arange(256) * preprocess.scale
-        pairs = zip(preprocess.mean, preprocess.std, strict=True)
-        self._values = [((levels - mean) / std).astype(np.float32) for mean, std in pairs]
-        self._channels = (2, 1, 0) if preprocess.colour_order is ColourOrder.BGR else (0, 1, 2)
-        self._array = np.empty((rows, 3, preprocess.size.height, preprocess.size.width), np.float32)
-
-    def of(self, canvas: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return float32 (count, 3, H, W), valid until the next call."""
-        for channel, (source, values) in enumerate(zip(self._channels, self._values, strict=True)):
-            np.take(values, canvas[..., source], out=self._array[: len(canvas), channel], mode="clip")
-        return self._array[: len(canvas)]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.engine.averaging import model_input
 from edge.engine.cuda.gpu import HostArray
 from edge.engine.kind import ModelForms
 from edge.engine.tensorrt.binding import MessageLog, TensorRtLibrary, make_logger
@@ -23,9 +24,9 @@ from edge.engine.tensorrt.plan import TensorrtDevice
 from edge.engine.tensorrt.routes import Route
 from edge.errors import DatasetError, EngineError
 from edge.reading import available_bytes
-from edge.types import ColourOrder, Precision, Preprocess
+from edge.types import Precision, Preprocess
 
-__all__ = ["CALIBRATORS", "model_input", "written_cache"]
+__all__ = ["CALIBRATORS", "written_cache"]
 
 CALIBRATORS = {
     "entropy2": "IInt8EntropyCalibrator2",
@@ -165,13 +166,3 @@ def _calibrator(library: TensorRtLibrary, name: str, feed: _Feed, batch: int) ->
             """Keep none: a run calibrates once."""
 
     return _Calibrator()
-
-
-def model_input(canvases: NDArray[np.uint8], preprocess: Preprocess) -> NDArray[np.float32]:
-    """Return what the model reads of uint8 (B, H, W, 3) RGB canvases: float32 (B, 3, H, W)."""
-    channels = (2, 1, 0) if preprocess.colour_order is ColourOrder.BGR else (0, 1, 2)
-    made = np.empty((canvases.shape[0], 3, *canvases.shape[1:3]), np.float32)
-    levels = np.arange(256) * preprocess.scale
-    for channel, (source, mean, std) in enumerate(zip(channels, preprocess.mean, preprocess.std, strict=True)):
-        made[:, channel] = ((levels - mean) / std).astype(np.float32)[canvases[..., source]]
-    return made

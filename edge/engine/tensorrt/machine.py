@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edge.reading import text_of
+
 __all__ = ["LIBRARIES", "SystemCopy", "ThisMachine", "read_machine"]
 
 LIBRARIES = ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings")
@@ -22,7 +24,6 @@ _GPU_NODES = ("dev/nvidia[0-9]*", "dev/nvgpu/igpu0/ctrl", "dev/nvhost-ctrl-gpu",
 _GPU_GROUPS = ("video", "render")
 _VERSION = re.compile(r"""^__version__ = ["'](\d[\w.]*)["']""", re.MULTILINE)
 _L4T = re.compile(r"#\s*R(\d+)\s*\(release\),\s*REVISION:\s*([\d.]+)")
-_FIRST_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ def read_machine(root: Path = Path("/")) -> ThisMachine:
     return ThisMachine(
         architecture=platform.machine(),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
-        board=_text(root / "proc/device-tree/model").strip("\0\n ") or None,
+        board=text_of(root / "proc/device-tree/model").strip("\0\n ") or None,
         l4t=_l4t(root / "etc/nv_tegra_release"),
         gpus=tuple(_gpus(root / "proc/driver/nvidia/gpus")),
         nodes=tuple(f"/{path.relative_to(root)}" for path in nodes),
@@ -93,7 +94,7 @@ def _version(name: str) -> str | None:
     for package in (name, _REAL_LIBRARY_OF.get(name, name)):
         spec = importlib.util.find_spec(package)
         if spec is not None and spec.origin is not None:
-            found = _VERSION.search(_text(Path(spec.origin)))
+            found = _VERSION.search(text_of(Path(spec.origin)))
             if found:
                 return found[1]
     return "unknown"
@@ -107,20 +108,20 @@ def _is_there(name: str) -> bool:
 
 def _system_copies(lib: Path) -> Iterator[SystemCopy]:
     for path in sorted(lib.glob("python3*/dist-packages/tensorrt/__init__.py")):
-        found = _VERSION.search(_text(path))
+        found = _VERSION.search(text_of(path))
         python = path.parts[-4].removeprefix("python")
         yield SystemCopy(version=found[1] if found else "unknown", python=python)
 
 
 def _gpus(folder: Path) -> Iterator[str]:
     for path in sorted(folder.glob("*/information")):
-        found = re.search(r"^Model:\s*(.+?)\s*$", _text(path), re.MULTILINE)
+        found = re.search(r"^Model:\s*(.+?)\s*$", text_of(path), re.MULTILINE)
         if found:
             yield found[1]
 
 
 def _l4t(path: Path) -> str | None:
-    found = _L4T.search(_text(path))
+    found = _L4T.search(text_of(path))
     return f"{found[1]}.{found[2]}" if found else None
 
 
@@ -133,11 +134,3 @@ def _missing_groups() -> Iterator[str]:
             continue
         if group.gr_gid not in mine:
             yield name
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_FIRST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -45,9 +45,9 @@ class TensorrtDevice:
         return "{}.{}".format(*self.compute_capability)
 
 
-def read_device(index: int = 0) -> TensorrtDevice:
-    """Return the GPU; no context is made on it. Raises `EngineError` if there is no driver, or it has no such GPU."""
-    device = Device(index)
+def read_device() -> TensorrtDevice:
+    """Return the first GPU; no context is made on it. Raises `EngineError` if there is no driver, or no GPU."""
+    device = Device(0)
     return TensorrtDevice(
         name=device.name(),
         compute_capability=device.compute_capability(),

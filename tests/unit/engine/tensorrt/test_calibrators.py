@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from edge.calibrate.cache import parse_cache
+from edge.engine.averaging import model_input
 from edge.engine.tensorrt.binding import import_tensorrt
-from edge.engine.tensorrt.calibrators import CALIBRATORS, model_input, written_cache
+from edge.engine.tensorrt.calibrators import CALIBRATORS, written_cache
 from edge.engine.tensorrt.examine import require_calibration
 from edge.engine.tensorrt.machine import ThisMachine
 from edge.errors import DatasetError, EngineError

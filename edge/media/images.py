@@ -14,36 +14,23 @@ import os
 import re
 import struct
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.errors import DatasetError, EndOfStream, MissingDependencyError, SourceError
+from edge.errors import DatasetError, MissingDependencyError
 from edge.mistaken import mistaken
 from edge.reading import read_file
-from edge.types import (
-    ClockSource,
-    DropReason,
-    Frame,
-    FrameHeader,
-    ImageSize,
-    Polygon,
-    Preprocess,
-    SourceCounts,
-    StreamId,
-)
-from edge.vision.boxes import fit
+from edge.types import ImageSize, Polygon
 from edge.writing import remedy
 
 __all__ = [
     "IMAGE_SUFFIXES",
     "MAX_FILE_BYTES",
     "MAX_PIXELS",
-    "StillSource",
     "blacken",
     "colour_of",
     "decode_image",
@@ -88,7 +75,7 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         # imread cannot tell a missing file from a damaged one.
         content = read_file(path, most_bytes=MAX_FILE_BYTES, follows_links=True)
     except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}", hint="mend or remove it") from error
     return decode_image(path, content)
 
 
@@ -103,7 +90,9 @@ def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
         if "CV_IO_MAX_IMAGE_PIXELS" in str(error):
             problem = f"{path}: expected at most {MAX_PIXELS} pixels, its {len(content)} bytes state more"
             raise DatasetError(problem, hint="scale it down, or remove it") from error
-        raise DatasetError(f"{path}: is not an image that OpenCV can decode: {error}") from error
+        raise DatasetError(
+            f"{path}: is not an image that OpenCV can decode: {error}", hint="mend or remove it"
+        ) from error
     if decoded is None and (found := mistaken(content)) is not None and not found.is_picture:
         raise DatasetError(f"{path}: expected an image, these {len(data)} bytes are {found.what}", hint=found.todo)
     if decoded is None:
@@ -334,70 +323,3 @@ def passed_over(folder: Path) -> list[Path]:
     """Return what is directly in `folder`, by name, that `list_images` passes over; hidden files aside."""
     images = set(list_images(folder))
     return sorted(path for path in folder.iterdir() if path not in images and not path.name.startswith("."))
-
-
-class StillSource:
-    """Implements `edge.protocols.FrameSource`: a frame per image of a folder or list, in that order, numbered from 1.
-
-    Args:
-        images: a folder, or files.
-        read: gives the image of a file, uint8 (H, W, 3) RGB, for those who do not have it at its path.
-
-    `current_path`: the file of the frame that was read last.
-    """
-
-    def __init__(
-        self,
-        stream: StreamId,
-        images: Path | Sequence[Path],
-        *,
-        preprocess: Preprocess,
-        read: Callable[[Path], NDArray[np.uint8]] = read_image,
-    ) -> None:
-        self.stream, self.is_live = stream, False  # images wait for their reader
-        self._read = read
-        self._images = images
-        self._preprocess = preprocess
-        self._paths: Sequence[Path] = ()
-        self._next = 0
-        self._is_closed = False
-        self.current_path: Path | None = None
-
-    def open(self) -> None:
-        """Raises `SourceError` if there is no image."""
-        try:
-            self._paths = list_images(self._images) if isinstance(self._images, Path) else self._images
-        except DatasetError as error:
-            raise SourceError(error.problem, hint=error.hint, is_permanent=True) from error
-
-    def read(self, timeout_s: float) -> Frame | None:
-        """An image comes however short `timeout_s` is. Raises `SourceError` if a file is not an image."""
-        if self._is_closed:
-            raise SourceError(f"{self.stream}: read from a closed source")
-        if self._next == len(self._paths):
-            raise EndOfStream(f"{self.stream}: {self._next} images were read")
-        path = self._paths[self._next]
-        try:
-            image = self._read(path)
-        except DatasetError as error:
-            raise SourceError(error.problem, hint=error.hint, is_permanent=True) from error
-        self._next += 1
-        self.current_path = path
-        where = fit(ImageSize(width=image.shape[1], height=image.shape[0]), self._preprocess)
-        header = FrameHeader(
-            stream=self.stream,
-            frame=self._next,
-            pts_ns=(self._next - 1) * 1_000_000_000,
-            captured_at_ns=time.time_ns(),
-            clock=ClockSource.FILE,
-            source_size=where.source,
-            read_at_ns=time.monotonic_ns(),
-        )
-        return Frame(header=header, letterbox=where, image=resize(image, where.fitted))
-
-    def counts(self) -> SourceCounts:
-        """No image is ever dropped."""
-        return SourceCounts(decoded=self._next, dropped=dict[DropReason, int]())
-
-    def close(self) -> None:
-        self._is_closed = True

@@ -28,7 +28,7 @@ from edge.model.qdq.placement import called
 from edge.model.qdq.scales import LEVELS, scale_of
 from edge.protocols import ActivationEngine
 from edge.quantize.crew import Crew, Here, ReadImage
-from edge.quantize.feed import StillsWork, canvases_of, run_stills, still_source
+from edge.quantize.feed import StillsWork, run_stills, still_canvases
 from edge.quantize.forms import Forms
 from edge.quantize.stills import StillImage
 from edge.types import ModelSpec
@@ -288,7 +288,6 @@ def compare_model(
 def _first_canvases(paths: Sequence[Path], spec: ModelSpec) -> list[NDArray[np.uint8]]:
     """Return uint8 (batch of the model or 1, H, W, 3) of the first images, as often as need be."""
     rows = spec.batch or 1
-    source = still_source(paths[: _TIMED_CANVASES * rows], spec.preprocess)
-    singles = list(canvases_of(source, spec.preprocess))
+    singles = list(still_canvases(paths[: _TIMED_CANVASES * rows], spec.preprocess))
     singles += singles * (-len(singles) % rows)
     return [np.stack(singles[first : first + rows]) for first in range(0, len(singles) // rows * rows, rows)]

@@ -17,54 +17,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.engine.kind import EngineKind, EngineRequest, build_and_load
-from edge.errors import DatasetError, EndOfStream, SourceError
-from edge.media.images import StillSource, read_image
+from edge.errors import EndOfStream, SourceError
+from edge.media.images import read_image, resize
 from edge.protocols import Engine, FrameSource, Runner
 from edge.quantize.crew import ReadImage
 from edge.quantize.forms import Forms
 from edge.quantize.stills import StillImage
-from edge.types import Detections, Frame, FrameHeader, ImageSize, Letterbox, ModelSpec, Precision, Preprocess, StreamId
-from edge.vision.boxes import fill_border, paste
+from edge.types import Detections, ImageSize, Letterbox, ModelSpec, Precision, Preprocess
+from edge.vision.boxes import fill_border, fit, paste
 from edge.vision.heads import Detector, head_of
 
 __all__ = [
     "Detecting",
-    "Placed",
     "StillsTool",
     "StillsWork",
     "canvases_of",
     "coco_detector",
-    "feed",
     "outputs_of",
     "run_stills",
-    "still_source",
+    "still_canvases",
 ]
 
 _READ_TIMEOUT_S = 60.0
-Placed = tuple[FrameHeader, Letterbox]
 T_co = TypeVar("T_co", covariant=True)
 
 
 def run_stills(
     paths: Sequence[Path], engine: Runner[T_co], *, read: ReadImage = read_image
-) -> Iterator[tuple[Sequence[Placed], T_co]]:
-    """Yield what comes out of each canvas of images, and which of them were on its rows; in order.
+) -> Iterator[tuple[Sequence[Letterbox], T_co]]:
+    """Yield what comes out of each canvas of images, and how they lie on its rows; in order.
 
-    What is yielded is valid until the next step. `read` as in `StillSource`.
+    What is yielded is valid until the next step; the other canvases are inferred meanwhile. `read`: gives the image of
+    a file, uint8 (H, W, 3) RGB, for those who do not have it at its path.
     Raises `DatasetError` if an image cannot be read; EngineError if an inference failed.
     """
-    try:
-        with contextlib.closing(still_source(paths, engine.preprocess, read=read)) as source:
-            yield from feed(source, engine)
-    except SourceError as error:  # a folder of images is data of the user's, not a stream that may come back
-        raise DatasetError(error.problem, hint=error.hint or "mend or remove it") from error
+    images = map(read, paths)
+    free, running = list(range(len(engine.canvases))), deque[tuple[int, list[Letterbox]]]()
+    has_more = True
+    while has_more or running:
+        while has_more and free:
+            rows = zip(engine.canvases[free[0]], images, strict=False)  # rows first: no image is read for none
+            placed = [_placed(image, row, engine.preprocess) for row, image in rows]
+            has_more = len(placed) == engine.max_batch
+            if placed:
+                engine.start(free[0], len(placed))
+                running.append((free.pop(0), placed))
+        if running:
+            index, placed = running.popleft()
+            yield placed, engine.wait(index)
+            free.append(index)
 
 
-def still_source(paths: Sequence[Path], preprocess: Preprocess, *, read: ReadImage = read_image) -> StillSource:
-    """Return an opened source of images, in their order; `read` as in `StillSource`."""
-    source = StillSource(StreamId("images"), paths, preprocess=preprocess, read=read)
-    source.open()
-    return source
+def still_canvases(
+    paths: Iterable[Path], preprocess: Preprocess, *, read: ReadImage = read_image
+) -> Iterator[NDArray[np.uint8]]:
+    """Yield a canvas of its own, uint8 (H, W, 3) RGB, for each image; `read` as above.
+    Raises `DatasetError` if an image cannot be read.
+    """
+    for path in paths:
+        row = np.empty((preprocess.size.height, preprocess.size.width, 3), np.uint8)
+        _placed(read(path), row, preprocess)
+        yield row
 
 
 def outputs_of(canvases: Iterable[NDArray[np.uint8]], engine: Runner[T_co]) -> Iterator[T_co]:
@@ -77,63 +90,26 @@ def outputs_of(canvases: Iterable[NDArray[np.uint8]], engine: Runner[T_co]) -> I
         yield engine.wait(0)
 
 
-def feed(source: FrameSource, engine: Runner[T_co]) -> Iterator[tuple[Sequence[Placed], T_co]]:
-    """Yield what comes out of each canvas, and which frames were on its rows; in order, until the source ends.
-
-    What is yielded is valid until the next step; the other canvases are inferred meanwhile.
-    Raises the EdgeError of source and engine; `EndOfStream` is the end of the iteration.
-    """
-    free, running = list(range(len(engine.canvases))), deque[tuple[int, list[Placed]]]()
-    has_more = True
-    while has_more or running:
-        while has_more and free:
-            filled = _fill(source, engine, free[0])
-            has_more = len(filled) == engine.max_batch
-            if filled:
-                engine.start(free[0], len(filled))
-                running.append((free.pop(0), filled))
-        if running:
-            index, filled = running.popleft()
-            yield filled, engine.wait(index)
-            free.append(index)
-
-
 def canvases_of(source: FrameSource, preprocess: Preprocess) -> Iterator[NDArray[np.uint8]]:
     """Yield a canvas of its own, uint8 (H, W, 3) RGB, for each frame of a finite, opened source.
     Raises `SourceError` if a frame cannot be read.
     """
-    size = preprocess.size
     with contextlib.suppress(EndOfStream):
         while True:
-            frame = _read(source)
-            row = np.empty((size.height, size.width, 3), np.uint8)
-            _place(frame, row, preprocess)
+            frame = source.read(_READ_TIMEOUT_S)
+            if frame is None:
+                raise SourceError(f"{source.stream}: no frame within {_READ_TIMEOUT_S:.0f} s")
+            row = np.empty((preprocess.size.height, preprocess.size.width, 3), np.uint8)
+            fill_border(row, frame.letterbox, pad_value=preprocess.pad_value)
+            paste(frame.image, row, frame.letterbox)
             yield row
 
 
-def _fill(source: FrameSource, engine: Runner[T_co], index: int) -> list[Placed]:
-    canvas = engine.canvases[index]
-    placed: list[Placed] = []
-    while len(placed) < engine.max_batch:
-        try:
-            frame = _read(source)
-        except EndOfStream:
-            break
-        _place(frame, canvas[len(placed)], engine.preprocess)
-        placed.append((frame.header, frame.letterbox))
-    return placed
-
-
-def _read(source: FrameSource) -> Frame:
-    frame = source.read(_READ_TIMEOUT_S)
-    if frame is None:
-        raise SourceError(f"{source.stream}: no frame within {_READ_TIMEOUT_S:.0f} s")
-    return frame
-
-
-def _place(frame: Frame, row: NDArray[np.uint8], preprocess: Preprocess) -> None:
-    fill_border(row, frame.letterbox, pad_value=preprocess.pad_value)
-    paste(frame.image, row, frame.letterbox)
+def _placed(image: NDArray[np.uint8], row: NDArray[np.uint8], preprocess: Preprocess) -> Letterbox:
+    where = fit(ImageSize(width=image.shape[1], height=image.shape[0]), preprocess)
+    fill_border(row, where, pad_value=preprocess.pad_value)
+    paste(resize(image, where.fitted), row, where)
+    return where
 
 
 Opened = TypeVar("Opened", bound=Runner[Any])
@@ -209,9 +185,9 @@ class Detecting(StillsWork[Engine, Seen]):
     ) -> Iterator[Seen]:
         detector = coco_detector(self.forms.spec)
         for placed, output in run_stills([image.path for image in items], engine, read=read):
-            found = detector.detect(output, [letterbox for _, letterbox in placed])
-            for (header, _), detections in zip(placed, found, strict=True):
-                yield header.source_size, detections
+            found = detector.detect(output, placed)
+            for where, detections in zip(placed, found, strict=True):
+                yield where.source, detections
                 on_item()
 
 

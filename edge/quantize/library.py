@@ -16,7 +16,7 @@ from edge.calibrate.observations import Observations
 from edge.calibrate.table import CalibrationTable, MadeBy, TensorRange
 from edge.engine.kind import CalibratingKind, EngineKind
 from edge.errors import CalibrationError, ConfigError, DatasetError
-from edge.quantize.feed import canvases_of, still_source
+from edge.quantize.feed import still_canvases
 from edge.quantize.forms import Forms
 from edge.quantize.new_tables import DEAD, DEAD_RANGE
 from edge.quantize.stills import StillImage
@@ -104,7 +104,7 @@ def _batches(
     images: Sequence[StillImage], preprocess: Preprocess, rows: int, on_image: Callable[[], None]
 ) -> Iterator[NDArray[np.uint8]]:
     batch: list[NDArray[np.uint8]] = []
-    for canvas in canvases_of(still_source([image.path for image in images], preprocess), preprocess):
+    for canvas in still_canvases([image.path for image in images], preprocess):
         batch.append(canvas)
         on_image()
         if len(batch) == rows:

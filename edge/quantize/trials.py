@@ -21,7 +21,7 @@ from edge.evaluate.layers import best_candidates, compare_candidates, error_of_b
 from edge.evaluate.truth import GroundTruth, Labels
 from edge.protocols import Engine
 from edge.quantize.crew import Crew, CrewJob, ReadImage
-from edge.quantize.feed import Detecting, StillsWork, canvases_of, outputs_of, still_source
+from edge.quantize.feed import Detecting, StillsWork, outputs_of, still_canvases
 from edge.quantize.forms import Forms
 from edge.quantize.new_tables import tried_table
 from edge.quantize.stills import StillImage
@@ -91,8 +91,8 @@ class _Referring(StillsWork[Engine, FloatReference]):
         self, engine: Engine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
     ) -> Iterator[FloatReference]:
         preprocess, head = engine.preprocess, head_of(self.forms.spec, is_multi_label=True)
-        source = still_source([one.path for one in items], preprocess, read=read)
-        for output in outputs_of(canvases_of(source, preprocess), engine):
+        canvases = still_canvases([one.path for one in items], preprocess, read=read)
+        for output in outputs_of(canvases, engine):
             yield _reference_of(decode_output(output, head, score_threshold=_LOWEST))
             on_item()
 
@@ -172,7 +172,7 @@ class _Tester:
         path, preprocess = self._work.references.images[number].path, self._work.forms.spec.preprocess
         with self._reading:
             if number not in self._canvases:
-                (self._canvases[number],) = canvases_of(still_source([path], preprocess, read=read), preprocess)
+                (self._canvases[number],) = still_canvases([path], preprocess, read=read)
 
     def _errors(self, trial: ChoiceTrial) -> tuple[Errors, ...]:
         work, family = self._work, self._work.forms.spec.family

@@ -44,13 +44,13 @@ def main() -> None:
     head = head_of(spec, is_multi_label=True)
     itself, int8, parities, best, objects = Accumulator(), Accumulator(), [], [], 0
     for path, *ran in zip(paths, *(run_stills(paths, engine) for engine in engines), strict=True):
-        exact, found = (detector.detect(out, [placed[0][1]])[0] for placed, out in ran)
+        exact, found = (detector.detect(out, placed)[0] for placed, out in ran)
         truth = _sure(exact)
         objects += len(truth.class_id)
         itself.add(path.stem, exact, truth)
         int8.add(path.stem, found, truth)
         if labels is not None:
-            given = labels.truth(path.stem, ran[0][0][0][0].source_size)
+            given = labels.truth(path.stem, ran[0][0][0].source)
             for accumulator, one in zip(labelled, (exact, found), strict=True):
                 accumulator.add(path.stem, one, given)
         one, other = (decode_output(out, head, score_threshold=LOWEST) for _, out in ran)

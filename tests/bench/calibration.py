@@ -22,7 +22,7 @@ from edge.media.images import read_image
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
-from edge.quantize.feed import canvases_of, feed, still_source
+from edge.quantize.feed import run_stills, still_canvases
 from edge.quantize.forms import Forms
 from edge.quantize.new_tables import Observing, tensors_to_look_at
 from edge.quantize.subject import find_images
@@ -110,7 +110,7 @@ def _observing(spec, data):
     work = Observing(kind=load_kind("openvino"), forms=Forms(spec), max_batch=1, names=names, peaks_of=peaks)
     for _ in range(2):
         started = time.perf_counter()
-        for _ in feed(still_source([image.path for image in images], spec.preprocess), engine):
+        for _ in run_stills([image.path for image in images], engine):
             pass
         between = time.perf_counter()
         list(work.run(engine, images, read=read_image, on_item=lambda: None))
@@ -123,7 +123,7 @@ def _observing(spec, data):
 def _pixels(spec, images):
     """Yield the model's input for each image, float32 (1, 3, H, W)."""
     settings = spec.preprocess
-    for canvas in canvases_of(still_source([image.path for image in images], settings), settings):
+    for canvas in still_canvases([image.path for image in images], settings):
         ordered = canvas[..., ::-1] if settings.colour_order is ColourOrder.BGR else canvas
         yield np.ascontiguousarray((ordered.astype(np.float32) * settings.scale).transpose(2, 0, 1)[None])
 

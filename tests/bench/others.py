@@ -5,9 +5,10 @@ import numpy as np
 from edge.evaluate.coco_map import Accumulator, error_of_difference
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth
-from edge.media.images import list_images
-from edge.quantize.feed import coco_detector, still_source
+from edge.media.images import list_images, read_image
+from edge.quantize.feed import coco_detector
 from edge.quantize.subject import find_images
+from edge.types import ImageSize
 from edge.vision.boxes import fit
 from tests.bench.calibration import _pixels
 
@@ -24,8 +25,8 @@ def accuracy(spec, infer, infer_float, folder, labels):
     with_labels, against_float = ([Accumulator() for _ in runs] for _ in range(2))
     by_stem = {image.path.stem: image for image in find_images(folder)[0]}
     for stem in sorted(path.stem for path in list_images(folder)):
-        source = still_source([by_stem[stem].path], spec.preprocess)
-        size = source.read(1.0).letterbox.source
+        height, width, _ = read_image(by_stem[stem].path).shape
+        size = ImageSize(width=width, height=height)
         placed = fit(size, spec.preprocess)
         (pixels,) = _pixels(spec, [by_stem[stem]])
         found = [detector.detect(np.asarray(run(pixels), np.float32), [placed])[0] for run in runs]

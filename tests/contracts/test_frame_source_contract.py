@@ -14,7 +14,6 @@ from edge.media.address import parse_address
 from edge.media.camera import Camera
 from edge.media.ffmpeg.source import PyavSource
 from edge.media.gstreamer.source import GstSource
-from edge.media.images import StillSource, write_image
 from edge.media.select import make_source
 from edge.protocols import FrameSource
 from edge.types import DropReason, ImageSize, StreamId
@@ -34,12 +33,6 @@ def _config(**more) -> StreamConfig:
 
 def _recorded(_folder: Path) -> FrameSource:
     return RecordedSource(ID, numbered_pictures(COUNT, width=WIDTH, height=HEIGHT), preprocess=CANVAS)
-
-
-def _stills(folder: Path) -> FrameSource:
-    for i, image in enumerate(numbered_pictures(COUNT, width=WIDTH, height=HEIGHT)):
-        write_image(folder / f"{i:03}.png", image)
-    return StillSource(ID, folder, preprocess=CANVAS)
 
 
 def _gst(folder: Path) -> FrameSource:
@@ -67,7 +60,7 @@ def _selected(folder: Path) -> FrameSource:
     return make_source(_config(), preprocess=CANVAS, base_dir=folder)
 
 
-FINITE = [_recorded, _stills, _gst, _pyav, _camera, _limited, _selected]
+FINITE = [_recorded, _gst, _pyav, _camera, _limited, _selected]
 
 
 def _live_recorded(_folder: Path) -> FrameSource:

@@ -25,7 +25,7 @@ from edge.evaluate.golden import GoldenImage, GoldenScore, GoldenSet, compare_go
 from edge.media.images import write_image
 from edge.media.select import make_source
 from edge.protocols import Engine
-from edge.quantize.feed import canvases_of, still_source
+from edge.quantize.feed import canvases_of, still_canvases
 from edge.quantize.forms import Forms
 from edge.quantize.stills import StillImage, looking_like
 from edge.quantize.subject import FoundImages, find_images, split_images
@@ -76,10 +76,8 @@ def find_golden_candidates(
     dataset = None if table is None else table.dataset
     if dataset is not None:
         images, proven = _outside(found, folder, dataset, calibration_images)
-    source = still_source([image.path for image in images], spec.preprocess)
-    return GoldenCandidates(
-        canvases=canvases_of(source, spec.preprocess), proof=proven, origin=f"{len(images)} of {folder}"
-    )
+    canvases = still_canvases([image.path for image in images], spec.preprocess)
+    return GoldenCandidates(canvases=canvases, proof=proven, origin=f"{len(images)} of {folder}")
 
 
 def _outside(

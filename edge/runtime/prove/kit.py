@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from edge.config.pipeline import Pipeline, load_pipeline
 from edge.errors import EdgeError, MissingDependencyError
-from edge.media.images import StillSource
-from edge.quantize.feed import canvases_of
+from edge.quantize.feed import still_canvases
 from edge.quantize.forms import Forms
 from edge.quantize.precision import computed_precision
 from edge.roofline.proof import Row, Verdict
-from edge.types import ModelSpec, Precision, StreamId
+from edge.types import ModelSpec, Precision
 
 __all__ = [
     "BARS",
@@ -83,9 +82,7 @@ def forms_of(spec: ModelSpec) -> Forms:
 def golden_canvases(spec: ModelSpec) -> Sequence[NDArray[np.uint8]]:
     """Return pictures of the clip's street, uint8 (H, W, 3) RGB each, as the model takes them."""
     paths = sorted(_IMAGES.parent.glob(f"{_IMAGES.name}-*.jpg"))[:_GOLDEN]
-    with closing(StillSource(StreamId("prove"), paths, preprocess=spec.preprocess)) as source:
-        source.open()
-        return list(canvases_of(source, spec.preprocess))
+    return list(still_canvases(paths, spec.preprocess))
 
 
 @contextmanager

@@ -5,10 +5,9 @@ import cv2
 import numpy as np
 import pytest
 
-from edge.errors import DatasetError, EndOfStream, SourceError
-from edge.media.images import StillSource, colour_of, draw_boxes, ink_on, list_images, read_image, resize, write_image
-from edge.types import ImageSize, StreamId
-from tests.support.clips import CANVAS
+from edge.errors import DatasetError
+from edge.media.images import colour_of, draw_boxes, ink_on, list_images, read_image, resize, write_image
+from edge.types import ImageSize
 from tests.support.pictures import cmyk_jpeg
 
 RED = np.zeros((4, 6, 3), np.uint8)
@@ -136,28 +135,11 @@ def test_text_is_as_large_as_the_picture_asks_for():
     assert heights[1] >= 3 * heights[0]
 
 
-def test_stills_are_read_by_name_and_tell_their_path(tmp_path):
-    for name in ("b.png", "a.PNG", "notes.txt"):
-        (tmp_path / name).write_bytes(b"")
-    write_image(tmp_path / "a.PNG", RED)
-    write_image(tmp_path / "b.png", np.zeros((20, 10, 3), np.uint8))
-    source = StillSource(StreamId("stills"), tmp_path, preprocess=CANVAS)
-    source.open()
-
-    first = source.read(1.0)
-    assert (source.current_path, first.header.frame) == (tmp_path / "a.PNG", 1)
-    assert first.image.shape == (213, 320, 3)
-    second = source.read(1.0)
-    assert (source.current_path, second.letterbox.pad_left) == (tmp_path / "b.png", 80)
-    with pytest.raises(EndOfStream):
-        source.read(1.0)
-
-
-def test_hidden_files_are_no_images(tmp_path):
-    for name in ("a.png", "._a.png", ".b.jpg"):
+def test_images_are_listed_by_name_without_hidden_files_and_others(tmp_path):
+    for name in ("b.png", "a.PNG", "notes.txt", "._a.png", ".b.jpg"):
         (tmp_path / name).write_bytes(b"\0\5\26\7")
 
-    assert list_images(tmp_path) == [tmp_path / "a.png"]
+    assert list_images(tmp_path) == [tmp_path / "a.PNG", tmp_path / "b.png"]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +149,7 @@ def test_hidden_files_are_no_images(tmp_path):
         (["train/images/a.JPG", "valid/images/a.png"], r"none; name the folder of .*/train/images, \S*/valid/images$"),
         (["a.jfif", "b.gif", ".c.txt"], r"none; it has \.gif, \.jfif: "),
         (["labels/a.txt"], "none$"),
+        ([], "none$"),
     ],
 )
 def test_folder_without_images_says_where_images_are(tmp_path, files, told):
@@ -192,18 +175,3 @@ def test_what_stands_instead_of_a_folder_of_images_is_told(tmp_path, name, found
     with pytest.raises(DatasetError) as told:
         list_images(tmp_path / name)
     assert (told.value.problem, told.value.hint) == (f"{tmp_path / name}: expected a folder of images, {found}", hint)
-
-
-def test_folder_without_images_is_an_error(tmp_path):
-    with pytest.raises(DatasetError, match="found none"):
-        list_images(tmp_path)
-    with pytest.raises(SourceError, match="expected a folder"):
-        StillSource(StreamId("stills"), tmp_path / "gone", preprocess=CANVAS).open()
-
-
-def test_image_that_is_none_ends_the_stills_with_its_name(tmp_path):
-    (tmp_path / "a.jpg").write_bytes(b"text")
-    source = StillSource(StreamId("stills"), tmp_path, preprocess=CANVAS)
-    source.open()
-    with pytest.raises(SourceError, match=r"a\.jpg"):
-        source.read(1.0)

@@ -98,7 +98,7 @@ MAY_NAME_A_KIND = {
 # fmt: off
 LINES_OF_ROOMS = {
     "bundle": 1920,
-    "calibrate": 2702,
+    "calibrate": 2693,
     "capacity": 992,
     "cli": 6685,
     "client": 527,

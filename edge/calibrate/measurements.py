@@ -1,4 +1,4 @@
-"""Measurements that the steps of a search share: no choice is measured twice on one image."""
+"""Measurements that the steps of a search share."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ class MeasuredChoice:
 
 
 class Measure(Protocol):
-    """Returns the errors at the model's outputs of each of some choices, in their order; equal for equal choices."""
+    """Returns the errors at the model's outputs of each of some choices, in their order; equal for equal choices.
+
+    The same is asked again and again: what is known, the measure has to keep.
+    """
 
     def __call__(self, choices: Sequence[Int8Choice], images: range) -> list[tuple[float, ...]]:
         """Return errors on each of `images`, by number; 0 for outputs equal to those of the float model."""
@@ -135,7 +138,6 @@ class Measurements:
         self.gains: dict[Layer, float] = {}
         self._measure = measure
         self._shares = {layer.name: layer for layer in layers}
-        self._errors: dict[ChoiceKey, dict[int, float]] = {}
         self._all = range(images)
         is_split = images >= _EXPLORED + _FEWEST_TO_CONFIRM
         self._explored, self._others = (self._all[:_EXPLORED], self._all[_EXPLORED:]) if is_split else (self._all,) * 2
@@ -175,19 +177,8 @@ class Measurements:
         return [layer for layer in self.layers if layer.name not in choice.floats]
 
     def _on(self, images: range, choices: Sequence[Int8Choice]) -> list[MeasuredChoice]:
-        missing: dict[range, dict[ChoiceKey, Int8Choice]] = {}
-        for choice in choices:
-            known = self._errors.setdefault(choice.key, {})
-            if left := [image for image in images if image not in known]:
-                missing.setdefault(range(left[0], left[-1] + 1), {})[choice.key] = choice
-        for part, new in missing.items():
-            for key, errors in zip(new, self._measure(list(new.values()), part), strict=True):
-                self._errors[key].update(zip(part, errors, strict=True))
+        found = zip(choices, self._measure(choices, images), strict=True)
         return [
-            MeasuredChoice(
-                choice=choice,
-                errors=tuple(self._errors[choice.key][image] for image in images),
-                float_share=self.float_share(choice),
-            )
-            for choice in choices
+            MeasuredChoice(choice=choice, errors=errors, float_share=self.float_share(choice))
+            for choice, errors in found
         ]

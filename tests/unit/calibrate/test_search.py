@@ -6,6 +6,7 @@ import pytest
 
 from edge.calibrate import search as package
 from edge.calibrate.measurements import FloatLimits, Int8Choice, Layer
+from edge.quantize.trials import Trials
 
 METHODS = ("mse", "percentile", "minmax")
 RANGES = dict(zip(METHODS, (1.0, 2.0, 4.0), strict=True))
@@ -282,16 +283,29 @@ def test_equal_inputs_give_an_equal_result():
     assert one.steps == two.steps
 
 
-@pytest.mark.parametrize("images", [1, 4, 31, 32, 64])
-def test_no_choice_is_measured_twice_on_an_image(images):
-    ranges, layers, measure = mixed()
+class Job:
+    """Runs trials; remembers which choice ran on which image."""
 
-    found = search(ranges, layers, measure, images=images)
+    def __init__(self, measure):
+        self.measure, self.ran = measure, []
+
+    def each(self, trials, *, on_item):
+        for trial in trials:
+            self.ran += [(trial.choice.key, image) for image in trial.images]
+            yield [(self.measure.error(trial.choice),) * 2 for _ in trial.images]
+
+
+@pytest.mark.parametrize("images", [1, 4, 31, 32, 64])
+def test_no_choice_is_run_twice_on_an_image(images):
+    ranges, layers, measure = mixed()
+    job = Job(measure)
+    trials = Trials(job, on_trial=lambda: None)
+
+    found = search(ranges, layers, trials, images=images, steady=trials.by_best)
     found.widened(FloatLimits(other=0.2, total=0.3)).widened(FloatLimits(other=0.4, total=0.5))
 
-    pairs = [(methods, floats, image) for methods, floats, part in measure.asked for image in part]
-    assert len(set(pairs)) == len(pairs)
-    assert {image for _, _, image in pairs} == set(range(images))
+    assert len(set(job.ran)) == len(job.ran)
+    assert {image for _, image in job.ran} == set(range(images))
 
 
 def test_the_result_errs_as_it_says_no_step_makes_it_worse_and_each_float_layer_has_a_reason():

@@ -97,7 +97,7 @@ reliability: setup-test   ## every power cut and every disk fault of a push; wri
 docs: setup-test      ## schemas that are generated from the types
 	@$(PYTHON) -m tools.message_schemas docs
 	@$(PYTHON) -m tools.pipeline_schema pipelines/pipeline.schema.json
-	@$(PYTHON) -m edge.log_events docs/log-events.md
+	@$(PYTHON) -m tools.log_events_page
 	@$(PYTHON) -m tools.proofs_page
 
 pictures:        ## the pictures of README and docs, from the product itself: docs/pictures; needs Chromium

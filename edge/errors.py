@@ -1,25 +1,5 @@
 """Every error that edge-deploy raises on purpose.
 
-    EdgeError
-    ├─ ConfigError             the pipeline file, an option                  exit 2 (service: 78)
-    │  └─ LackingError         this machine has not the secret that is named exit 2 (service: 69)
-    ├─ ModelError              the ONNX file is not what it has to be        exit 2 (service: 78)
-    │  └─ StatedError          ... what was said of it is                    exit 2 (service: 78)
-    ├─ DatasetError            images or labels cannot be used               exit 2
-    ├─ CalibrationError        a table, cache or histogram cannot be used    exit 2
-    ├─ EngineError             an engine cannot be made or run               exit 7
-    │  ├─ OutOfMemoryError     memory ran out, the GPU's or the machine's    exit 7
-    │  └─ TensorMismatchError  an array does not fit the engine              exit 7
-    ├─ SourceError             a stream cannot be read (now)                 counted, reported, retried
-    │  ├─ CertificateError     a camera's certificate is not the expected one
-    │  ├─ EndOfPicture         a web camera has answered with one picture
-    │  └─ EndOfStream          a file has been read to its end
-    ├─ PublishError            messages cannot be sent                       exit 3
-    ├─ ClusterError            a cluster cannot be reached, or went away     exit 3
-    ├─ VerificationError       what was measured is not what was promised     exit 4
-    ├─ DeployError             a bundle, a push or a device failed            exit by its code, see EXIT_CODE_OF
-    └─ MissingDependencyError  a library is not installed                    exit 2 (service: 69)
-
 A message says where, what was expected, what came; `hint` says what to do.
 """
 

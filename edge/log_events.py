@@ -1,21 +1,19 @@
 """The catalogue of what the services log: a stable id for each event, and what to do. docs/log-events.md is made of it.
 
-`python -m edge.log_events docs/log-events.md` writes the page. A test holds that every line that is logged is in here.
+A test holds that every line that is logged is in here.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["EVENTS", "LogEvent", "event_page", "phrase_of"]
+__all__ = ["EVENTS", "NOTHING", "LogEvent", "phrase_of"]
 
 _CONVERSION = re.compile(r"%[-#0 +]*[\d.]*[a-zA-Z]")
-_NOTHING = "nothing"
+NOTHING = "nothing"
 _REPORT = "report it"
 _DISK = "check the disk"
 _GPU = "check the GPU"
@@ -49,7 +47,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "clock of the camera is off, arrival is used",
         "set both clocks (NTP); `off_s` is the difference",
     ),
-    ("streams-reloaded", "streams reloaded", _NOTHING),
+    ("streams-reloaded", "streams reloaded", NOTHING),
     ("stream-removed", "stream removed", "nothing: gone from the pipeline file"),
     ("reload-refused", "reload refused, all goes on as before", "mend `reason`, reload again"),
     ("reload-nothing", "nothing to reload", "push another release: this one does not change"),
@@ -60,10 +58,10 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("home-assistant-not-kept", "discovery file cannot be written", _DISK + "; old entities may stay"),
     ("home-assistant-unusable", "discovery file cannot be read", "remove old entities in Home Assistant by hand"),
     # inference
-    ("engine-chosen", "engine", _NOTHING),
+    ("engine-chosen", "engine", NOTHING),
     ("engine-of-lesser-kind", "a better engine kind is available", "push again to build it; `note` says why"),
     ("engine-built-anew", "engine is rebuilt", "nothing: `reason` says why"),
-    ("engine-build-step", "build …", _NOTHING),
+    ("engine-build-step", "build …", NOTHING),
     ("engine-fallback-taken", "fallback taken", "see the figures in `reason`; calibrate again for int8"),
     ("boxes-only", "only boxes are used", "nothing: keypoints, masks and angles are not published"),
     ("suppressed-inside", "NMS is inside the model", "export without `nms=True`, or set the thresholds in `reason`"),
@@ -82,7 +80,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("gpu-freed-in-trouble", "CUDA memory could not be freed, continuing", _GPU),
     ("gpu-context-let-go", "CUDA context release failed, continuing", _GPU),
     ("gpu-pycuda-broken", "pycuda cannot be imported, using ctypes", "nothing, or reinstall or remove pycuda"),
-    ("tensorrt-route", "tensorrt", _NOTHING),
+    ("tensorrt-route", "tensorrt", NOTHING),
     ("tensorrt-other-route", "TensorRT build failed, trying another way", "nothing: see the build report"),
     ("int8-form", "INT8 form chosen", "nothing: the build report has the times of all forms"),
     ("int8-winner", "INT8 race winner cannot be written", _DISK + "; the next build races again"),
@@ -94,7 +92,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ),
     ("tensorrt-layer-unknown", "layer to keep in float not found", "calibrate this model again"),
     ("tensorrt-scales-unused", "unused calibration scales", "nothing; if many, the table is of another model"),
-    ("tensorrt-not-inspected", "engine inspection failed", _NOTHING),
+    ("tensorrt-not-inspected", "engine inspection failed", NOTHING),
     ("tensorrt-timing-cache", "timing cache cannot be written", _DISK + "; the next build takes longer"),
     ("tensorrt-not-compiled", "compiled kernels are not taken", "nothing: they are compiled again at each start"),
     (
@@ -106,7 +104,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("broker", "broker", "`status` has the state; check address, TLS, credential, the broker's log"),
     ("broker-plain-password", "password travels in plain text", "remove `tls: false`; give the broker a certificate"),
     ("broker-answer-not-understood", "publishing failed", _REPORT),
-    ("broker-keeps-up", "publishing keeps up again", _NOTHING),
+    ("broker-keeps-up", "publishing keeps up again", NOTHING),
     ("broker-too-slow", "…", "send less (`publish.mode`, `max_fps`); a nearer broker; a larger Receive Maximum"),
     ("message-given-up", "message dropped", "raise the broker's message limit, or lower `max_detections`"),
     (
@@ -121,11 +119,11 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "messages not delivered at shutdown",
         "nothing: sent at the next start, or declared as gaps",
     ),
-    ("messages-sent-late", "messages of the last run are sent now", _NOTHING),
+    ("messages-sent-late", "messages of the last run are sent now", NOTHING),
     ("messages-not-kept", "messages are not kept over a restart", "check /run/edge-runtime: space, rights"),
-    ("messages-kept-again", "messages are kept over a restart again", _NOTHING),
+    ("messages-kept-again", "messages are kept over a restart again", NOTHING),
     ("messages-in-memory-only", "messages are in memory only", "/var/lib/edge-runtime: " + _DISK),
-    ("messages-on-disk-again", "messages are kept on the disk again", _NOTHING),
+    ("messages-on-disk-again", "messages are kept on the disk again", NOTHING),
     ("messages-not-on-disk", "messages not on disk at shutdown", "they are in /run; " + _DISK),
     ("spool-damaged", "spool is damaged", "nothing: declared as a gap; if it repeats, check the disk"),
     (
@@ -147,7 +145,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "device throttled",
         "more air, a lower power mode, fewer frames; a stronger supply for over-current",
     ),
-    ("device-no-longer-throttled", "device no longer throttled", _NOTHING),
+    ("device-no-longer-throttled", "device no longer throttled", NOTHING),
     (
         "overloaded",
         "the machine cannot keep up",
@@ -166,15 +164,15 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
         "higher `max_fps` or `priority`, or longer `lost_s`: docs/events.md",
     ),
     ("tracking-sparse-stated", "max_fps is low for tracking", "as `tracking-sparse`"),
-    ("tracking-dense", "enough frames to follow objects", _NOTHING),
-    ("overload-over", "frame rates are no longer capped", _NOTHING),
-    ("no-longer-overloaded", "the machine keeps up again", _NOTHING),
+    ("tracking-dense", "enough frames to follow objects", NOTHING),
+    ("overload-over", "frame rates are no longer capped", NOTHING),
+    ("no-longer-overloaded", "the machine keeps up again", NOTHING),
     (
         "stream-overloaded",
         "frames of a stream are not inferred",
         "lower `max_fps`, higher `priority`, or as `overloaded`",
     ),
-    ("stream-no-longer-overloaded", "frames of a stream are inferred again", _NOTHING),
+    ("stream-no-longer-overloaded", "frames of a stream are inferred again", NOTHING),
     (
         "threads-hang",
         "threads hang, the watchdog is not fed",
@@ -202,21 +200,20 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("rollback-not-judged", "failed units cannot be read, a failure is assumed", "`edge-deploy status`"),
     ("unit-not-looked-at", "systemd unit state cannot be read", "`systemctl status edge-runtime`"),
     ("audit-not-written", "audit log cannot be written", _DISK),
-    ("software-installed", "software is installed", _NOTHING),
+    ("software-installed", "software is installed", NOTHING),
     ("software-not-installed", "software is not installed", "see `problem`; bundle the release again"),
     ("software-anew", "software is reinstalled", "nothing; if it repeats, check the disk"),
     ("software-not-kept", "software cannot be kept", _DISK),
-    ("trial-nothing", "nothing is on trial", _NOTHING),
+    ("trial-nothing", "nothing is on trial", NOTHING),
     ("trial-judged", "trial", "nothing: see `verdict` and `reason`"),
-    ("trial-committed", "trial committed", _NOTHING),
+    ("trial-committed", "trial committed", NOTHING),
     ("trial-noted", "trial warning", "compare `what` with before the release"),
     ("trial-refused", "trial refused", "the release before serves; `reason`: docs/push-codes.md"),
     ("trial-refused-before", "trial refused before", "another release, or push with --retry-bad"),
-    ("trial-ended-by-others", "trial ended by another process", _NOTHING),
+    ("trial-ended-by-others", "trial ended by another process", NOTHING),
 )
-_ALL = tuple(LogEvent(*row) for row in _ROWS)
 
-EVENTS: Mapping[str, LogEvent] = MappingProxyType({event.phrase: event for event in _ALL})
+EVENTS: Mapping[str, LogEvent] = MappingProxyType({row[1]: LogEvent(*row) for row in _ROWS})
 """By phrase."""
 
 
@@ -227,33 +224,3 @@ def phrase_of(template: str) -> str:
     if named is not None:
         text = template[: named.start()]
     return _CONVERSION.sub("…", text).strip()
-
-
-def event_page() -> str:
-    """Return docs/log-events.md."""
-    rows = [f"| `{one.id}` | {one.phrase} | {one.remedy} |" for one in sorted(_ALL) if one.remedy != _NOTHING]
-    calm = [f"- `{one.id}`: {one.phrase}" for one in sorted(_ALL) if one.remedy == _NOTHING]
-    return "\n".join([*_head(), *rows, "", "These need nothing:", "", *calm, ""])
-
-
-def _head() -> Iterator[str]:
-    yield "# What the services log"
-    yield ""
-    yield "Made by `make docs` from `edge/log_events.py`. A line is an event, then `key=value`. With `--log json`"
-    yield "(or `EDGE_LOG=json`) it is a JSON object: `ts`, `level`, `event` (the id below), `text`, the keys,"
-    yield "and `repeated`: equal lines left out before it."
-    yield ""
-    yield "*Check the disk*: space, rights, errors in the kernel's journal. *Check the GPU*: errors there;"
-    yield "if it repeats, restart the service, then the machine. *Report it* with the lines before it."
-    yield ""
-    yield "<!-- not run: it takes root -->"
-    yield ""
-    yield "    sudo systemctl edit edge-runtime     # [Service] Environment=EDGE_LOG=json"
-    yield "    journalctl -u edge-runtime -o cat | jq 'select(.event == \"device-throttled\")'"
-    yield ""
-    yield "| Event | Line | What to do |"
-    yield "|---|---|---|"
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(event_page(), encoding="utf-8")

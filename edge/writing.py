@@ -9,10 +9,12 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["remedy", "staged", "sync_folder", "write_whole"]
+__all__ = ["remedy", "staged", "sync_folder", "write_together", "write_whole"]
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -25,10 +27,57 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
         path: in a folder that is there; a link is replaced, not followed.
         mode: the rights of the new file, less the umask.
 
-    Raises `OSError` if it cannot be written; `path` is then as it was, and nothing is left beside it.
+    Raises `OSError`, with `path` as its filename, if it cannot be written; `path` is then as it was, and nothing is
+    left beside it.
     """
     with staged(path, content, mode=mode) as new:
         new.replace(path)
+
+
+def write_together(
+    files: Mapping[Path, bytes],
+    *,
+    closed: Collection[Path] = (),
+    check: Callable[[Mapping[Path, Path]], object] = lambda new: None,
+) -> None:
+    """Put contents that belong together at their paths: all of them, or none; an interrupt comes before or after.
+
+    Only losing power between two renames can leave a new file beside an old one.
+
+    Args:
+        closed: those of the paths that their owner alone may read.
+        check: looks at the new files, by their paths, before any has its name; what it raises ends it.
+
+    Raises `OSError` as `write_whole`.
+    """
+    with contextlib.ExitStack() as stack:
+        new = {
+            path: stack.enter_context(staged(path, content, mode=0o600 if path in closed else 0o666))
+            for path, content in files.items()
+        }
+        for path in files:
+            if path.is_dir() and not path.is_symlink():  # all else gives way to a rename
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        check(new)
+        with _interrupts_wait():
+            for path, one in new.items():
+                one.replace(path)
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C wait for what takes a moment; only the main thread is interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -37,15 +86,15 @@ def staged(path: Path, content: bytes, *, mode: int = 0o666) -> Iterator[Path]:
     Raises `OSError` if it cannot be written.
     """
     new = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    descriptor = os.open(new, _FLAGS, mode)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(os.open(new, _FLAGS, mode), "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(descriptor)
+            os.fsync(file.fileno())
         yield new
     except OSError as error:
-        error.filename = error.filename or str(path)  # what is written into a full disk names no file
+        if error.filename in (None, str(new)):  # what is written into a full disk names no file
+            error.filename = str(path)
         raise
     finally:
         with contextlib.suppress(OSError):

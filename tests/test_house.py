@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.log_events import EVENTS, event_page, phrase_of
+from edge.log_events import EVENTS, phrase_of
+from tools.log_events_page import PAGE, page_of
 
 ROOT = Path(__file__).parents[1]
 RECORDS = sorted((ROOT / "docs" / "adr").glob("*.md"))
@@ -98,18 +99,18 @@ MAY_NAME_A_KIND = {
 # fmt: off
 LINES_OF_ROOMS = {
     "bundle": 1920,
-    "calibrate": 2693,
+    "calibrate": 2648,
     "capacity": 992,
     "cli": 6685,
     "client": 527,
     "config": 1471,
     "delivery": 1032,
     "demo": 599,
-    "deploy": 7387,
+    "deploy": 7339,
     "device": 3128,
     "engine": 6854,
     "evaluate": 1929,
-    "ground": 2132,
+    "ground": 2128,
     "http": 443,
     "media": 4618,
     "model": 4631,
@@ -345,7 +346,7 @@ def test_every_line_that_is_logged_is_in_the_catalogue_with_what_to_do():
     assert sorted(set(EVENTS) - logged) == [], "these are not logged any more"
     ids = [event.id for event in EVENTS.values()]
     assert len(ids) == len(set(ids))
-    assert (ROOT / "docs/log-events.md").read_text(encoding="utf-8") == event_page(), "make docs"
+    assert page_of(PAGE.read_text(encoding="utf-8")) == PAGE.read_text(encoding="utf-8"), "make docs"
 
 
 def test_no_answer_rests_on_an_assertion():

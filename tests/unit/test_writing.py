@@ -2,12 +2,13 @@
 
 import errno
 import os
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 
-from edge.writing import remedy, staged, sync_folder, write_whole
+from edge.writing import remedy, staged, sync_folder, write_together, write_whole
 
 
 def names(folder):
@@ -84,6 +85,55 @@ def test_two_writers_of_one_name_do_not_meet(tmp_path):
         assert two.read_bytes() == b"two"
 
     assert (tmp_path / "a").read_bytes() == b"one"
+
+
+def both(tmp_path, first="a", second="b", **how):
+    write_together({tmp_path / first: b"1", tmp_path / second: b"2"}, **how)
+
+
+def test_all_are_written_over_old_ones_and_where_there_was_none_with_their_rights(tmp_path):
+    (tmp_path / "b").write_bytes(b"old")
+    both(tmp_path, closed=[tmp_path / "a"])
+
+    assert [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())] == [("a", b"1"), ("b", b"2")]
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("name", "why"), [("folder", "Is a directory"), ("no/b", "No such file or directory")])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_one_that_cannot_be_written_is_named_and_leaves_all_as_they_were(tmp_path, name, why, is_first):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "old").write_bytes(b"before")
+    with pytest.raises(OSError, match=f"{why}: '{tmp_path}/{name}'"):
+        both(tmp_path, *((name, "old") if is_first else ("old", name)))
+
+    assert ((tmp_path / "old").read_bytes(), names(tmp_path)) == (b"before", ["folder", "old"])
+
+
+def test_a_check_sees_the_new_files_and_its_no_leaves_nothing(tmp_path):
+    def check(new):
+        assert {path: (one.parent, one.read_bytes()) for path, one in new.items()} == {
+            tmp_path / "a": (tmp_path, b"1"),
+            tmp_path / "b": (tmp_path, b"2"),
+        }
+        raise ValueError("not like this")
+
+    with pytest.raises(ValueError, match="not like this"):
+        both(tmp_path, check=check)
+
+    assert names(tmp_path) == []
+
+
+def test_an_interrupt_comes_after_the_last_file(tmp_path, monkeypatch):
+    replace = type(tmp_path).replace
+    monkeypatch.setattr(
+        type(tmp_path), "replace", lambda self, to: (signal.raise_signal(signal.SIGINT), replace(self, to))[1]
+    )
+
+    with pytest.raises(KeyboardInterrupt):
+        both(tmp_path)
+
+    assert names(tmp_path) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

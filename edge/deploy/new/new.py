@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -24,7 +21,7 @@ from edge.media.images import encode_jpeg
 from edge.media.select import FirstLook, look_at
 from edge.model.inspect import inspect_model
 from edge.untrusted import cleaned
-from edge.writing import remedy, staged
+from edge.writing import remedy, write_together
 
 __all__ = ["Ask", "AskTrust", "PipelineRequest", "Secrets", "make_pipeline"]
 
@@ -67,50 +64,6 @@ class Secrets:
         if before != login:
             self.new[name] = login
         return name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewFile:
-    """A file to be; `check` looks at it, under another name in the same folder, before any file gets its own."""
-
-    path: Path
-    content: bytes = field(repr=False)
-    mode: int = 0o666
-    check: Callable[[Path], object] = lambda path: None
-
-
-def write_new_files(files: Sequence[NewFile]) -> None:
-    """Write `files` in order; an interrupt comes before or after. On ConfigError (a `check`'s, too) none is there."""
-    with contextlib.ExitStack() as stack:
-        new = [(file, _staged(stack, file)) for file in files]
-        for file, path in new:
-            file.check(path)
-        with _interrupts_wait():
-            for file, path in new:
-                path.replace(file.path)
-
-
-def _staged(stack: contextlib.ExitStack, file: NewFile) -> Path:
-    try:
-        return stack.enter_context(staged(file.path, file.content, mode=file.mode))
-    except OSError as error:
-        raise ConfigError(f"{file.path}: cannot be written: {error.strerror}", hint=remedy(error)) from error
-
-
-@contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Let Ctrl-C wait for what takes a moment; only the main thread is interrupted."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        raise KeyboardInterrupt
 
 
 _REST_S = 8.0  # counting the rate of a camera that was seen, and taking its connection down
@@ -337,20 +290,19 @@ def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
 
 
 def _write(new: NewPipeline, secrets: Secrets) -> None:
-    paths = {name: own_path(name) for name in secrets.new}
-    for path in paths.values():
+    kept = {own_path(name): line_from_credential(login, where=name) for name, login in secrets.new.items()}
+    for path in kept:
         _make_folder(path.parent)
-    kept = [
-        NewFile(path=paths[name], content=line_from_credential(login, where=name), mode=0o600)
-        for name, login in secrets.new.items()
-    ]
-    pictures = [
-        NewFile(path=new.snapshots[camera.place.id], content=encode_jpeg(camera.look.picture, quality=_JPEG_QUALITY))
+    pictures = {
+        new.snapshots[camera.place.id]: encode_jpeg(camera.look.picture, quality=_JPEG_QUALITY)
         for camera in new.cameras
         if camera.look is not None
-    ]
-    text = NewFile(path=new.out, content=pipeline_text(new).encode(), check=load_pipeline)
-    write_new_files([*kept, *pictures, text])
+    }
+    files = {**kept, **pictures, new.out: pipeline_text(new).encode()}
+    try:
+        write_together(files, closed=kept, check=lambda staged: load_pipeline(staged[new.out]))
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}", hint=remedy(error)) from error
 
 
 def _make_folder(folder: Path) -> None:

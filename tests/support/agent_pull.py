@@ -16,7 +16,7 @@ from edge.bundle.sign import sign
 from edge.bundle.statement import RING, RingStatement, decode_chain, encode_chain, encode_statement
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.outcome import Outcome
-from edge.deploy.provision.keys import TrustChange, first_chain, next_chain, public_of, read_public_key
+from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_public_key
 from edge.device.device import Device
 from edge.device.durable import Durable
 from edge.device.state import Phase
@@ -51,7 +51,7 @@ class Ring:
         self._promoter, root = ssh_key(folder, "promoter"), ssh_key(folder, "root-key")
         signers = ((folder / "signer", ("edge-release", "edge-release-downgrade")), (self._promoter, ("edge-ring",)))
         added = tuple((read_public_key(key.with_suffix(".pub")), namespaces) for key, namespaces in signers)
-        first = first_chain(TrustChange(added=added), root=root, now=_MADE_AT)
+        first = next_chain((), TrustChange(added=added), root=root, now=_MADE_AT)
         stolen = read_public_key(ssh_key(folder, "stolen").with_suffix(".pub"))
         self.chain = encode_chain(next_chain(first, TrustChange(revoked=(stolen,)), root=root, now=_MADE_AT))
         layout.trust_root.write_text(public_of(root) + "\n")

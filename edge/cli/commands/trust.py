@@ -12,7 +12,7 @@ from edge.bundle.statement import RING, encode_chain
 from edge.cli.lazy import HintingGroup, verbosity_option
 from edge.cli.paths import READ, READ_FILE, WRITTEN, command
 from edge.cli.ring_options import ca_option, login_option
-from edge.deploy.provision.keys import PublicKey, TrustChange, first_chain, next_chain, read_chain, read_public_key
+from edge.deploy.provision.keys import PublicKey, TrustChange, next_chain, read_chain, read_public_key
 from edge.deploy.rings.desk import open_desk
 from edge.registry.login import read_login
 from edge.registry.reference import parse_reference
@@ -83,13 +83,10 @@ def sign_next(
         removed=[read_public_key(path) for path in removed],
         revoked=[read_public_key(path) for path in revoked],
     )
-    now = datetime.now(timezone.utc)
     if before is None and (new_root is not None or removed):
         raise click.UsageError("--new-root and --remove change an earlier document: name it as TRUST")
-    if before is None:
-        chain = first_chain(change, root=root, now=now)
-    else:
-        chain = next_chain(read_chain(before), change, root=root, now=now, new_root=new_root)
+    earlier = () if before is None else read_chain(before)
+    chain = next_chain(earlier, change, root=root, now=datetime.now(timezone.utc), new_root=new_root)
     write_whole(out, encode_chain(chain))
     document = chain[-1].document
     click.echo(f"{out}: version {document.version}, {len(document.signers)} count, {len(document.revoked)} are revoked")

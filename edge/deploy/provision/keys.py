@@ -18,7 +18,6 @@ __all__ = [
     "Revocations",
     "TrustChange",
     "find_key",
-    "first_chain",
     "next_chain",
     "public_of",
     "read_chain",
@@ -165,25 +164,38 @@ def public_of(key: Path) -> str:
     return f"{found.kind} {found.base64}"
 
 
-def first_chain(change: TrustChange, *, root: Path, now: datetime) -> tuple[SignedTrust, ...]:
-    """DeployError `bundle.key`, `request.key`."""
-    signers, _ = change.lines(())
-    revoked = tuple(key.base64 for key in change.revoked)
-    document = TrustDocument(
-        version=1, created_at=now.strftime(_TIME), root=public_of(root), signers=signers, revoked=revoked
-    )
-    return (_signed(document, root),)
-
-
 def next_chain(
     chain: Sequence[SignedTrust], change: TrustChange, *, root: Path, now: datetime, new_root: Path | None = None
 ) -> tuple[SignedTrust, ...]:
-    """Return a chain with one document more, signed by the present root; `new_root` takes over where given.
+    """Return a chain with one document more (after none: the first), signed by the present root.
+
+    `new_root` takes over where given.
 
     DeployError `request.key` if `root` is not the root of the last document, or what is removed does not count there;
     `bundle.key`.
     """
-    last = chain[-1].document
+    none: tuple[str, ...] = ()
+    version, signers, former, revoked = 0, none, none, none
+    if chain:
+        last = chain[-1].document
+        version, signers, former, revoked = last.version, last.signers, last.former, last.revoked
+        _require_successor(last, change, root)
+    counting, gone = change.lines(signers)
+    follower = root if new_root is None else new_root
+    document = TrustDocument(
+        version=version + 1,
+        created_at=now.strftime(_TIME),
+        root=public_of(follower),
+        signers=counting,
+        former=tuple(dict.fromkeys((*former, *gone))),
+        revoked=tuple(dict.fromkeys((*revoked, *(key.base64 for key in change.revoked)))),
+    )
+    content = encode_document(document)
+    signed = SignedTrust(content, tuple(sign(content, one, TRUST) for one in dict.fromkeys((root, follower))))
+    return (*(one for one in chain if len(one.signatures) > 1), signed)
+
+
+def _require_successor(last: TrustDocument, change: TrustChange, root: Path) -> None:
     if public_of(root) != last.root:
         raise DeployError(
             "request.key", f"{root} is not the root of version {last.version}", hint="give the root key: --root KEY"
@@ -195,20 +207,3 @@ def next_chain(
             f"{', '.join(strangers)}: does not count in version {last.version}, so it cannot be removed",
             hint="give a key that counts there; --revoke also takes others",
         )
-    signers, gone = change.lines(last.signers)
-    follower = root if new_root is None else new_root
-    document = TrustDocument(
-        version=last.version + 1,
-        created_at=now.strftime(_TIME),
-        root=public_of(follower),
-        signers=signers,
-        former=tuple(dict.fromkeys((*last.former, *gone))),
-        revoked=tuple(dict.fromkeys((*last.revoked, *(key.base64 for key in change.revoked)))),
-    )
-    rotations = [one for one in chain if len(one.signatures) > 1]
-    return (*rotations, _signed(document, *dict.fromkeys((root, follower))))
-
-
-def _signed(document: TrustDocument, *roots: Path) -> SignedTrust:
-    content = encode_document(document)
-    return SignedTrust(content, tuple(sign(content, root, TRUST) for root in roots))

@@ -9,7 +9,7 @@ import pytest
 
 from edge.bundle.sign import sign, verify
 from edge.bundle.statement import encode_chain
-from edge.deploy.provision.keys import TrustChange, first_chain, read_public_key
+from edge.deploy.provision.keys import TrustChange, next_chain, read_public_key
 from edge.errors import DeployError
 from tests.support.manifests import revocation, ssh_key
 from tests.support.overlay_devices import OverlayDevices, needs_root
@@ -77,7 +77,7 @@ def test_a_document_of_a_root_is_enough_at_first_and_what_is_left_out_later_stay
     ana, mina, root = people
     change = TrustChange(added=[(read_public_key(Path(public(mina))), ("edge-release", "edge-ring"))])
     trust = tmp_path / "trust.json"
-    trust.write_bytes(encode_chain(first_chain(change, root=root, now=datetime.now(timezone.utc))))
+    trust.write_bytes(encode_chain(next_chain((), change, root=root, now=datetime.now(timezone.utc))))
     pulls = ("--pull-from", "a.b/gates")
 
     first = person(site, "all", "--key", public(ana), "--trust", trust, *pulls, "--ring", "canary", keys=[])

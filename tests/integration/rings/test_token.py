@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from edge.bundle.statement import encode_chain
-from edge.deploy.provision.keys import TrustChange, first_chain, next_chain, public_of, read_public_key
+from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_public_key
 from tests.support.manifests import ssh_agent, ssh_key
 from tests.support.pulling import pulling_from
 from tests.support.stating import StatingClock, StatingDesk, into_ring, published
@@ -160,7 +160,7 @@ def test_release_statement_and_who_counts_are_signed_by_keys_in_hardware(registr
     now = datetime.now(timezone.utc)
     signers = [(keys["release"], ("edge-release",)), (keys["promoter"], ("edge-ring",))]
     change = TrustChange(added=[(read_public_key(key), spaces) for key, spaces in signers])
-    chain = first_chain(change, root=keys["root"], now=now)
+    chain = next_chain((), change, root=keys["root"], now=now)
     root.layout.trust_root.write_text(public_of(keys["root"]) + "\n")
     root.layout.first_trust.write_bytes(encode_chain(chain))
     into_ring(root, registry, keys["promoter"], "all")

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.bundle.statement import decode_chain, encode_chain, latest_of
-from edge.deploy.provision.keys import TrustChange, first_chain, next_chain, public_of, read_public_key
+from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_public_key
 from edge.device.state import open_sealed
 from edge.errors import DeployError
 from edge.runtime.agent.watch import takes
@@ -32,7 +32,7 @@ class Keys:
     def __init__(self, folder, signer, *, root="root-key"):
         self.root, self.promoter, self.signer = ssh_key(folder, root), ssh_key(folder, "promoter"), signer
         added = ((public(signer), ("edge-release",)), (public(self.promoter), ("edge-ring",)))
-        self.first = first_chain(TrustChange(added=added), root=self.root, now=NOW)
+        self.first = next_chain((), TrustChange(added=added), root=self.root, now=NOW)
 
     def after(self, chain, *, root=None, new_root=None, **change):
         return next_chain(chain, TrustChange(**change), root=root or self.root, new_root=new_root, now=NOW)

@@ -8,7 +8,7 @@ import pytest
 
 from edge.bundle.statement import encode_chain
 from edge.deploy.provision.facts import FACTS_SCRIPT
-from edge.deploy.provision.keys import TrustChange, first_chain, public_of, read_public_key
+from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_public_key
 from edge.deploy.provision.provision import _require_keys
 from edge.deploy.provision.wanted import SIGNERS, Wanted, _settings, _trust
 from edge.errors import DeployError
@@ -25,7 +25,7 @@ def chain(tmp_path, keys):
 
     def make(*namespaces):
         change = TrustChange(added=[(keys[0], namespaces)])
-        return public_of(root), encode_chain(first_chain(change, root=root, now=datetime.now(timezone.utc))).decode()
+        return public_of(root), encode_chain(next_chain((), change, root=root, now=datetime.now(timezone.utc))).decode()
 
     return make
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import msgspec
+
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import NEVER, Deadline
-from edge.deploy.device_words import for_people
+from edge.errors import DeployError
 from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage, account_key
 from edge.publish.message import WireMessage
 from edge.publish.messages import (
@@ -29,15 +31,17 @@ from edge.publish.messages import (
 )
 from edge.publish.mqtt.subscriber import Arrival, Subscriber, devices_by_site
 from edge.reading import json_value
-from edge.untrusted import cleaned
+from edge.registry.reference import PullSettings
+from edge.untrusted import cleaned, cleaned_json
 
-__all__ = ["ListenOptions", "line_from_message", "listen"]
+__all__ = ["ListenOptions", "for_people", "line_from_message", "listen"]
 
 _DONE = 0
 _UNHEARD = 3
 _MISSING = 4
 _JPEG = b"\xff\xd8"  # as a file of that kind begins
 _MAX_SHOWN = 8
+_MOST_LETTERS = 200
 _QUIET_S = 3.0
 
 
@@ -83,6 +87,21 @@ def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = Non
     if not options.is_gaps:
         return _DONE
     return _MISSING if ledger.missing else _DONE if count else _UNHEARD
+
+
+def for_people(message: WireMessage | None) -> WireMessage | None:
+    """Return the message with texts cleaned for a terminal and cut; None if it is none of ours.
+
+    An address that is no address is not shown: somebody may paste it into a shell.
+    """
+    if message is None:
+        return None
+    try:
+        if isinstance(message, PullMessage) and message.repository is not None:
+            PullSettings(repository=message.repository)
+        return msgspec.convert(cleaned_json(msgspec.to_builtins(message), most=_MOST_LETTERS), type(message))
+    except (ValueError, DeployError):  # msgspec.ValidationError is one
+        return None
 
 
 def line_from_message(message: WireMessage) -> str:

@@ -27,9 +27,9 @@ from edge.wire.release import LookRequest
 from edge.wire.verbs import LOOK, STATUS, StatusAnswer, Verb
 from edge.writing import write_whole
 
-__all__ = ["ASK_S", "Asked", "AskedStatus", "DeviceState", "ask_one", "last_seen", "note_seen"]
+__all__ = ["Asked", "AskedStatus", "DeviceState", "ask_one", "last_seen", "note_seen"]
 
-ASK_S = 20.0  # ConnectTimeout of ssh, and as much again for an answer
+_ASK_S = 20.0  # ConnectTimeout of ssh, and as much again for an answer
 _UNREACHABLE = 3
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -58,23 +58,16 @@ def ask_one(
 class Asked(Generic[Q, A]):
     """A `PushOne` that asks a target; the answer's plain values are the evidence of its outcome, then `unchanged`.
 
-    A target that has not answered after `deadline_s` counts as unreachable.
+    A target that has not answered within 20 s counts as unreachable.
     """
 
-    def __init__(
-        self,
-        verb: Verb[Q, A],
-        request: Q,
-        *,
-        deadline_s: float = ASK_S,
-        connect: Callable[[Target], Channel] = connect_to,
-    ) -> None:
+    def __init__(self, verb: Verb[Q, A], request: Q, *, connect: Callable[[Target], Channel] = connect_to) -> None:
         self.answers: dict[str, A] = {}
-        self._verb, self._request, self._deadline_s, self._connect = verb, request, deadline_s, connect
+        self._verb, self._request, self._connect = verb, request, connect
 
     def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:
         def ask() -> Any:
-            with closing(Link(self._connect(target), stop, Deadline.after(self._deadline_s))) as link:
+            with closing(Link(self._connect(target), stop, Deadline.after(_ASK_S))) as link:
                 answer = link.ask(self._verb, self._request)
                 evidence = self._evidence(target, link, answer)
             self.answers[target.name] = answer  # of those alone who were asked all
@@ -84,7 +77,7 @@ class Asked(Generic[Q, A]):
 
     def _failed(self, target: Target, error: DeployError) -> Outcome:
         if error.code == LATE:
-            problem = f"no answer to {self._verb.name!r} within {self._deadline_s:g} s"
+            problem = f"no answer to {self._verb.name!r} within {_ASK_S:g} s"
             error = DeployError("transfer.timeout", problem, hint=f"try it by hand: ssh {target.host}")
         is_away = error.code.startswith("transfer.") and error.exit_code == _UNREACHABLE
         return failed_by(error, target=target.name, result="unreachable" if is_away else "refused")
@@ -108,8 +101,8 @@ class DeviceState:
 class AskedStatus(Asked[Nothing, StatusAnswer]):
     """Asks for the status; `states` are those of running services, `device_state` (or null) in the evidence."""
 
-    def __init__(self, *, deadline_s: float = ASK_S, connect: Callable[[Target], Channel] = connect_to) -> None:
-        super().__init__(STATUS, Nothing(), deadline_s=deadline_s, connect=connect)
+    def __init__(self, *, connect: Callable[[Target], Channel] = connect_to) -> None:
+        super().__init__(STATUS, Nothing(), connect=connect)
         self.states: dict[str, DeviceState] = {}
 
     def _evidence(self, target: Target, link: Link, answer: StatusAnswer) -> Any:

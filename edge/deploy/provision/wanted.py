@@ -20,7 +20,7 @@ from edge.errors import DeployError
 from edge.registry.reference import PullSettings, decode_pull_settings, encode_pull_settings
 from edge.version import __version__
 
-__all__ = ["DEVICE_TOML", "KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps", "with_ids"]
+__all__ = ["DEVICE_TOML", "KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps"]
 
 Step = dict[str, Any]
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Wanted:
 
 def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet) -> list[Step]:
     """In the order in which they are applied."""
-    made = [
+    return [
         *_accounts(),
         *_folders(),
         *_settings(wanted, facts),
@@ -117,12 +117,6 @@ def steps(wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet) -> list[Step]
             "units": list(_TO_PULL) if wanted.pull else [],
         },
     ]
-    return with_ids(made)
-
-
-def with_ids(steps: Sequence[Step]) -> list[Step]:
-    """Name steps as the record does: by their path, or by the link to the version in use, which has many paths."""
-    return [{"id": f"{step['kind']} {step.get('link', step['path'])}", **step} for step in steps]
 
 
 def _accounts() -> Iterator[Step]:

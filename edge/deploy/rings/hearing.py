@@ -13,7 +13,7 @@ import msgspec
 from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import Deadline
-from edge.deploy.device_words import for_people
+from edge.deploy.listen import for_people
 from edge.deploy.rings.verdict import Heard
 from edge.errors import PublishError
 from edge.publish.mqtt.subscriber import Arrival, Subscriber

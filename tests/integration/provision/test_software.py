@@ -14,7 +14,6 @@ from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE
 from edge.deploy.provision.remote import main
 from edge.deploy.provision.remote.folders import Conflict
 from edge.deploy.provision.remote.software import Software, stock
-from edge.deploy.provision.wanted import with_ids
 from tests.support import second_user
 from tests.support.device_releases import flip
 from tests.support.little_wheels import facts_told, little_wheel, real_pip, software_values
@@ -164,7 +163,7 @@ def install(site, monkeypatch):
 
     def install(name):
         values = {"kind": "Software", **software_values(site, name)}
-        return main.make({"steps": with_ids([values]), "is_plan": False})["told"]
+        return main.make({"steps": [values], "is_plan": False})["told"]
 
     return install
 

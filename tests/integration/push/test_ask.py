@@ -57,9 +57,10 @@ def test_what_the_device_refuses_is_told_as_it_says_it(device):
     assert (outcome.result, outcome.code, outcome.exit_code) == ("refused", "request.verb", 2)
 
 
-def test_a_silent_target_holds_nobody_up(device):
+def test_a_silent_target_holds_nobody_up(device, monkeypatch):
+    monkeypatch.setattr("edge.deploy.fleet.ask._ASK_S", 2.0)
     channels = {"d-00": device.connect, "d-01": lambda: ChildChannel(SILENT)}
-    one = Asked(STATUS, Nothing(), deadline_s=2.0, connect=lambda target: channels[target.name]())
+    one = Asked(STATUS, Nothing(), connect=lambda target: channels[target.name]())
 
     result = Running(targets(2), one, order=None).join()
 

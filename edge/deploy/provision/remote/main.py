@@ -192,7 +192,7 @@ KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Soft
 def make(request: Record) -> Record:
     """Check all steps first; then, unless it is a plan or anything is in the way, apply those that are needed."""
     notes = _read_record()
-    steps = [KINDS[values["kind"]](values, notes.get(values["id"], {}).get("record")) for values in request["steps"]]
+    steps = [KINDS[values["kind"]](values, notes.get(_key(values), {}).get("record")) for values in request["steps"]]
     changes, conflicts, needed = [], [], []
     for step in steps:
         try:
@@ -213,7 +213,7 @@ def make(request: Record) -> Record:
             _lay_over(changes)
             why = f"{error}; {done} of {len(needed)} steps were done, and run it again when this is mended"
             return {"failed": why}
-        notes[step.values["id"]] = {"values": _brief(step.values), "record": made}
+        notes[_key(step.values)] = {"values": _brief(step.values), "record": made}
         _write_record(notes)
     _tell_the_system(changes)
     return {"changes": changes, "applied": True, "told": [words for step in needed for words in step.told]}
@@ -267,6 +267,11 @@ def _write_record(notes: Record) -> None:
 
 def _brief(values: Record) -> Record:
     return {name: value for name, value in values.items() if name not in ("content", "entries", "wheels")}
+
+
+def _key(values: Record) -> str:
+    """Return what names a step in the record: its path, or the link to the version in use, which has many paths."""
+    return f"{values['kind']} {values.get('link', values['path'])}"
 
 
 def _read_record() -> Record:

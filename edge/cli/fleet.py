@@ -31,7 +31,6 @@ __all__ = [
     "answer_as_json",
     "choose",
     "drive",
-    "max_parallel_option",
     "select",
     "show_answers",
     "targets_argument",
@@ -49,9 +48,6 @@ targets_option = click.option(
     type=READ,
     metavar="FILE",
     help="Inventory; default: ./targets.toml, then ~/.config/edge-deploy/targets.toml.",
-)
-max_parallel_option = click.option(
-    "--max-parallel", type=click.IntRange(1, 256), metavar="N", help="At most N at once; default: the inventory's."
 )
 
 
@@ -140,9 +136,7 @@ def _labelled(word: str, inventory: Inventory) -> Sequence[Target]:
     return having
 
 
-def drive(
-    chosen: Chosen, one: PushOne, *, max_parallel: int | None, is_json: bool, rollout: Rollout | None = None
-) -> FleetResult:
+def drive(chosen: Chosen, one: PushOne, *, is_json: bool, rollout: Rollout | None = None) -> FleetResult:
     """Do `one` for each target and show it; return how each ended. A rollout to several targets goes in the inventory's
     waves, all else at once; several targets, or a resume, keep a journal.
 
@@ -150,7 +144,7 @@ def drive(
     """
     inbox, targets, inventory = Inbox(), chosen.targets, chosen.inventory
     is_in_waves, is_resumed = rollout is not None and len(targets) > 1, rollout is not None and rollout.is_resumed
-    order = Order(wave=inventory.wave if is_in_waves else None, max_parallel=max_parallel or inventory.max_parallel)
+    order = Order(wave=inventory.wave if is_in_waves else None, max_parallel=inventory.max_parallel)
     has_journal = is_in_waves or is_resumed
     kept: Any = Journal(journal_path(rollout.release, rollout.channel)) if rollout and has_journal else nullcontext()
     names = tuple(target.name for target in targets)

@@ -256,8 +256,6 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy push good.yaml a --reconnect nan", 2, "--reconnect"),
     ("edge-deploy push good.yaml a --deadline -1", 2, "--deadline"),
     ("edge-deploy push good.yaml a --lock-wait soon", 2, "--lock-wait"),
-    ("edge-deploy push good.yaml a --max-parallel 0", 2, "--max-parallel"),
-    ("edge-deploy push good.yaml a --max-parallel 257", 2, "--max-parallel"),
     ("edge-deploy provision", 2, "Missing argument 'TARGET...'"),
     ("edge-deploy provision a --pull-from gates", 2, "gates"),
     ("edge-deploy provision a --pull-from https://a.b/gates", 2, "a registry is always reached by HTTPS"),

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import click
 import pytest
 
+from edge.runtime.entry import COMMANDS
 from tests.support.pages import ROOT, Page, our_calls, pages, read_page
 from tests.support.typed import OPTION, all_commands, all_options, refusal, refusal_of_options
 
@@ -146,6 +148,12 @@ def test_every_example_of_the_help_can_be_typed():
     ]
 
     assert len(examples) > 50
+    bare = [
+        one.name
+        for one in all_commands()
+        if not isinstance(one, click.Group) and one.name not in (one.epilog or "").partition("Examples:\n")[2].split()
+    ]
+    assert set(bare) <= set(COMMANDS), "a command shows how it is typed; the light ones by their own parser"
     for where, call in examples:
         assert refusal(call) is None, f"{where}: {call}: {refusal(call)}"
 

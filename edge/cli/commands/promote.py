@@ -56,9 +56,6 @@ _DONE, _WAITING, _STOPPED = 0, 10, 11
     "--devices", metavar="SITE/NAME,...", help="Who counts in this ring, where no inventory has labels for it."
 )
 @targets_option
-@click.option(
-    "--valid", "valid_s", type=SPAN, default="30d", show_default=True, help="Devices ask for a newer one then."
-)
 @key_option
 @pipeline_option
 @credential_option
@@ -70,7 +67,6 @@ def promote(
     ring: str,
     when: str | None,
     devices: str | None,
-    valid_s: float,
     key: Path | None,
     path: Path | None,
     ca: Path | None,
@@ -106,7 +102,7 @@ def promote(
                 if decision.what != "promote":
                     click.echo(f"{decision.what}: {decision.why}")
                     return _STOPPED if decision.what == "stop" else _WAITING
-            promoted = Promoter(desk, promoter_key, valid_s=valid_s).promote(release, ring)
+            promoted = Promoter(desk, promoter_key).promote(release, ring)
         except DeployError as error:
             if error.code != "request.withdrawn":
                 raise
@@ -187,9 +183,6 @@ def _tell(promoted: Promoted, *, as_json: bool) -> None:
 @release_argument
 @click.option("--why", metavar="TEXT", help="The reason, kept with it.")
 @click.option("--lift", "is_lifted", is_flag=True, help="Take a withdrawal back; no ring has the release by that.")
-@click.option(
-    "--valid", "valid_s", type=SPAN, default="30d", show_default=True, help="Of what is stated for its rings."
-)
 @key_option
 @ca_option
 @login_option
@@ -197,7 +190,6 @@ def withdraw(
     where: str,
     why: str | None,
     is_lifted: bool,
-    valid_s: float,
     key: Path | None,
     ca: Path | None,
     login_path: Path | None,
@@ -215,6 +207,6 @@ def withdraw(
             desk.lift(name)
             click.echo(f"release {name} may be promoted again")
             return 0
-        rings = Promoter(desk, find_key(key), valid_s=valid_s).withdraw(name, release.manifest.channel, why or "")
+        rings = Promoter(desk, find_key(key)).withdraw(name, release.manifest.channel, why or "")
     click.echo(f"no further device takes release {name}; it is gone from: {', '.join(rings) or 'no ring'}")
     return 0

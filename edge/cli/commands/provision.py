@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,12 @@ from typing import Any
 import click
 
 from edge.bundle.statement import encode_chain, latest_of
-from edge.cli.fleet import Chosen, Rollout, drive, max_parallel_option, targets_argument
+from edge.cli.fleet import Chosen, Rollout, drive, targets_argument
 from edge.cli.paths import READ_FILE, SSH_CONFIG, command
 from edge.cli.run_command import tell
 from edge.config.targets import Target
 from edge.deploy.fleet.rollout import FleetResult
+from edge.deploy.look import side_by_side
 from edge.deploy.provision.admin import AdminShell
 from edge.deploy.provision.facts import read_lock
 from edge.deploy.provision.keys import read_chain, read_public_key, read_revocations
@@ -27,13 +27,13 @@ from edge.deploy.provision.provision import Admins, provision_over_ssh, undo_ove
 from edge.deploy.provision.wanted import Wanted
 from edge.deploy.provision.wheels import WheelSource, own_wheel
 from edge.device.facts import name_of_host
-from edge.errors import DeployError
+from edge.errors import DeployError, EdgeError
 from edge.registry.https import tls_context
 from edge.registry.reference import PullSettings
 
 __all__ = ["admins_of", "provision", "ssh_config_option", "sudo_passwords"]
 
-_AT_ONCE = 16
+_ASKED_S = 90.0  # beyond what each waits itself
 
 ssh_config_option = click.option("--ssh-config", type=SSH_CONFIG, help="Another ssh_config than yours.")
 
@@ -57,7 +57,6 @@ def admins_of(chosen: Chosen, user: str | None, ssh_config: Path | None) -> Admi
     json="Events as JSON Lines; each change is a note of phase `plan`.",
 )
 @targets_argument
-@max_parallel_option
 @click.option("--admin", metavar="USER", help="Who logs in and may use sudo; by default as ssh_config says.")
 @click.option("--ask-sudo-password", is_flag=True, help="Ask for the password that sudo wants, where it wants one.")
 @click.option(
@@ -121,7 +120,6 @@ def admins_of(chosen: Chosen, user: str | None, ssh_config: Path | None) -> Admi
 @click.option("--purge", is_flag=True, help="With --undo: data, too.")
 def provision(
     chosen: Chosen,
-    max_parallel: int | None,
     admin: str | None,
     ask_sudo_password: bool,
     ssh_config: Path | None,
@@ -157,7 +155,6 @@ def provision(
     result = drive(
         chosen,
         one,
-        max_parallel=max_parallel,
         is_json=as_json,
         rollout=None if is_plan else Rollout(release=what, channel="provision", is_resumed=resume),
     )
@@ -172,7 +169,7 @@ def _with_passwords(admins: Admins, targets: Sequence[Target]) -> Admins:
 
     def password_of(target: Target) -> str | None:
         found = known[target.name]
-        if isinstance(found, DeployError):
+        if isinstance(found, EdgeError):
             raise found
         return found
 
@@ -295,30 +292,22 @@ def _show(result: FleetResult) -> None:
                 click.echo(f"  {change}")
 
 
-def sudo_passwords(shells: Mapping[str, AdminShell]) -> dict[str, str | DeployError | None]:
+def sudo_passwords(shells: Mapping[str, AdminShell]) -> dict[str, str | EdgeError | None]:
     """Return what sudo takes on each target, by its name: None where it wants no password, the error where it failed.
 
     Targets that cannot be reached are waited for together, not one after the other. Each has its own password: what
     was typed for one goes to another only if the person says so.
     """
-    with ThreadPoolExecutor(min(_AT_ONCE, len(shells) or 1)) as pool:
-        wants = dict(zip(shells, pool.map(_wants, shells.values()), strict=True))
-    passwords: dict[str, str | DeployError | None] = {}
+    asked = {name: lambda _, shell=shell: shell.wants_password() for name, shell in shells.items()}
+    passwords: dict[str, str | EdgeError | None] = {}
     before: str | None = None
-    for name, found in wants.items():
-        if isinstance(found, DeployError):
+    for name, found in side_by_side(asked, each_s=_ASKED_S).items():
+        if isinstance(found, EdgeError):
             passwords[name] = found
             continue
         passwords[name] = typed = _typed(shells[name], name, before) if found else None
         before = typed if isinstance(typed, str) else before
     return passwords
-
-
-def _wants(shell: AdminShell) -> DeployError | bool:
-    try:
-        return shell.wants_password()
-    except DeployError as error:
-        return error
 
 
 def _typed(shell: AdminShell, name: str, before: str | None) -> str | DeployError:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edge.cli.bundles import bundle_of, making_options
-from edge.cli.fleet import Chosen, Rollout, drive, max_parallel_option, show_answers, targets_argument
+from edge.cli.fleet import Chosen, Rollout, drive, show_answers, targets_argument
 from edge.cli.paths import READ, SECONDS, command
 from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.fleet.ask import Asked
@@ -30,7 +30,6 @@ __all__ = ["confirm", "push", "rollback"]
 )
 @click.argument("what", type=READ, metavar="PIPELINE_OR_BUNDLE")
 @targets_argument
-@max_parallel_option
 @click.option("--plan", "is_plan", is_flag=True, help="Only say what would be done; exits with 10 if anything would.")
 @click.option("--detach", is_flag=True, help="Leave when all is on the device; it builds, switches and judges alone.")
 @click.option("--confirm", is_flag=True, help="The release stays only if it can be confirmed from here.")
@@ -57,7 +56,6 @@ __all__ = ["confirm", "push", "rollback"]
 def push(
     what: Path,
     chosen: Chosen,
-    max_parallel: int | None,
     is_plan: bool,
     detach: bool,
     confirm: bool,
@@ -93,7 +91,6 @@ def push(
     result = drive(
         chosen,
         push_over_ssh(bundle, options),
-        max_parallel=max_parallel,
         is_json=as_json,
         rollout=None if is_plan else Rollout(release=manifest.release, channel=manifest.channel, is_resumed=resume),
     )
@@ -108,12 +105,11 @@ def push(
     json="Events as JSON Lines.",
 )
 @targets_argument
-@max_parallel_option
 @click.option("--to", metavar="RELEASE", help="A release that the device keeps; it goes on trial like a push.")
-def rollback(chosen: Chosen, max_parallel: int | None, to: str | None, as_json: bool) -> int:
+def rollback(chosen: Chosen, to: str | None, as_json: bool) -> int:
     """Go back to the release that served before; its engine is kept, so this takes one restart of the service."""
     one = roll_back(to, DeliveryOptions())
-    return drive(chosen, one, max_parallel=max_parallel, is_json=as_json).exit_code
+    return drive(chosen, one, is_json=as_json).exit_code
 
 
 @command("""

@@ -63,7 +63,7 @@ class Promoter:
     """States what rings run, signed by `key`. Every method raises DeployError `registry.*`, `bundle.key`."""
 
     def __init__(
-        self, desk: RingDesk, key: Path, *, valid_s: float, clock: Callable[[], datetime] = this_second
+        self, desk: RingDesk, key: Path, *, valid_s: float = 30 * 86_400, clock: Callable[[], datetime] = this_second
     ) -> None:
         self._desk, self._key, self._valid_s, self._clock = desk, key, valid_s, clock
 

@@ -18,36 +18,6 @@ pytestmark = pytest.mark.slow_but(reason="commands on further models and options
 ROOT = Path(__file__).parents[3]
 
 
-COMMANDS = [
-    *(("edge-deploy", name) for name in ("demo", "inspect", "calibrate", "evaluate", "compare", "table", "bundle")),
-    ("edge-deploy", "roofline"),
-    ("edge-deploy", "capacity"),
-    ("edge-deploy", "new"),
-    ("edge-deploy", "listen"),
-    ("edge-deploy", "doctor"),
-    *(("edge-runtime", name) for name in ("run", "bench", "doctor")),
-]
-
-
-OF_TABLES = [("edge-deploy", f"table {name}") for name in ("show", "lint", "diff", "import", "export", "qdq")]
-
-
-@pytest.mark.parametrize(("program", "name"), [*COMMANDS, *OF_TABLES])
-def test_every_command_has_help_with_examples(program, name):
-    shown = command(program, *name.split(), "--help").stdout
-
-    assert "Examples:" in shown
-    assert f"{program} {name}" in shown
-
-
-@pytest.mark.parametrize("program", ["edge-deploy", "edge-runtime"])
-def test_the_program_lists_its_commands(program):
-    shown = command(program, "--help").stdout
-
-    for other, name in COMMANDS:
-        assert (f"  {name} " in shown) == (other == program or name == "doctor")
-
-
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"

@@ -29,8 +29,7 @@ from edge.cli.run_command import tell
 from edge.errors import EdgeError
 try:
     push = ScriptedPush(options["orders"])
-    most, is_json = options.get("max_parallel"), options["json"]
-    sys.exit(drive(chosen, push, max_parallel=most, is_json=is_json, rollout=rollout).exit_code)
+    sys.exit(drive(chosen, push, is_json=options["json"], rollout=rollout).exit_code)
 except EdgeError as error:
     tell(f"error: {error}")
     sys.exit(error.exit_code)
@@ -39,7 +38,7 @@ except EdgeError as error:
 
 @pytest.fixture
 def start(tmp_path):
-    text = '[wave]\ncanary = []\nsteps = ["100%"]\nmax_failed = "100%"\n'
+    text = '[defaults]\nmax_parallel = 2\n[wave]\ncanary = []\nsteps = ["100%"]\nmax_failed = "100%"\n'
     text += "".join(f'[[target]]\nname = "d-{number}"\nhost = "host-{number}"\n' for number in range(4))
     (tmp_path / "targets.toml").write_text(text)
     script = tmp_path / "fleet.py"
@@ -97,7 +96,7 @@ def test_a_failure_then_resume_touches_only_the_rest(start):
 
 
 def test_f26_ctrl_c_twice_leaves_within_a_second(start):
-    process = start(orders={"d-0": "hang", "d-1": "deaf"}, max_parallel=2)
+    process = start(orders={"d-0": "hang", "d-1": "deaf"})
     read_until(process.stdout, "begin", times=2)
 
     process.send_signal(signal.SIGINT)
@@ -120,7 +119,7 @@ def test_ctrl_c_ends_it_even_while_nobody_reads_what_it_writes(start):
         while True:
             os.write(writing, b"x" * 4096)
     os.set_blocking(writing, True)
-    process = start(stdout=writing, orders={"d-0": "deaf"}, max_parallel=1)
+    process = start(stdout=writing, orders={"d-0": "deaf"})
     os.close(writing)
     read_until(process.stderr, "wave of 4")
 

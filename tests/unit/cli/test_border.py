@@ -11,7 +11,6 @@ from edge.cli.edge_deploy import edge_deploy
 from edge.cli.run_command import run_command
 from edge.cli.runtime_commands import edge_runtime
 from edge.errors import DeployError, EdgeError, MissingDependencyError
-from edge.runtime import entry
 from tests.support import models
 from tests.support.command_line import command
 from tests.support.systemd import NotifySocket
@@ -148,15 +147,6 @@ def test_v_counts_between_a_group_and_its_subcommand(tmp_path):
         edge_deploy.main(["table", "-v", "show", str(tmp_path / "x")], standalone_mode=False)
 
     assert logging.getLogger("edge").level == logging.INFO
-
-
-@pytest.mark.parametrize("name", entry.COMMANDS)
-def test_each_light_command_is_there_behind_a_v(name, monkeypatch):
-    called = []
-    monkeypatch.setattr("edge.cli.runtime_commands.main", lambda *words: called.append(words))
-    edge_runtime.main(["-v", name, "--root", "x"], standalone_mode=False)
-
-    assert called == [(name, ("--root", "x"))]
 
 
 def test_a_service_that_ends_by_an_error_tells_systemd_which(tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ LINES_OF_ROOMS = {
     "bundle": 1920,
     "calibrate": 2648,
     "capacity": 992,
-    "cli": 6653,
+    "cli": 6646,
     "client": 527,
     "config": 1471,
     "delivery": 1032,

@@ -1,12 +1,10 @@
-"""Options of the commands of rings: registry, broker, key and times; opened."""
+"""Options of the commands of rings: registry, broker and key; opened."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,7 +18,6 @@ from edge.registry.login import read_login
 from edge.registry.reference import parse_reference
 
 __all__ = [
-    "SPAN",
     "ca_option",
     "credential_option",
     "known_as_option",
@@ -31,21 +28,6 @@ __all__ = [
     "opened",
     "release_argument",
 ]
-
-_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-class _Span(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A time that passes: `90s`, `30m`, `2h`, `1d`."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", str(value))
-        if match is None:
-            self.fail(f"expected a time such as 90s, 30m, 2h or 1d, got {value!r}", param, ctx)
-        return float(match[1]) * _UNITS_S[match[2]]
-
 
 release_argument = click.argument("where", metavar="REGISTRY/REPOSITORY:RELEASE")
 key_option = click.option("--key", type=READ, metavar="KEY", help="SSH key that signs. Default: the first of ~/.ssh.")
@@ -68,7 +50,6 @@ known_as_option = click.option(
     metavar="REGISTRY/REPOSITORY",
     help="The same repository as the devices name it, if they reach it by another name or port.",
 )
-SPAN = _Span()
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from edge.cli.fleet import targets_option
 from edge.cli.output import echo_result
 from edge.cli.paths import SECONDS, command
 from edge.cli.ring_options import (
-    SPAN,
     ca_option,
     credential_option,
     heard,
@@ -37,6 +36,19 @@ from edge.registry.reference import ring_tag
 __all__ = ["promote", "withdraw"]
 
 _DONE, _WAITING, _STOPPED = 0, 10, 11
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class _Span(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A time that passes: `90s`, `30m`, `2h`, `1d`."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", str(value))
+        if match is None:
+            self.fail(f"expected a time such as 90s, 30m, 2h or 1d, got {value!r}", param, ctx)
+        return float(match[1]) * _UNITS_S[match[2]]
 
 
 @command("""
@@ -47,7 +59,7 @@ _DONE, _WAITING, _STOPPED = 0, 10, 11
 @click.argument("ring")
 @click.option("--when", metavar="CONDITION", help="Wait until so much of another ring has committed it, for so long.")
 @click.option(
-    "--within", "within_s", type=SPAN, metavar="TIME", help="With --when: wait no longer; exits with 10 then."
+    "--within", "within_s", type=_Span(), metavar="TIME", help="With --when: wait no longer; exits with 10 then."
 )
 @click.option(
     "--every", "every_s", type=SECONDS, metavar="S", default=30, show_default=True, help="Seconds between two looks."

@@ -37,7 +37,7 @@ def person(tmp_path, software):
     own = (f"{ssh_key(tmp_path)}.pub",)
 
     def person(devices: OverlayDevices, *words: object, wave="canary = []", missing=(), keys=own):
-        text = f'[defaults]\nssh_config = "{devices.ssh_config}"\n[wave]\n{wave}\n'
+        text = f'[defaults]\nmax_parallel = 8\nssh_config = "{devices.ssh_config}"\n[wave]\n{wave}\n'
         for name in [*devices.names, *missing]:
             text += f'[[target]]\nname = "{name}"\nhost = "{name}"\nlabels = {{ site = "north" }}\n'
         (tmp_path / "targets.toml").write_text(text)

@@ -1,7 +1,6 @@
 """Each mistake that a person makes in a pipeline file gets one line that points at it."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -280,9 +279,3 @@ def test_a_non_breaking_space_within_a_text_is_its_own(tmp_path):
     (tmp_path / "p.yaml").write_text("names:\n  - Tor\u00a01 # Tor\u00a0Süd\n  - b\n", encoding="utf-8")
 
     assert read_yaml(tmp_path / "p.yaml").content == {"names": ["Tor\u00a01", "b"]}
-
-
-def test_paths_start_at_the_pipeline_file(load, monkeypatch, tmp_path):
-    monkeypatch.chdir(Path("/"))
-
-    assert load(GOOD).resolve("x/y") == tmp_path / "x/y"

@@ -119,7 +119,7 @@ def test_a_folder_that_is_neither_checkout_nor_installation_gives_no_wheel(tmp_p
         own_wheel(tmp_path)
 
 
-def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pip_and_ours(index, tmp_path):
+def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pip_and_ours(index):
     facts = device_facts()
     environment = Environment(facts.architecture, facts.python)
     little_wheel(index, "numpy", "99.0")
@@ -127,6 +127,4 @@ def test_the_libraries_that_travel_in_a_release_are_those_of_the_lock_without_pi
     paths = gather_libraries(environment)
 
     assert list(paths) == ["numpy-2.0-py3-none-any.whl"]
-    flip(tmp_path / "cache/edge-deploy/wheels/numpy-2.0-py3-none-any.whl")
-    assert gather_libraries(environment) == paths
     assert paths["numpy-2.0-py3-none-any.whl"].read_bytes() == (index / "numpy-2.0-py3-none-any.whl").read_bytes()

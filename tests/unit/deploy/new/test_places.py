@@ -5,7 +5,7 @@ import os
 import pytest
 
 from edge.config.credentials import Credential
-from edge.deploy.new.places import places_of, slug
+from edge.deploy.new.places import places_of
 from edge.errors import ConfigError
 from edge.media.address import parse_address
 from edge.types import StreamId
@@ -24,7 +24,7 @@ from edge.types import StreamId
         (["rtsp://nvr/a", "rtsp://nvr/b", "rtsp://nvr-a/c"], ["nvr-a", "nvr-b", "nvr-a-2"]),
         (["v4l2:///dev/video0", "csi://0", "test://"], ["video0", "csi-0", "test"]),
         (["rtsp://[fe80::1]/x"], ["fe80-1"]),
-        (["http://Käfig/x.mjpg"], ["kafig"]),
+        (["http://Käfig/x.mjpg", "v4l2:///dev/--Ein Tor_Süd (2)"], ["kafig", "ein-tor-sud-2"]),
         (["rtsp://" + "long-name-" * 6 + "x/one", "rtsp://" + "long-name-" * 6 + "x/two"], None),
         (["rtsp://日本/x", "rtsp://中国/x"], None),
     ],
@@ -133,7 +133,3 @@ def test_what_cannot_be_a_list_of_cameras_is_refused(tmp_path, typed, expected):
 
     with pytest.raises(ConfigError, match=expected):
         places_of(given, folder=tmp_path)
-
-
-def test_a_slug_has_nothing_but_what_a_topic_level_may_have():
-    assert slug("--Ein Tor_Süd (2)//") == "ein-tor-sud-2"

@@ -152,7 +152,7 @@ def verify(
 ) -> str:
     """Return the name under which `allowed_signers` lists the signer of `content` for `namespace`.
 
-    `revoked`: a key revocation list. `at`: the time at which the signer has to be valid, see `edge.bundle.fit`.
+    `revoked`: a key revocation list. `at`: the time at which the signer has to be valid.
     DeployError: `verify.signature.` + absent, invalid, namespace, signer, options, expired, revoked; `device.signers`
     if `allowed_signers` or `revoked` cannot be read.
     """

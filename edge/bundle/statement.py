@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from edge.bundle.bounds import ahead_of, most_sequence
 from edge.bundle.checks import canonical, check_between, check_text, read_object, read_time
-from edge.bundle.fit import ahead_of, most_sequence
 from edge.bundle.sign import in_file, verify
 from edge.errors import DeployError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from edge.bundle.bounds import MOST_AHEAD_S, ahead, permission_gaps
 from edge.bundle.checks import read_time
-from edge.bundle.fit import MOST_AHEAD_S, ahead, permission_gaps
 from edge.bundle.manifest import Manifest
 from edge.capacity.fit import beyond_all_jetsons, beyond_bound, machines_among, stated_work
 from edge.capacity.work import model_of_pipeline

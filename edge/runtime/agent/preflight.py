@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edge.bundle.manifest import Manifest, Role
@@ -21,15 +21,7 @@ from edge.reading import text_of
 from edge.reports import Facts
 from edge.runtime.software.binding import installation_of
 
-__all__ = [
-    "Need",
-    "check_engine",
-    "check_media",
-    "check_preflight",
-    "check_secrets",
-    "check_software",
-    "need_of",
-]
+__all__ = ["Need", "lacks", "need_of"]
 
 _MIB = 1024 * 1024
 # A plan is about as large as the float weights at most; while it is built its parts lie beside it. The timing cache
@@ -96,8 +88,22 @@ def _engine_of(manifest: Manifest) -> Choice:
     return choose_kind(str(manifest.engine.get("kind", AUTO)))
 
 
-def check_engine(manifest: Manifest) -> None:
-    """Raise DeployError `preflight.engine` if what is to run the model is not to be had here, with what is missing.
+def lacks(manifest: Manifest, need: Need, facts: Facts, layout: Layout) -> Iterator[DeployError]:
+    """Yield what is missing here that a release takes, each `preflight.*` of its own."""
+    settings = read_settings(layout.device_toml)
+    yield from _engine(manifest)
+    yield from _software(manifest, facts, layout)
+    yield from _secrets(manifest, layout)
+    yield from _media(manifest)
+    yield from _one_file_system(facts, layout)
+    yield from _space(need, facts, settings, layout)
+    yield from _inodes(need, facts, layout)
+    yield from _memory(need, facts, settings)
+    yield from _units(layout)
+
+
+def _engine(manifest: Manifest) -> Iterator[DeployError]:
+    """Yield the error if what is to run the model is not to be had here, with what is missing.
 
     What a release's own software can run, its build shows.
     """
@@ -110,36 +116,36 @@ def check_engine(manifest: Manifest) -> None:
     except ConfigError as error:
         why_not, problem, hint = error.problem, f"the release cannot run here: {error.problem}", error.hint
     if why_not is not None:
-        raise DeployError("preflight.engine", problem, hint=hint or "install it on the device, or use engine.kind auto")
+        yield DeployError("preflight.engine", problem, hint=hint or "install it on the device, or use engine.kind auto")
 
 
-def check_software(manifest: Manifest, facts: Facts, layout: Layout) -> None:
-    """Raise DeployError `preflight.software` if the software that a release brings is for another kind of device."""
+def _software(manifest: Manifest, facts: Facts, layout: Layout) -> Iterator[DeployError]:
+    """Yield the error if the software that a release brings is for another kind of device."""
     brought = software_of(manifest)
     if brought is None:
         return
     major, minor = (int(part) for part in facts.python.split(".")[:2])
     misfit = brought.misfit(python=(major, minor), architecture=facts.architecture)
     if misfit is not None:
-        raise DeployError(
+        yield DeployError(
             "preflight.software",
             f"{misfit} is not for Python {major}.{minor} on {facts.architecture}",
             hint="bundle it for this kind of device: --libraries, or --compatible for the others",
         )
     if not _has_unit(layout, SOFTWARE_UNIT):
-        raise DeployError(
+        yield DeployError(
             "preflight.software",
             f"the release brings software, and {SOFTWARE_UNIT} is not installed",
             hint="run once more: edge-deploy provision",
         )
 
 
-def check_secrets(manifest: Manifest, layout: Layout) -> None:
-    """Raise DeployError `preflight.secret` if the service would not be given what the release needs of the device."""
+def _secrets(manifest: Manifest, layout: Layout) -> Iterator[DeployError]:
+    """Yield the error if the service would not be given what the release needs of the device."""
     absent = sorted(set(manifest.secrets) - _given_secrets(layout))
     if absent:
         files = " and ".join(f"/etc/edge-deploy/credentials/{name}" for name in absent)
-        raise DeployError(
+        yield DeployError(
             "preflight.secret",
             f"the device keeps no secret {', '.join(absent)}, which the release names",
             hint=f"on the device write user:password to {files}, then run edge-deploy provision again",
@@ -157,8 +163,8 @@ def _given_secrets(layout: Layout) -> set[str]:
     return found
 
 
-def check_media(manifest: Manifest) -> None:
-    """Raise DeployError `preflight.media` if nothing is installed here that decodes the streams of the release."""
+def _media(manifest: Manifest) -> Iterator[DeployError]:
+    """Yield the error if nothing is installed here that decodes the streams of the release."""
     brought = software_of(manifest)
     has_pyav = importlib.util.find_spec("av") is not None or any(
         one.path.startswith("wheels/av-") for one in (brought.wheels if brought is not None else ())
@@ -168,7 +174,7 @@ def check_media(manifest: Manifest) -> None:
     absent = [one for one in manifest.decoders if not has.get(one, True)]
     if absent:
         names = "PyAV" if absent == ["pyav"] else "GStreamer's bindings for Python"
-        raise DeployError(
+        yield DeployError(
             "preflight.media",
             f"the release decodes by {', '.join(absent)}, and {names} are not installed on the device",
             hint="bundle it with decoder: auto" if names == "PyAV" else f"on the device: sudo {gstreamer.APT}",
@@ -176,23 +182,11 @@ def check_media(manifest: Manifest) -> None:
         )
 
 
-def check_preflight(need: Need, facts: Facts, layout: Layout) -> list[Callable[[], None]]:
-    """Return the checks, each of which raises its own DeployError `preflight.*`."""
-    settings = read_settings(layout.device_toml)
-    return [
-        lambda: _check_one_file_system(facts, layout),
-        lambda: _check_space(need, facts, settings, layout),
-        lambda: _check_inodes(need, facts, layout),
-        lambda: _check_memory(need, facts, settings),
-        lambda: _check_units(layout),
-    ]
-
-
-def _check_space(need: Need, facts: Facts, settings: DeviceSettings, layout: Layout) -> None:
+def _space(need: Need, facts: Facts, settings: DeviceSettings, layout: Layout) -> Iterator[DeployError]:
     wanted = need.blob_bytes + need.engine_bytes
     reserve = max(settings.reserve_bytes, int(settings.reserve_share * facts.disk_bytes))
     if wanted + reserve > facts.disk_free_bytes:
-        raise DeployError(
+        yield DeployError(
             "preflight.space",
             f"{layout.var} has {_mib(facts.disk_free_bytes)} free; {_mib(wanted + reserve)} are needed: "
             f"{_mib(need.blob_bytes)} for files, about {_mib(need.engine_bytes)} for the engine, and "
@@ -208,9 +202,9 @@ def _check_space(need: Need, facts: Facts, settings: DeviceSettings, layout: Lay
         )
 
 
-def _check_inodes(need: Need, facts: Facts, layout: Layout) -> None:
+def _inodes(need: Need, facts: Facts, layout: Layout) -> Iterator[DeployError]:
     if need.inodes > facts.inodes_free:
-        raise DeployError(
+        yield DeployError(
             "preflight.inodes",
             f"the release takes up to {need.inodes} files; {facts.inodes_free} are left in {layout.var}",
             hint=f"remove small files from the file system of {layout.var} on the device",
@@ -218,10 +212,10 @@ def _check_inodes(need: Need, facts: Facts, layout: Layout) -> None:
         )
 
 
-def _check_memory(need: Need, facts: Facts, settings: DeviceSettings) -> None:
+def _memory(need: Need, facts: Facts, settings: DeviceSettings) -> Iterator[DeployError]:
     spare = max(need.spare_memory_bytes, settings.reserve_memory_bytes)
     if facts.memory_available_bytes < need.build_memory_bytes + spare:
-        raise DeployError(
+        yield DeployError(
             "preflight.memory",
             f"{_mib(facts.memory_available_bytes)} of memory are available; the build takes about "
             f"{_mib(need.build_memory_bytes)}, and {_mib(spare)} have to stay free",
@@ -234,19 +228,19 @@ def _check_memory(need: Need, facts: Facts, settings: DeviceSettings) -> None:
         )
 
 
-def _check_one_file_system(facts: Facts, layout: Layout) -> None:
+def _one_file_system(facts: Facts, layout: Layout) -> Iterator[DeployError]:
     if not facts.is_one_file_system:
-        raise DeployError(
+        yield DeployError(
             "preflight.filesystem",
             f"{layout.var} spans more than one file system, so a switch would not be one step",
             hint="mount one file system at it, not at its folders",
         )
 
 
-def _check_units(layout: Layout) -> None:
+def _units(layout: Layout) -> Iterator[DeployError]:
     absent = [unit for unit in (RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT) if not _has_unit(layout, unit)]
     if absent:
-        raise DeployError(
+        yield DeployError(
             "preflight.units",
             f"units are not installed: {', '.join(absent)}",
             hint="run: edge-deploy provision",

@@ -18,7 +18,8 @@ from edge.device.switch import confirm as confirm_trial
 from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.reports import Collected
-from edge.runtime.agent.offer import counters_of, is_built, spent_by
+from edge.runtime.agent.accept import counters_of, spent_by
+from edge.runtime.agent.offer import is_built
 from edge.runtime.agent.session import Session
 from edge.runtime.build.handover import Taken, answered, take_over
 from edge.runtime.build.request import BuildResult, ask, read_progress, read_result
@@ -187,7 +188,7 @@ def start_trial(session: Session, release: str, *, confirm: bool, offer: Signed 
         moment=this_moment(),
         confirm=confirm,
         baseline=baseline,
-        seen=None if offer is None else spent_by(offer.manifest, is_downgrade=offer.is_downgrade),
+        seen=None if offer is None else spent_by(offer),
         by_force=True,  # what came so far was let through on purpose
     )
     switch_to(device, release)

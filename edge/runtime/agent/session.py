@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import signal
 import threading
@@ -26,7 +27,18 @@ from edge.wire.peer import DeviceHello, Nothing, Peer, Progress, problem_of, rea
 from edge.wire.release import LockRequest
 from edge.wire.verbs import Verb
 
-__all__ = ["SILENCE_S", "ConnectionEnded", "Conversation", "Session", "Tally", "Told", "in_background", "lock", "ping"]
+__all__ = [
+    "SILENCE_S",
+    "ConnectionEnded",
+    "Conversation",
+    "Session",
+    "Tally",
+    "Told",
+    "bytes_of",
+    "in_background",
+    "lock",
+    "ping",
+]
 
 SILENCE_S = 30.0
 _STEP_S = 0.5
@@ -187,6 +199,14 @@ def _err(number: object, error: DeployError) -> Message:
 
 def _short(verb: str) -> str:
     return cleaned(verb[:50])
+
+
+def bytes_of(text: str, name: str) -> bytes:
+    """DeployError `request.value` if `text` is no base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise DeployError("request.value", f"{name}: expected base64") from None
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:

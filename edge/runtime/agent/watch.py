@@ -24,7 +24,7 @@ from edge.device.units import RUNTIME_UNIT
 from edge.errors import DeployError
 from edge.reading import json_object
 from edge.reports import Facts
-from edge.runtime.agent.offer import channels_of, left_by, ring_report
+from edge.runtime.agent.accept import channels_of, left_by, ring_report
 from edge.runtime.agent.session import Session
 from edge.runtime.build.request import read_progress
 from edge.runtime.pull.record import read_pull_record
@@ -70,14 +70,14 @@ T = TypeVar("T")
 
 def takes(device: Device) -> TakesReport:
     """DeployError `device.settings`, `device.counters`."""
-    counters = read_counters(device.layout, device.durable.files)
     layout = device.layout
+    settings, counters = read_settings(layout.device_toml), read_counters(layout, device.durable.files)
     said = [_file(layout.trust), _file(layout.first_trust)]
     root_says = min(filter(None, said), key=lambda file: file.age_s, default=None)
     is_rooted = layout.trust_root.exists()
     return TakesReport(
-        name=read_settings(device.layout.device_toml).name,
-        channels=channels_of(device, counters),
+        name=settings.name,
+        channels=channels_of(settings, counters),
         sequences=dict(counters.sequences),
         newest_created_at=counters.newest_created_at,
         is_clock_sure=is_clock_sure(),

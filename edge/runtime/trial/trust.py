@@ -16,7 +16,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from edge.bundle.checks import read_time
-from edge.bundle.fit import time_floor
 from edge.bundle.manifest import Manifest, decode_manifest
 from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, read_signature, verify
 from edge.bundle.statement import SignedTrust, TrustDocument, decode_chain, encode_chain, latest_of
@@ -25,6 +24,7 @@ from edge.device.durable import typed
 from edge.device.state import open_sealed, read_counters, seal
 from edge.errors import DeployError
 from edge.reading import read_file
+from edge.version import RELEASED_AT
 
 __all__ = [
     "Signed",
@@ -34,6 +34,7 @@ __all__ = [
     "require_trusted",
     "signers_text",
     "take_trust",
+    "time_floor",
     "time_of",
     "trust_of",
     "verify_counting",
@@ -176,9 +177,22 @@ def problem_of_signature(device: Device, release: str) -> DeployError | None:
 
 
 def time_of(device: Device) -> datetime:
-    """Return the earliest time that it can be on this device, see `edge.bundle.fit`."""
+    """Return the earliest time that it can be on this device; DeployError `device.counters`."""
     seen = read_counters(device.layout, device.durable.files)
     return time_floor(datetime.now(timezone.utc), newest_created_at=seen.newest_created_at)
+
+
+def time_floor(clock: datetime, *, newest_created_at: str | None) -> datetime:
+    """Return the latest of `clock`, of the newest manifest ever accepted, and of the release of this version.
+
+    A module without a battery boots in 1970. A clock that is ahead refuses what it takes for expired, and leaves
+    nothing behind: once it is set right, the same bundle is taken. DeployError `verify.manifest.field`, if one of the
+    texts is no time.
+    """
+    known = [clock, read_time("released_at", RELEASED_AT)]
+    if newest_created_at is not None:
+        known.append(read_time("newest created_at", newest_created_at))
+    return max(known)
 
 
 def signers_text(device: Device) -> str:

@@ -7,8 +7,9 @@ import pytest
 from edge.device.facts import gather_facts
 from edge.device.state import BadRelease, Phase, State, Verdict, mark_bad
 from edge.device.units import TRIAL_UNIT
-from edge.runtime.agent import offer
-from edge.runtime.agent.offer import bytes_of, check_not_bad, check_trusted_state, plan, put_manifest
+from edge.runtime.agent import accept
+from edge.runtime.agent.offer import plan, put_manifest
+from edge.runtime.agent.session import bytes_of
 from tests.support.agent_session import AgentSession, offer_of
 from tests.support.raised import code_of, error_of
 
@@ -56,7 +57,7 @@ def test_a_disk_that_is_full_of_what_nobody_needs_is_cleared_up_for_a_release(ro
         used = sum(path.stat().st_size for path in layout.store.glob("*/*"))
         return dataclasses.replace(gather_facts(layout), disk_bytes=100 * MIB, disk_free_bytes=100 * MIB - used)
 
-    monkeypatch.setattr(offer, "gather_facts", on_a_disk_of_100_mib)
+    monkeypatch.setattr(accept, "gather_facts", on_a_disk_of_100_mib)
     bundle = root.bundle()
     assert plan(session, offer_of(bundle)).refusals == ()
     assert unneeded.exists()
@@ -69,7 +70,7 @@ def test_a_disk_that_is_full_of_what_is_needed_is_told_by_a_plan(root, session, 
     def on_a_disk_of_100_mib(layout):
         return dataclasses.replace(gather_facts(layout), disk_bytes=100 * MIB, disk_free_bytes=10 * MIB)
 
-    monkeypatch.setattr(offer, "gather_facts", on_a_disk_of_100_mib)
+    monkeypatch.setattr(accept, "gather_facts", on_a_disk_of_100_mib)
     bundle = root.bundle()
 
     assert [one.code for one in plan(session, offer_of(bundle)).refusals] == ["preflight.space"]
@@ -82,19 +83,22 @@ def test_what_is_no_base64_is_told_by_its_name():
     assert (error.code, "the manifest" in error.problem) == ("request.value", True)
 
 
-def test_a_release_that_has_failed_here_is_refused_with_its_reason(root):
-    device, release = root.device, "0" * 12
-    check_not_bad(device, release)
-    mark_bad(device.layout, device.durable, release, BadRelease(verdict=Verdict.BAD, reason="no frames", at="then"))
+def test_a_release_that_has_failed_here_is_refused_with_its_reason_unless_a_person_wants_it(root, session):
+    device, bundle = root.device, root.bundle()
+    bad = BadRelease(verdict=Verdict.BAD, reason="no frames", at="then")
+    mark_bad(device.layout, device.durable, "1" * 12, bad)
+    put_manifest(session, offer_of(bundle))
 
-    error = error_of(check_not_bad, device, release)
+    mark_bad(device.layout, device.durable, bundle.manifest.release, bad)
+    error = error_of(put_manifest, session, offer_of(bundle))
     assert (error.code, "no frames" in error.problem) == ("preflight.bad", True)
-    check_not_bad(device, "1" * 12)
+    put_manifest(session, dataclasses.replace(offer_of(bundle), retry_bad=True))
 
 
-def test_a_device_that_has_stopped_trying_takes_nothing_until_a_person_has_looked(root):
-    check_trusted_state(root.device)
+def test_a_device_that_has_stopped_trying_takes_nothing_until_a_person_has_looked(root, session):
+    bundle = root.bundle()
     root.device.write_state(State(phase=Phase.FAILED, reason="no way back"))
 
-    error = error_of(check_trusted_state, root.device)
+    error = error_of(put_manifest, session, offer_of(bundle))
     assert (error.code, "no way back" in error.problem) == ("person.failed", True)
+    put_manifest(session, dataclasses.replace(offer_of(bundle), retry_bad=True))

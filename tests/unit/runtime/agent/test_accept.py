@@ -5,8 +5,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from edge.bundle.fit import refusals, time_floor
 from edge.bundle.manifest import GoldenFrames, Role
+from edge.device.facts import DeviceSettings
+from edge.device.state import Counters
+from edge.runtime.agent.accept import misfits
+from edge.runtime.trial.trust import time_floor
 from edge.version import RELEASED_AT
 from tests.support.manifests import bundled, manifest
 
@@ -31,16 +34,21 @@ def proven(**changes):
     return manifest(**{"files": files, "golden_frames": GoldenFrames.OUTSIDE, **changes})
 
 
-def codes(release, device=None, *, sequences=None, at=NOW, **more):
-    values = {"newest": {}, **more}
-    found = list(refusals(release, device or Device(), sequences=sequences or {}, at=at, **values))
+def codes(
+    release, device=None, *, sequences=None, newest=None, at=NOW, is_clock_sure=False, is_permission=False, **more
+):
+    """`more`: settings of the device."""
+    settings = DeviceSettings(name="gate-01", compatible=("jetson-orin",), **more)
+    counters = Counters(sequences=sequences or {}, newest=newest or {})
+    told = {"at": at, "is_clock_sure": is_clock_sure, "is_permission": is_permission}
+    found = list(misfits(release, device or Device(), settings, counters, **told))
     assert all(error.hint for error in found)
     return [error.code for error in found]
 
 
 def test_f13_an_older_sequence_is_refused():
     assert codes(proven(sequence=7), sequences={"stable": 8}) == ["verify.downgrade"]
-    assert codes(proven(sequence=7), sequences={"beta": 8}) == []
+    assert codes(proven(sequence=7), sequences={"beta": 8, "stable": 7}) == []
     assert codes(proven(sequence=8), sequences={"stable": 8}) == []
 
 
@@ -54,7 +62,7 @@ def test_another_release_of_an_equal_sequence_is_refused_and_the_same_one_is_not
 
 
 def test_f13_a_downgrade_that_is_signed_as_one_is_taken():
-    assert codes(permission(), sequences={"stable": 8}, is_downgrade_signed=True) == []
+    assert codes(permission(), sequences={"stable": 8}, is_permission=True) == []
     assert codes(permission(), sequences={"stable": 8}) == ["verify.downgrade"]
 
 
@@ -71,18 +79,19 @@ def permission(**changes):
 def test_f13_a_downgrade_without_a_bound_is_refused(lacks):
     release = permission(**lacks)
 
-    assert codes(release, sequences={"stable": 8}, is_downgrade_signed=True) == ["verify.downgrade.bounds"]
+    assert codes(release, sequences={"stable": 8}, is_permission=True) == ["verify.downgrade.bounds"]
 
 
 @pytest.mark.parametrize("seen", [0, 7, 9, 10])
 def test_f13_a_downgrade_fits_the_counter_that_it_was_given_for_and_no_other(seen):
-    assert codes(permission(), sequences={"stable": seen}, is_downgrade_signed=True) == ["verify.downgrade.counter"]
+    assert codes(permission(), sequences={"stable": seen}, is_permission=True) == ["verify.downgrade.counter"]
 
 
 def test_a_release_of_another_channel_than_the_device_is_bound_to_is_refused():
     assert codes(proven(channel="beta"), channels=("stable",)) == ["verify.channel"]
     assert codes(proven(channel="beta"), channels=("beta", "stable")) == []
     assert codes(proven(channel="beta"), channels=()) == []
+    assert codes(proven(channel="beta"), sequences={"stable": 7}) == ["verify.channel"]
 
 
 DAY = timedelta(days=1)
@@ -117,7 +126,7 @@ def test_f13_an_expired_release_is_refused_from_its_last_second_on():
 
     assert codes(release, at=NOW - timedelta(seconds=1)) == []
     assert codes(release, at=NOW) == ["verify.expired"]
-    assert codes(permission(), sequences={"stable": 8}, at=NOW + timedelta(days=2), is_downgrade_signed=True) == [
+    assert codes(permission(), sequences={"stable": 8}, at=NOW + timedelta(days=2), is_permission=True) == [
         "verify.expired"
     ]
 

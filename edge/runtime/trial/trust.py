@@ -9,21 +9,20 @@ the root on. Standard library only.
 from __future__ import annotations
 
 import base64
-import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
 from edge.bundle.checks import read_time
 from edge.bundle.manifest import Manifest, decode_manifest
-from edge.bundle.sign import DOWNGRADE, RELEASE, namespace_of, read_signature, verify
+from edge.bundle.sign import DOWNGRADE, RELEASE, in_file, namespace_of, read_signature, verify
 from edge.bundle.statement import SignedTrust, TrustDocument, decode_chain, encode_chain, latest_of
 from edge.device.device import Device
 from edge.device.durable import typed
+from edge.device.layout import Layout
 from edge.device.state import open_sealed, read_counters, seal
 from edge.errors import DeployError
-from edge.reading import read_file
+from edge.reading import read_file, text_of
 from edge.version import RELEASED_AT
 
 __all__ = [
@@ -159,7 +158,9 @@ def require_known(device: Device, release: str) -> Signed:
     except DeployError as problem:
         if not problem.code.startswith("verify.signature."):
             raise
-        return _once_known(device, content, signature, problem)
+        with suppress(DeployError):
+            return _verified(device, content, signature, at=_created_at(content), withdrawn=problem)
+        raise
 
 
 def is_known(device: Device, release: str) -> bool:
@@ -211,43 +212,38 @@ def signers_text(device: Device) -> str:
 
 
 def verify_counting(
-    device: Device,
-    content: bytes,
-    signature: bytes,
-    *,
-    namespace: str,
-    at: datetime,
-    is_former: bool = False,
-    is_list_used: bool = True,
+    device: Device, content: bytes, signature: bytes, *, namespace: str, at: datetime, is_once: bool = False
 ) -> str:
     """Return the signer of `content` for `namespace`; DeployError `verify.signature.*` unless they count.
 
-    `is_former`: former signers are asked instead. `is_list_used`: keys that were revoked do not count.
+    `is_once`: former signers count, too, and no key is revoked.
     """
     layout, document = device.layout, trust_of(device)
+    signers, revoked = layout.allowed_signers, layout.revoked_keys
     with ExitStack() as files:
-        signers = layout.former_signers if is_former else layout.allowed_signers
-        if document is not None:
-            lines = document.former if is_former else document.signers
-            written = files.enter_context(tempfile.NamedTemporaryFile(prefix="edge-signers-"))
-            written.write("".join(f"{line}\n" for line in lines).encode())
-            written.flush()
-            signers = Path(written.name)
+        if document is not None or is_once:
+            signers = files.enter_context(in_file(_lines(layout, document, is_once=is_once).encode()))
         signer = verify(
             content,
             signature,
             allowed_signers=signers,
-            revoked=layout.revoked_keys if is_list_used and layout.revoked_keys.exists() else None,
+            revoked=revoked if revoked.exists() and not is_once else None,
             at=at,
             namespace=namespace,
         )
-    if document is not None and is_list_used and read_signature(signature).public_key in document.revoked:
+    if document is not None and not is_once and read_signature(signature).public_key in document.revoked:
         raise DeployError(
             _REVOKED,
             f"the key of {signer!r} is revoked by version {document.version} of who counts",
             hint="sign with another key",
         )
     return signer
+
+
+def _lines(layout: Layout, document: TrustDocument | None, *, is_once: bool) -> str:
+    if document is None:
+        return "\n".join(text_of(path) for path in (layout.former_signers, layout.allowed_signers))
+    return "".join(f"{line}\n" for line in (*(document.former if is_once else ()), *document.signers))
 
 
 def _as_accepted(device: Device, content: bytes, signature: bytes) -> Signed:
@@ -264,30 +260,11 @@ def _as_accepted(device: Device, content: bytes, signature: bytes) -> Signed:
         return _verified(device, content, signature, at=_created_at(content))
 
 
-def _once_known(device: Device, content: bytes, signature: bytes, problem: DeployError) -> Signed:
-    at, is_former = _created_at(content), problem.code != _REVOKED
-    if is_former and trust_of(device) is None and not device.layout.former_signers.exists():
-        raise problem
-    try:
-        return _verified(device, content, signature, at=at, is_former=is_former, is_list_used=False, withdrawn=problem)
-    except DeployError:
-        raise problem from None
-
-
 def _verified(
-    device: Device,
-    content: bytes,
-    signature: bytes,
-    *,
-    at: datetime,
-    is_former: bool = False,
-    is_list_used: bool = True,
-    withdrawn: DeployError | None = None,
+    device: Device, content: bytes, signature: bytes, *, at: datetime, withdrawn: DeployError | None = None
 ) -> Signed:
     namespace = DOWNGRADE if namespace_of(signature) == DOWNGRADE else RELEASE
-    signer = verify_counting(
-        device, content, signature, namespace=namespace, at=at, is_former=is_former, is_list_used=is_list_used
-    )
+    signer = verify_counting(device, content, signature, namespace=namespace, at=at, is_once=withdrawn is not None)
     return Signed(
         manifest=decode_manifest(content),
         content=content,

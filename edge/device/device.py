@@ -21,7 +21,6 @@ from edge.device.lock import state_lock
 from edge.device.releases import Releases, Store
 from edge.device.software import InstalledSoftware
 from edge.device.state import State, read_state, write_state
-from edge.reading import json_object
 from edge.reports import Collected
 
 __all__ = ["Audit", "Device", "Kind", "collect", "reclaimable_bytes"]
@@ -82,36 +81,15 @@ class Audit:
         if self._is_full(path):
             with self._hold(self._layout):
                 if self._is_full(path):
-                    self._durable.files.rename(path, _before(path))
+                    self._durable.files.rename(path, path.with_name(f"{path.name}.1"))
                     self._durable.files.sync_dir(path.parent)
         values: dict[str, object] = {"at": at, "who": who, "from": origin, "what": what}
         values |= {"release": release, "result": result} | ({"times": times} if times > 1 else {})
         short = {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in values.items()}
         self._durable.append_line(path, json.dumps(short).encode())
 
-    @typed
-    def lines(self, most: int) -> list[dict[str, object]]:
-        """Return the last lines of all logs, oldest first; a line that a power cut tore is left out."""
-        files = self._durable.files
-        logs = [self._folder / kind.value for kind in Kind]
-        paths = [path for log in logs for path in (_before(log), log)]
-        content = b"".join(files.read(path) for path in paths if files.length(path) is not None)
-        found = [value for value in map(_decoded, content.splitlines()) if value is not None]
-        return sorted(found, key=lambda line: str(line.get("at")))[-most:]
-
     def _is_full(self, path: Path) -> bool:
         return (self._durable.files.length(path) or 0) >= self._max_bytes
-
-
-def _before(path: Path) -> Path:
-    return path.with_name(path.name + ".1")
-
-
-def _decoded(line: bytes) -> dict[str, object] | None:
-    try:
-        return json_object(line)
-    except ValueError:
-        return None
 
 
 _MAX_AGE_S = 7 * 86400.0

@@ -3,6 +3,7 @@
 import pytest
 
 from edge.errors import DeployError
+from tests.support.audit import audit_lines
 from tests.support.raw_client import RawClient
 
 pytestmark = [
@@ -17,7 +18,7 @@ LONG = "\U0001f600" * 200  # of what a lock may say, what takes the most room in
 
 
 def _lines(device):
-    return device.device.audit.lines(100_000)
+    return audit_lines(device.layout)
 
 
 def _lengths(device, names="audit*.jsonl"):

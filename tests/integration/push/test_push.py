@@ -10,6 +10,7 @@ import pytest
 from edge.bundle.manifest import GoldenFrames
 from edge.device.state import Phase
 from edge.transport.ssh import SshChannel
+from tests.support.audit import audit_lines
 from tests.support.device_releases import attach_engine
 from tests.support.raised import code_of
 from tests.support.raw_client import RawClient
@@ -28,7 +29,7 @@ def _ask(device, *requests):
 
 
 def _audited(device):
-    return [line["what"] for line in device.device.audit.lines(100)]
+    return [line["what"] for line in audit_lines(device.layout, 100)]
 
 
 def test_a_first_push_ends_committed_and_serving(device):

@@ -28,6 +28,7 @@ from edge.device.state import (
 )
 from edge.errors import DeployError
 from edge.reports import LastSwitch
+from tests.support.audit import audit_lines
 from tests.support.cut_files import CutFiles
 from tests.support.pushes import device_over
 from tests.support.raised import code_of
@@ -186,7 +187,7 @@ def test_the_audit_log_keeps_a_bounded_number_of_lines(layout):
     for number in range(100):
         write_line(audit, number, release="a" * 12)
     assert sum(path.stat().st_size for path in layout.var.glob("audit.jsonl*")) < 2500
-    results = [line["result"] for line in audit.lines(5)]
+    results = [line["result"] for line in audit_lines(layout, 5)]
     assert results == [f"ok {number}" for number in range(95, 100)]
 
 
@@ -212,7 +213,7 @@ def test_a_torn_or_foreign_audit_line_is_left_out_and_long_texts_are_cut(layout)
     layout.audit.write_bytes(b'{"result": "fir')
     audit = Audit(layout, Durable())
     write_line(audit, 1, who="x" * 10_000 + "\n")
-    assert [line["result"] for line in audit.lines(9)] == ["ok 1"]
+    assert [line["result"] for line in audit_lines(layout)] == ["ok 1"]
     assert max(len(line) for line in layout.audit.read_bytes().splitlines()) < 800
     assert json.loads(layout.audit.read_bytes().splitlines()[-1])["from"] == "192.0.2.7"
 
@@ -224,6 +225,6 @@ def test_refusals_without_end_do_not_push_out_what_was_done(layout):
     for second in range(200):
         at = f"2026-01-02T00:00:{second % 60:02d}Z"
         audit.write(at=at, what="nonsense", result="request.verb: " + "x" * 400, kind=Kind.REFUSED, **said)
-    lines = audit.lines(1000)
+    lines = audit_lines(layout)
     assert lines[0]["what"] == "switch"
     assert 1 < len(lines) < 20

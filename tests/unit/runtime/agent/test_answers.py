@@ -14,6 +14,7 @@ from edge.runtime.agent import serve as serving
 from edge.transport.channel import Message, PipeChannel, encode_frame, read_frame
 from edge.wire.peer import PROTOCOL, Nothing
 from edge.wire.release import ReleaseAnswer
+from tests.support.audit import audit_lines
 from tests.support.faulty_files import FaultyFiles
 from tests.support.units import FakeUnits
 
@@ -57,7 +58,7 @@ def answering(monkeypatch, verb, function):
 
 
 def told(device):
-    return [(line["what"], line["result"].partition(":")[0]) for line in device.audit.lines(100)]
+    return [(line["what"], line["result"].partition(":")[0]) for line in audit_lines(device.layout)]
 
 
 def codes(found):

@@ -9,6 +9,7 @@ from edge.device.switch import arm
 from edge.runtime.agent.session import lock
 from edge.wire.release import LockRequest
 from edge.wire.verbs import STAGE
+from tests.support.audit import audit_lines
 from tests.support.device_releases import attach_engine, stage
 from tests.support.raised import code_of
 
@@ -20,7 +21,9 @@ def holder(session):
 
 
 def told(session):
-    return [(line["who"], line["what"], line["result"], line.get("times")) for line in session.device.audit.lines(100)]
+    return [
+        (line["who"], line["what"], line["result"], line.get("times")) for line in audit_lines(session.device.layout)
+    ]
 
 
 def test_while_a_release_is_on_trial_a_push_is_told_so_and_leaves_the_lock_to_others(session):
@@ -57,7 +60,7 @@ def test_what_is_done_is_written_down_at_once_with_who_and_from_where(root, sess
 
     session.audit("stage", "ok", kind=Kind.CHANGE)
 
-    (line,) = session.device.audit.lines(100)
+    (line,) = audit_lines(session.device.layout)
     assert (line["who"], line["from"], line["what"]) == ("mina (signed by ops)", "test", "stage")
     assert (line["release"], line["result"]) == (release, "ok")
 

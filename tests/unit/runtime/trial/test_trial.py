@@ -15,6 +15,7 @@ from edge.runtime.build.request import BuildResult, read_progress, read_request
 from edge.runtime.trial.rollback import go_back, go_to, is_needed, recover_at_boot
 from edge.runtime.trial.trial import REFUSED, Trial, run_trial
 from edge.wire.peer import Problem
+from tests.support.audit import audit_lines
 from tests.support.device_releases import attach_engine, flip, put_on_trial, serving
 from tests.support.logged import logged
 from tests.support.raised import code_of, error_of
@@ -30,7 +31,7 @@ def two(device):
 
 def recorded(device):
     """Return what stands in the audit log of a device that decides by itself."""
-    lines = device.audit.lines(100)
+    lines = audit_lines(device.layout)
     assert {(line["who"], line["from"]) for line in lines} <= {("device", "local")}
     return [(line["what"], line["release"], line["result"]) for line in lines]
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edge.bundle.manifest import decode_manifest
 from edge.device.device import Device
-from edge.runtime.build.engine import Builder, build_for_release
+from edge.runtime.build.engine import Builder, make_in_workshop
+from edge.runtime.build.handover import MADE, adopt
 from edge.runtime.build.request import BuildResult
 from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.serve.engine import open_release
@@ -29,6 +31,12 @@ def builder(
 
 def engine_folders(device: Device) -> list[str]:
     return sorted(os.listdir(device.layout.engines)) if device.layout.engines.exists() else []
+
+
+def build_for_release(builder: Builder, release: str) -> BuildResult:
+    """Build as the builder does, and take that over as edge-deploy does."""
+    made, device = make_in_workshop(builder, release), builder.device
+    return adopt(device, device.layout.workshop / MADE, made, decode_manifest(device.releases.manifest(release)))
 
 
 def build(device: Device, release: str, *, worker: Sequence[str]) -> BuildResult:

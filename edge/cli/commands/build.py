@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.paths import READ, RELEASE, SECONDS, command
+from edge.cli.paths import READ, command
 
 if TYPE_CHECKING:
     from edge.device.device import Device
@@ -17,15 +17,10 @@ __all__ = ["build"]
 
 
 @command("""
-  edge-runtime build --release /var/lib/edge-deploy/current
   edge-runtime build --request /var/lib/edge-deploy/build-request.json""")
-@click.option("--request", type=READ, metavar="FILE", help="What a push has asked for, as JSON.")
-@click.option("--release", type=RELEASE, metavar="DIR", help="A release on this device.")
-@click.option(
-    "--deadline", "deadline_s", type=SECONDS, metavar="S", help="Seconds it may take; by default as in device.toml."
-)
+@click.option("--request", type=READ, required=True, metavar="FILE", help="What a push has asked for, as JSON.")
 @click.option("--root", type=READ, default="/", metavar="DIR", help="Stands for /; for tests.")
-def build(request: Path | None, release: Path | None, deadline_s: float | None, root: Path, as_json: bool) -> int:
+def build(request: Path, root: Path, as_json: bool) -> int:
     """Make the engine for this machine, or find it made, and let it pass the release's golden frames.
 
     While it works, the release that serves goes on serving. Exits with 7 when there is no engine at the
@@ -34,29 +29,21 @@ def build(request: Path | None, release: Path | None, deadline_s: float | None, 
     from edge.device.device import Device
     from edge.device.layout import Layout
 
-    if (request is None) == (release is None):
-        raise click.UsageError("give one of --request FILE, --release DIR")
-    result = _build(Device(Layout(root)), request, release, deadline_s)
-    _tell(result, as_json=as_json)
+    _tell(_build(Device(Layout(root)), request), as_json=as_json)
     return 0
 
 
-def _build(device: Device, request: Path | None, release: Path | None, deadline_s: float | None) -> BuildResult | None:
+def _build(device: Device, request: Path) -> BuildResult | None:
     from edge.cli.commands.run import stop_on_signals
     from edge.runtime.build.request import read_request
 
-    if request is not None and read_request(request) is None:
+    if read_request(request) is None:
         return None  # before anything heavy is loaded: the way back starts this whether it asks for something or not
-    from edge.runtime.build.engine import Builder, answer_request, build_for_release, make_in_workshop
-    from edge.runtime.serve.engine import device_of_release
+    from edge.runtime.build.engine import Builder, answer_request, make_in_workshop
 
-    if release is not None:
-        device, name = device_of_release(release)
     with stop_on_signals() as stop:
-        builder = Builder(device=device, deadline_s=deadline_s or _deadline_s(device), stop=stop)
-        if request is not None:
-            return answer_request(device, request, lambda wanted: make_in_workshop(builder, wanted))
-        return build_for_release(builder, name)
+        builder = Builder(device=device, deadline_s=_deadline_s(device), stop=stop)
+        return answer_request(device, request, lambda wanted: make_in_workshop(builder, wanted))
 
 
 def _deadline_s(device: Device) -> float:

@@ -9,7 +9,6 @@ import hashlib
 import logging
 import os
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from edge.bundle.manifest import Manifest, Role, decode_manifest
+from edge.bundle.manifest import Manifest, Role
 from edge.config.pipeline import Pipeline, load_pipeline
 from edge.device.device import Device
 from edge.device.engines import BUILD, GOLDEN, MAX_PLAN_BYTES, PLAN, EngineInputs, EngineRecord, read_plan, read_record
@@ -27,7 +26,7 @@ from edge.device.releases import MANIFEST
 from edge.engine.section import choose_engine, read_model
 from edge.errors import DeployError, EdgeError, EngineError
 from edge.reading import read_file
-from edge.runtime.build.handover import ANSWER, MADE, adopt, golden_numbers, proof_in, proof_of
+from edge.runtime.build.handover import ANSWER, MADE, golden_numbers, proof_in, proof_of
 from edge.runtime.build.request import BuildResult, PendingBuild, decode_result, read_request, write_progress
 from edge.runtime.build.worker import Job, run_worker, stopped
 from edge.runtime.serve.engine import engine_inputs
@@ -36,12 +35,7 @@ from edge.runtime.trial.soundness import engine_versions, require_files
 from edge.wire.peer import problem_of
 from edge.writing import write_whole
 
-__all__ = [
-    "Builder",
-    "answer_request",
-    "build_for_release",
-    "make_in_workshop",
-]
+__all__ = ["Builder", "answer_request", "make_in_workshop"]
 
 _log = logging.getLogger(__name__)
 _WORKER = module_command("edge.runtime.build.worker")
@@ -75,41 +69,24 @@ class Builder:
         write_progress(self.device.layout.build_progress, note)
 
 
-def build_for_release(builder: Builder, release: str) -> BuildResult:
-    """Return the release's engine, attached to it: one that is here and intact, or a new one.
-
-    For a user who may write both: on a device the two halves are `make_for_release` of the builder and
-    `edge.runtime.build.handover` of edge-deploy. An engine may be shared by releases with other golden frames: each of
-    them has to pass its own. Raises `DeployError`: `smoke.accuracy` with the numbers of each class; `build.oom`,
-    `build.timeout`, `build.stopped`, `build.failed`, `build.kind`, `build.untrusted`; `device.release.*`.
-    """
-    with _alone(builder), tempfile.TemporaryDirectory(prefix="edge-build-") as name:
-        folder = Path(name)
-        made = make_for_release(builder, release, folder)
-        return adopt(builder.device, folder, made, decode_manifest(builder.device.releases.manifest(release)))
-
-
-def make_for_release(builder: Builder, release: str, folder: Path) -> BuildResult:
-    """Leave the release's engine in an empty folder, or the numbers of one that is here and has passed its frames.
-
-    Nothing else is written. Raises `DeployError` as `build_for_release`.
-    """
-    device = builder.device
-    require_to_build(device, release)
-    manifest = require_files(device, release)
-    # The golden frames are read once more: a bit that flipped since the push must not decide.
-    require_intact(device, release, (*manifest.files_of(Role.GOLDEN), *manifest.files_of(Role.GOLDEN_IMAGE)))
-    pipeline = _read(device.layout.release(release) / manifest.files_of(Role.PIPELINE)[0].path)
-    return _build(builder, pipeline, folder, manifest)
-
-
 def make_in_workshop(builder: Builder, release: str) -> BuildResult:
-    """Do `make_for_release` in the builder's own folder, where edge-deploy looks for it."""
-    folder = builder.device.layout.workshop / MADE
+    """Leave the release's engine in the builder's folder, or the numbers of one that is here and has passed its frames.
+
+    Nothing else is written: edge-deploy takes it over (`edge.runtime.build.handover`). An engine may be shared by
+    releases with other golden frames: each of them has to pass its own. Raises `DeployError`: `smoke.accuracy` with the
+    numbers of each class; `build.oom`, `build.timeout`, `build.stopped`, `build.failed`, `build.kind`;
+    `device.release.*`.
+    """
+    device, folder = builder.device, builder.device.layout.workshop / MADE
     with _alone(builder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o750)
-        return make_for_release(builder, release, folder)
+        require_to_build(device, release)
+        manifest = require_files(device, release)
+        # The golden frames are read once more: a bit that flipped since the push must not decide.
+        require_intact(device, release, (*manifest.files_of(Role.GOLDEN), *manifest.files_of(Role.GOLDEN_IMAGE)))
+        pipeline = _read(device.layout.release(release) / manifest.files_of(Role.PIPELINE)[0].path)
+        return _build(builder, pipeline, folder, manifest)
 
 
 def _build(builder: Builder, pipeline: Pipeline, folder: Path, manifest: Manifest) -> BuildResult:

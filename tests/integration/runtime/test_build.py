@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from edge.bundle.manifest import GoldenLimits, decode_manifest
-from edge.runtime.build.engine import answer_request, build_for_release, make_in_workshop
+from edge.runtime.build.engine import answer_request, make_in_workshop
 from edge.runtime.build.handover import Taken, proof_in, proof_of, take_over
 from edge.runtime.build.request import ask as ask_for
 from tests.support import command_line
@@ -22,7 +22,7 @@ from tests.support.deployable import deployable
 from tests.support.device_releases import plan_of, serving
 from tests.support.logged import logged
 from tests.support.raised import code_of, error_of
-from tests.support.serving import builder, engine_folders
+from tests.support.serving import build_for_release, builder, engine_folders
 from tests.support.wait import QuietWatch, wait_until
 
 pytestmark = [
@@ -380,7 +380,7 @@ def test_the_command_tells_the_numbers_of_a_release_that_is_not_good_enough(devi
     monkeypatch.setenv("INVOCATION_ID", "1" * 32)
     bad = deployable(device, tmp_path / "bad", precision="int8", golden=WIDE, harm=0.02)
 
-    told = command("--release", device.layout.release(bad), root="/", expected=7).stderr
+    told = command("--request", ask(device, bad), root=device.layout.root, expected=7).stderr
 
     assert "(smoke.accuracy)" in told
     assert 'per_class: {"class-0"' in told
@@ -395,13 +395,13 @@ def test_sigterm_leaves_no_half_engine(device, release, tmp_path):
         "from edge.device.device import Device\n"
         "from edge.device.layout import Layout\n"
         "from edge.errors import DeployError\n"
-        "from edge.runtime.build.engine import Builder, build_for_release\n"
+        "from edge.runtime.build.engine import Builder, make_in_workshop\n"
         "with stop_on_signals() as stop:\n"
         f"    worker = (sys.executable, '-c', {HANG!r})\n"
         f"    device = Device(Layout(Path({str(device.layout.root)!r})))\n"
         "    made = Builder(device=device, deadline_s=60, stop=stop, worker=worker)\n"
         "    try:\n"
-        f"        build_for_release(made, {release!r})\n"
+        f"        make_in_workshop(made, {release!r})\n"
         "    except DeployError as error:\n"
         "        sys.exit(error.code)\n"
     )

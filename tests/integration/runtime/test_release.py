@@ -15,7 +15,6 @@ from edge.device.engines import read_record
 from edge.device.facts import this_moment
 from edge.device.health import read_health
 from edge.device.switch import commit, roll_back
-from edge.runtime.build.engine import build_for_release
 from edge.runtime.build.request import read_request
 from edge.runtime.serve.engine import open_release
 from edge.runtime.trial.rollback import go_back, recover_at_boot
@@ -23,7 +22,7 @@ from tests.support.deployable import deployable
 from tests.support.device_releases import attach_engine, flip, forge, plan_of, put_on_trial, signer_of, stage
 from tests.support.logged import logged
 from tests.support.raised import error_of
-from tests.support.serving import builder
+from tests.support.serving import build_for_release, builder
 from tests.support.systemd import NotifySocket
 from tests.support.units import failed_units
 from tests.support.wait import wait_until

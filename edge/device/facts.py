@@ -1,20 +1,14 @@
-"""The facts of a device: `device.toml`, measurements, files, time. Nothing is imported, started or asked remotely.
-
-`device.toml` is a strict subset of TOML, because Python 3.10 has no reader of TOML.
-"""
+"""The facts of a device: `device.toml`, measurements, files, time. Nothing is imported, started or asked remotely."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from edge.device.durable import Files, typed
 from edge.device.layout import Layout
@@ -22,6 +16,7 @@ from edge.device.state import read_counters
 from edge.errors import DeployError
 from edge.reading import read_file
 from edge.reports import Facts, Moment
+from edge.settings import decode_settings_text, read_settings_file
 
 __all__ = [
     "DeviceSettings",
@@ -35,7 +30,6 @@ __all__ = [
 ]
 
 _TIME_ERROR = 5  # of linux/timex.h: nothing has set this clock lately
-_LINE = re.compile(r"([A-Za-z0-9_-]+)\s*=\s*(.+)")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 _CHANNEL = re.compile(r"[a-z0-9-]{1,32}")
@@ -108,78 +102,17 @@ class DeviceSettings:
                 raise ValueError(f"{name}: expected {least} to {most}, got {getattr(self, name)}")
 
 
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "name": (str,),
-    "compatible": (list,),
-    "channels": (list,),
-    "reserve_share": (float, int),
-    "allow_unproven": (bool,),
-}
+_HINT = "correct the file, or run: edge-deploy provision TARGET --name NAME, which writes it"
 
 
 def decode_settings(text: str, *, origin: str) -> DeviceSettings:
-    """DeployError `device.settings` with `origin`, line, what was expected and came."""
-    values: dict[str, Any] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        key, value = _pair(line.strip(), f"{origin}:{number}")
-        if key in values:
-            raise _wrong(f"{origin}:{number}", f"{key} is stated twice")
-        values[key] = value
-    try:
-        return DeviceSettings(**values)
-    except (TypeError, ValueError) as error:
-        raise _wrong(origin, str(error).replace("DeviceSettings.__init__() ", "")) from None
+    """DeployError `device.settings` with `origin`, the line or the key, what was expected and came."""
+    return decode_settings_text(DeviceSettings, text, origin=origin, hint=_HINT)
 
 
-@typed
 def read_settings(path: Path) -> DeviceSettings:
-    """DeployError `device.settings`, `device.disk.*`."""
-    try:
-        # Root's folder: what is linked there, root has linked.
-        return decode_settings(read_file(path, follows_links=True).decode("utf-8-sig"), origin=str(path))
-    except FileNotFoundError:
-        raise _wrong(str(path), "there is no such file") from None
-    except UnicodeDecodeError as error:
-        raise _wrong(str(path), f"expected UTF-8: {error}") from None
-
-
-def _pair(line: str, where: str) -> tuple[str, Any]:
-    known = [one.name for one in fields(DeviceSettings)]
-    match = _LINE.fullmatch(line)
-    if match is None:
-        raise _wrong(where, f"expected key = value, got {line[:80]!r}")
-    key, text = match[1], match[2]
-    if key not in known:
-        raise _wrong(where, f"unknown key {key!r}; known: {', '.join(known)}")
-    value = _value(text, where)
-    kinds = _KINDS.get(key, (int,))
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise _wrong(where, f"{key}: got {text[:80]}")
-    if isinstance(value, list) and not all(isinstance(one, str) for one in value):
-        raise _wrong(where, f"{key}: expected a list of texts, got {text[:80]}")
-    return key, tuple(value) if isinstance(value, list) else value
-
-
-def _value(text: str, where: str) -> Any:
-    # Numbers, texts in double quotes and lists of them are written alike in TOML and in JSON.
-    try:
-        value, end = json.JSONDecoder().raw_decode(text)
-    except ValueError:
-        raise _wrong(where, f'expected a number, a text in " or a list of texts, got {text[:80]}') from None
-    rest = text[end:].strip()
-    if rest and not rest.startswith("#"):
-        raise _wrong(where, f"expected nothing after the value, got {rest[:80]!r}")
-    return value
-
-
-def _wrong(where: str, what: str) -> DeployError:
-    return DeployError(
-        "device.settings",
-        f"{where}: {what}",
-        hint="correct the file, or run: edge-deploy provision TARGET --name NAME, which writes it",
-    )
+    """DeployError `device.settings`."""
+    return read_settings_file(DeviceSettings, path, hint=_HINT)
 
 
 @typed

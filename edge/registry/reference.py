@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from edge.errors import DeployError
-from edge.reading import read_file
+from edge.settings import decode_settings_text, read_settings_file
 
 __all__ = [
     "TRUST_TAG",
@@ -76,7 +76,6 @@ def _wrong(where: str, text: str, expected: str) -> DeployError:
     )
 
 
-_LINE = re.compile(r'([a-z]+)\s*=\s*"([^"\\]*)"\s*(?:#.*)?')
 _WORD = re.compile(r"[a-z0-9-]{1,32}")
 
 
@@ -117,37 +116,14 @@ def encode_pull_settings(settings: PullSettings) -> str:
     return "".join(f'{name} = "{value}"\n' for name, value in told.items())
 
 
+_HINT = "correct the file, or run: edge-deploy provision TARGET --pull-from REGISTRY/REPOSITORY, which writes it"
+
+
 def decode_pull_settings(text: str, *, origin: str) -> PullSettings:
-    """DeployError `device.settings` or `request.registry`, with `origin` and line."""
-    known = [one.name for one in fields(PullSettings)]
-    values: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        match = _LINE.fullmatch(line.strip())
-        if match is None:
-            raise _unfit(f"{origin}:{number}", f'expected key = "text", got {line.strip()[:80]!r}')
-        if match[1] not in known or match[1] in values:
-            what = "is stated twice" if match[1] in values else f"is not known; known: {', '.join(known)}"
-            raise _unfit(f"{origin}:{number}", f"{match[1]} {what}")
-        values[match[1]] = match[2]
-    if "repository" not in values:
-        raise _unfit(origin, "repository is missing")
-    try:
-        return PullSettings(**values)
-    except ValueError as error:
-        raise _unfit(origin, str(error)) from None
+    """DeployError `device.settings` with `origin` and line or key, or `request.registry`."""
+    return decode_settings_text(PullSettings, text, origin=origin, hint=_HINT)
 
 
 def read_pull_settings(path: Path) -> PullSettings:
     """DeployError as `decode_pull_settings`."""
-    try:
-        # Root's folder: what is linked there, root has linked.
-        return decode_pull_settings(read_file(path, follows_links=True).decode("utf-8-sig"), origin=str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unfit(str(path), str(getattr(error, "strerror", None) or error)) from None
-
-
-def _unfit(where: str, what: str) -> DeployError:
-    hint = "correct the file, or run: edge-deploy provision TARGET --pull-from REGISTRY/REPOSITORY, which writes it"
-    return DeployError("device.settings", f"{where}: {what}", hint=hint)
+    return read_settings_file(PullSettings, path, hint=_HINT)

@@ -19,7 +19,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 # What stands below every room.
-GROUND = {"codec", "deadline", "digest", "reading", "reports", "untrusted", "writing"}
+GROUND = {"codec", "deadline", "digest", "reading", "reports", "settings", "untrusted", "writing"}
 
 
 @pytest.mark.parametrize("room", ["edge.device", "edge.bundle", "edge.transport", "edge.wire"])

@@ -141,10 +141,10 @@ def test_settings_are_written_and_read_alike():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "repository is missing"),
+        ("", "settings.repository: expected a text"),
         ('repository = "a.b/c"\nrepository = "a.b/c"', "x:2: repository is stated twice"),
-        ('repository = "a.b/c"\ncolour = "red"', "x:2: colour is not known"),
-        ("repository = a.b/c", 'x:1: expected key = "text"'),
+        ('repository = "a.b/c"\ncolour = "red"', "x:2: unknown key 'colour'"),
+        ("repository = a.b/c", 'x:1: expected a number, a text in "'),
         ('repository = "a.b/c"\nring = "ALL"', "ring: expected a-z"),
         ('repository = "a.b/c:tag"', "expected no tag"),
         ('repository = "nothing"', "names no artifact"),

@@ -32,8 +32,6 @@ __all__ = [
     "ConnectionEnded",
     "Conversation",
     "Session",
-    "Tally",
-    "Told",
     "bytes_of",
     "in_background",
     "lock",
@@ -228,7 +226,7 @@ _MOST_LINES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class _Told:
     """A line of an audit log, save its time and where it comes from."""
 
     who: str
@@ -238,19 +236,19 @@ class Told:
     kind: Kind
 
 
-class Tally:
+class _Tally:
     """Lines of one connection; `write` takes one, and how often it came.
 
     What changed something is always written. Of everything else the first is written at once; repeats, and whatever
     comes after 64 different lines, are counted, and `close` writes the counts. An agent that is killed loses them.
     """
 
-    def __init__(self, write: Callable[[Told, int], None]) -> None:
+    def __init__(self, write: Callable[[_Told, int], None]) -> None:
         self._write = write
-        self._seen: set[Told] = set()
-        self._repeats: Counter[Told] = Counter()
+        self._seen: set[_Told] = set()
+        self._repeats: Counter[_Told] = Counter()
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: _Told) -> None:
         """Write the line, or count it; DeployError `device.disk.*`."""
         if told.kind is Kind.CHANGE:
             self._write(told, 1)
@@ -269,8 +267,8 @@ class Tally:
         self._repeats.clear()
 
 
-def _further(kind: Kind) -> Told:
-    return Told(who="", what="others", release=None, result=f"more than {_MOST_LINES} different ones", kind=kind)
+def _further(kind: Kind) -> _Told:
+    return _Told(who="", what="others", release=None, result=f"more than {_MOST_LINES} different ones", kind=kind)
 
 
 class Session:
@@ -283,7 +281,7 @@ class Session:
         self.offer: Signed | None = None
         self._held = contextlib.ExitStack()
         self._has_lock = self._is_fetching = False
-        self._tally = Tally(self._write)
+        self._tally = _Tally(self._write)
 
     def take_lock(self, who: str, why: str) -> None:
         """Take the push lock, unless this session has it; DeployError `lock.held`.
@@ -339,9 +337,9 @@ class Session:
         """Write a line of the audit log; with the signer's name once a signature has proven it."""
         signer = "" if self.offer is None else f" (signed by {self.offer.signer})"
         release = None if self.offer is None else self.offer.manifest.release
-        self._tally.tell(Told(who=self.who + signer, what=what, release=release, result=result, kind=kind))
+        self._tally.tell(_Told(who=self.who + signer, what=what, release=release, result=result, kind=kind))
 
-    def _write(self, told: Told, times: int) -> None:
+    def _write(self, told: _Told, times: int) -> None:
         self.device.audit.write(**asdict(told), at=this_moment().at, origin=self.origin, times=times)
 
 

@@ -55,21 +55,42 @@ def test_a_release_that_was_not_offered_is_refused(root, session, is_offered):
     assert code_of(session.offered, STAGE, "0" * 12) == "request.order"
 
 
-def test_what_is_done_is_written_down_at_once_with_who_and_from_where(root, session):
+def test_what_is_done_is_written_down_at_once_and_each_time_with_who_and_from_where(root, session):
     release = session.hold().put(root.bundle())
 
-    session.audit("stage", "ok", kind=Kind.CHANGE)
+    for _ in range(2):
+        session.audit("stage", "ok", kind=Kind.CHANGE)
 
-    (line,) = audit_lines(session.device.layout)
+    line, again = audit_lines(session.device.layout)
     assert (line["who"], line["from"], line["what"]) == ("mina (signed by ops)", "test", "stage")
     assert (line["release"], line["result"]) == (release, "ok")
+    assert again == {**line, "at": again["at"]}
 
 
-def test_what_was_only_counted_is_written_at_the_end_of_the_connection(session):
+def test_what_was_only_counted_is_written_once_at_the_end_of_the_connection(session):
     session.hold()
-    for _ in range(4):
-        session.audit("lock", "ok", kind=Kind.REQUEST)
-    assert told(session) == [("mina", "lock", "ok", None)]
+    for what in ("lock", "gc", "lock", "lock", "lock"):
+        session.audit(what, "ok", kind=Kind.REQUEST)
+    at_once = [("mina", "lock", "ok", None), ("mina", "gc", "ok", None)]
+    assert told(session) == at_once
 
     session.close()
-    assert told(session) == [("mina", "lock", "ok", None), ("mina", "lock", "ok", 3)]
+    session.close()
+    assert told(session) == [*at_once, ("mina", "lock", "ok", 3)]
+
+
+def test_what_comes_after_sixty_four_different_lines_is_one_count(session):
+    for number in range(100):
+        session.audit(f"verb-{number}", "ok", kind=Kind.REQUEST)
+    assert len(told(session)) == 64
+
+    session.close()
+    ((_, what, _, times),) = told(session)[64:]
+    assert (what, times) == ("others", 36)
+
+
+def test_a_disk_that_takes_no_line_is_asked_once_for_each_and_not_in_a_loop(session):
+    (session.device.layout.var / Kind.REQUEST.value).mkdir()
+
+    assert code_of(session.audit, "lock", "ok", kind=Kind.REQUEST).startswith("device.disk.")
+    session.audit("lock", "ok", kind=Kind.REQUEST)

@@ -39,11 +39,10 @@ def _build(device: Device, request: Path) -> BuildResult | None:
 
     if read_request(request) is None:
         return None  # before anything heavy is loaded: the way back starts this whether it asks for something or not
-    from edge.runtime.build.engine import Builder, answer_request, make_in_workshop
+    from edge.runtime.build.engine import Builder, answer_request
 
     with stop_on_signals() as stop:
-        builder = Builder(device=device, deadline_s=_deadline_s(device), stop=stop)
-        return answer_request(device, request, lambda wanted: make_in_workshop(builder, wanted))
+        return answer_request(Builder(device=device, deadline_s=_deadline_s(device), stop=stop), request)
 
 
 def _deadline_s(device: Device) -> float:

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -215,19 +215,19 @@ def _typed_inputs(pipeline: Pipeline, proof_id: str) -> EngineInputs:
         raise DeployError("build.failed", error.problem, hint=error.hint) from error
 
 
-def answer_request(device: Device, path: Path, build: Callable[[str], BuildResult]) -> BuildResult | None:
+def answer_request(builder: Builder, path: Path) -> BuildResult | None:
     """Build what the request at `path` asks for, and leave the answer; None: nothing is asked that is not answered yet.
 
     The answer to an earlier request is taken away first, so that it is not taken for this one if this process is
     killed. The request stays: it is edge-deploy's, which takes it away with the answer (`edge.runtime.build.handover`).
     Raises `DeployError`: why there is no engine; the answer says so, too.
     """
-    request, answer = read_request(path), device.layout.workshop / ANSWER
+    request, answer = read_request(path), builder.device.layout.workshop / ANSWER
     if request is None or _is_answered(answer, request):
         return None
     answer.unlink(missing_ok=True)
     try:
-        result = replace(build(request.release), id=request.id)
+        result = replace(make_in_workshop(builder, request.release), id=request.id)
     except Exception as error:  # the border of this process: the answer has to be there, whatever went wrong
         problem = error if isinstance(error, DeployError) else _untyped(error)
         failure = BuildResult(release=request.release, id=request.id, problem=problem_of(problem))

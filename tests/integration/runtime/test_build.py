@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from edge.bundle.manifest import GoldenLimits, decode_manifest
-from edge.runtime.build.engine import answer_request, make_in_workshop
+from edge.runtime.build.engine import answer_request
 from edge.runtime.build.handover import Taken, proof_in, proof_of, take_over
 from edge.runtime.build.request import ask as ask_for
 from tests.support import command_line
@@ -301,15 +301,11 @@ def ask(device, release):
     return device.layout.build_request
 
 
-def answered(device, worker=None):
-    return lambda wanted: make_in_workshop(builder(device, worker), wanted)
-
-
 def test_a_request_is_answered_and_the_answer_is_taken_over(device, release):
     request = ask(device, release)
     device.layout.build_result.write_text("of an earlier build")
 
-    answer_request(device, request, answered(device))
+    answer_request(builder(device), request)
     assert engine_folders(device) == []  # the builder writes nothing but its own folder
     assert take_over(device) is Taken.ANSWER
 
@@ -325,7 +321,7 @@ def test_a_request_for_an_engine_that_is_here_proves_it_on_the_other_frames(devi
     key = build_for_release(builder(device), release).key
     other = deployable(device, tmp_path / "other", golden=GoldenLimits(min_iou=0.9), sequence=2)
 
-    answer_request(device, ask(device, other), answered(device))
+    answer_request(builder(device), ask(device, other))
     take_over(device)
 
     result = json.loads(device.layout.build_result.read_text())
@@ -337,18 +333,18 @@ def test_a_request_for_an_engine_that_is_here_proves_it_on_the_other_frames(devi
 
 def test_a_request_that_was_answered_is_not_built_again_and_another_one_is(device, release):
     request = ask(device, release)
-    answer_request(device, request, answered(device))
+    answer_request(builder(device), request)
 
-    assert answer_request(device, request, answered(device, "raise SystemExit(1)")) is None
+    assert answer_request(builder(device, "raise SystemExit(1)"), request) is None
     ask(device, release)
     assert take_over(device) is Taken.OTHER
-    assert answer_request(device, request, answered(device)) is not None
+    assert answer_request(builder(device), request) is not None
 
 
 def test_a_request_that_fails_is_answered_with_code_and_evidence(device, release):
     request = ask(device, release)
 
-    error_of(answer_request, device, request, answered(device, "import os; os.abort()"))
+    error_of(answer_request, builder(device, "import os; os.abort()"), request)
     take_over(device)
 
     result = json.loads(device.layout.build_result.read_text())

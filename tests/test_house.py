@@ -101,7 +101,7 @@ LINES_OF_ROOMS = {
     "bundle": 1751,
     "calibrate": 2648,
     "capacity": 992,
-    "cli": 6633,
+    "cli": 6632,
     "client": 527,
     "config": 1471,
     "delivery": 1032,

@@ -214,7 +214,8 @@ def spent_by(offer: Signed) -> Counters:
 
 def _verdicts(device: Device, release: str, *, is_for_pull: bool) -> Iterator[DeployError]:
     """Yield what became of a release here that stands against it, until a person says otherwise."""
-    bad, state, left = read_bad(device.layout, device.durable.files).get(release), device.state(), left_by(device)
+    bad, state = read_bad(device.layout, device.durable.files).get(release), device.state()
+    left = left_by(device) if is_for_pull else None
     if bad is not None:
         yield DeployError(
             "preflight.bad",
@@ -228,7 +229,7 @@ def _verdicts(device: Device, release: str, *, is_for_pull: bool) -> Iterator[De
             f"the device stopped trying at {state.started_at}: {state.reason}",
             hint="edge-deploy rollback --to a release that is kept, or push a good one with --retry-bad",
         )
-    if is_for_pull and left is not None and left[0] == release:
+    if left is not None and left[0] == release:
         yield DeployError(
             "preflight.left",
             f"release {release} was left on this device at {left[1].at}: {left[1].reason or 'by hand'}",

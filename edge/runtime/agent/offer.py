@@ -106,7 +106,6 @@ def _refusals(session: Session, offer: Signed, request: OfferRequest, *, is_clea
 
 
 def ring(session: Session, request: RingRequest) -> RingAnswer:
-    """DeployError as `take_statement`."""
     return take_statement(session.device, request)
 
 

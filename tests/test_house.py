@@ -107,7 +107,7 @@ LINES_OF_ROOMS = {
     "delivery": 1032,
     "demo": 599,
     "deploy": 7300,
-    "device": 3039,
+    "device": 3036,
     "engine": 6854,
     "evaluate": 1929,
     "ground": 2199,

@@ -143,8 +143,8 @@ def _remove(path: Path) -> None:
 def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
     """Return rates of the release that serves, over two seconds of its health file; empty if nothing serves.
 
-    `release`, `window_s`, `streams` (inferred frames per second by stream id, of those that were up), `infer_p95_ms`,
-    `age_p95_ms`, `mqtt_connected`, `mqtt_per_s`, `available_bytes` of memory.
+    `streams` (inferred frames per second by stream id, of those that were up), `infer_p95_ms`, `mqtt_connected`,
+    `mqtt_per_s`, `available_bytes` of memory.
     """
     first = read_health(path)
     if first is None or release is None:
@@ -155,23 +155,20 @@ def measure_baseline(path: Path, *, release: str | None) -> dict[str, Any]:
     while not deadline.is_over:
         last = read_health(path)
         if last is not None and last.at_boottime_ns - first.at_boottime_ns >= _WINDOW_NS:
-            return _rates(first, last, release) if last.invocation == first.invocation else {}
+            return _rates(first, last) if last.invocation == first.invocation else {}
         time.sleep(_STEP_S)
     return {}
 
 
-def _rates(first: Health, last: Health, release: str) -> dict[str, Any]:
+def _rates(first: Health, last: Health) -> dict[str, Any]:
     window_s = (last.at_boottime_ns - first.at_boottime_ns) / 1e9
     return {
-        "release": release,
-        "window_s": round(window_s, 3),
         "streams": {
             name: round((stream.inferred - first.streams[name].inferred) / window_s, 3)
             for name, stream in last.streams.items()
             if name in first.streams and stream.state == "up"
         },
         "infer_p95_ms": last.infer_p95_ms,
-        "age_p95_ms": last.age_p95_ms,
         "mqtt_connected": last.mqtt_connected,
         "mqtt_per_s": round((last.mqtt_acknowledged - first.mqtt_acknowledged) / window_s, 3),
         "available_bytes": available_bytes(),

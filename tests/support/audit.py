@@ -11,4 +11,4 @@ def audit_lines(layout: Layout, most: int = 100_000) -> list[dict[str, object]]:
     logs = [layout.var / kind.value for kind in Kind]
     paths = [path for log in logs for path in (log.with_name(f"{log.name}.1"), log) if path.exists()]
     lines = [line for path in paths for line in path.read_text().splitlines() if line.endswith("}")]
-    return sorted(map(json.loads, lines), key=lambda line: line["at"])[-most:]
+    return sorted(map(json.loads, lines), key=lambda line: str(line.get("at")))[-most:]

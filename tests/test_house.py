@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "quantize": 3090,
     "registry": 1059,
     "roofline": 917,
-    "runtime": 11890,
+    "runtime": 11873,
     "track": 971,
     "transport": 445,
     "vision": 507,

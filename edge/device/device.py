@@ -98,16 +98,16 @@ _QUOTA_BYTES = 2 * 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The device whose root is `layout.root`; `hold` takes the state lock; `is_fetching`: see `Store`."""
+    """The device whose root is `layout.root`; `hold` takes the state lock; `is_for_pull`: a pull asks for it."""
 
     layout: Layout = field(default_factory=Layout)
     durable: Durable = field(default_factory=Durable)
     hold: Callable[[Layout], AbstractContextManager[None]] = state_lock
-    is_fetching: bool = False
+    is_for_pull: bool = False
 
     @property
     def store(self) -> Store:
-        return Store(self.layout, self.durable, is_fetched=self.is_fetching)
+        return Store(self.layout, self.durable, is_fetched=self.is_for_pull)
 
     @property
     def releases(self) -> Releases:

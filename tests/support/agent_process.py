@@ -21,7 +21,7 @@ def _run(root: Path, *how: str) -> None:
         main(root, is_for_pull=bool(how), units=ProcessUnits(root))
     else:
         device, units = Device(Layout(root)), ProcessUnits(root)
-        serve(own_stdio(), device, units, origin="test", is_for_pull=False, silence_s=float(how[0]))
+        serve(own_stdio(), device, units, origin="test", silence_s=float(how[0]))
 
 
 if __name__ == "__main__":

@@ -200,13 +200,14 @@ class AgentPush:
         The device's clock stands, so that what differs in its time alone is one state of the disk, and builds have the
         name `build_id`.
         """
-        served = Device(Layout(self._root.root), Durable(Rooted(device.durable.files, self._root.root)))
+        rooted = Durable(Rooted(device.durable.files, self._root.root))
+        served = Device(Layout(self._root.root), rooted, is_for_pull=is_for_pull)
         units = FunctionUnits(served, is_healthy=is_healthy, report=report)
         threads: list[threading.Thread] = []
 
         def be_an_agent(channel: Channel) -> None:
             try:
-                serve(channel, served, units, origin="test", is_for_pull=is_for_pull)
+                serve(channel, served, units, origin="test")
             except Killed:
                 killed.set()
 

@@ -51,7 +51,7 @@ class AgentSession(Session):
     def __init__(self, device: Device) -> None:
         agent, self.client = piped()
         self.fakes = FakeUnits(RUNTIME_UNIT, BUILD_UNIT, TRIAL_UNIT)
-        super().__init__(Conversation(agent, silence_s=30.0), device, self.fakes, origin="test", is_for_pull=False)
+        super().__init__(Conversation(agent, silence_s=30.0), device, self.fakes, origin="test")
 
     def hold(self) -> AgentSession:
         """Take the push lock."""

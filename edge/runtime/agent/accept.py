@@ -40,13 +40,11 @@ __all__ = [
 _ANY = "any"  # as a manifest's `compatible`: every device
 
 
-def refusals(
-    device: Device, offer: Signed, *, retry_bad: bool, is_for_pull: bool, is_cleared: bool = False
-) -> list[DeployError]:
+def refusals(device: Device, offer: Signed, *, retry_bad: bool, is_cleared: bool = False) -> list[DeployError]:
     """Return what stands against an offer, the gravest first: `verify.*` before `preflight.*`.
 
-    `retry_bad`: a person asks for it, whatever became of it here. `is_for_pull`: it comes by itself. `is_cleared`: as
-    if what it does not need were removed, as its push does.
+    `retry_bad`: a person asks for it, whatever became of it here. `is_cleared`: as if what it does not need were
+    removed, as its push does.
     """
     manifest, layout, facts = offer.manifest, device.layout, gather_facts(device.layout)
     if is_cleared:
@@ -63,9 +61,9 @@ def refusals(
     )
     return [
         *found,
-        *(_off_ring(device, manifest) if is_for_pull else ()),
+        *(_off_ring(device, manifest) if device.is_for_pull else ()),
         *lacks(manifest, need_of(manifest, device), facts, layout),
-        *(() if retry_bad else _verdicts(device, manifest.release, is_for_pull=is_for_pull)),
+        *(() if retry_bad else _verdicts(device, manifest.release)),
     ]
 
 
@@ -212,10 +210,10 @@ def spent_by(offer: Signed) -> Counters:
     return seen.merged(Counters(sequences={manifest.channel: manifest.downgrade_from + 1}))
 
 
-def _verdicts(device: Device, release: str, *, is_for_pull: bool) -> Iterator[DeployError]:
+def _verdicts(device: Device, release: str) -> Iterator[DeployError]:
     """Yield what became of a release here that stands against it, until a person says otherwise."""
     bad, state = read_bad(device.layout, device.durable.files).get(release), device.state()
-    left = left_by(device) if is_for_pull else None
+    left = left_by(device) if device.is_for_pull else None
     if bad is not None:
         yield DeployError(
             "preflight.bad",

@@ -37,6 +37,7 @@ def plan(session: Session, request: OfferRequest) -> PlanAnswer:
     missing = session.device.store.missing(offer.lengths)
     key = session.device.releases.engine_key(release)
     better = why_better(session.device, release)
+    against = refusals(session.device, offer, retry_bad=request.retry_bad, is_cleared=True)
     has_engine = is_built(session.device, release) and better is None
     is_current = session.device.releases.current() == release and has_engine and not missing
     return PlanAnswer(
@@ -48,7 +49,7 @@ def plan(session: Session, request: OfferRequest) -> PlanAnswer:
         missing={sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
         bytes=sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
         engine=_planned_engine(session, key, better, is_built=has_engine),
-        refusals=tuple(problem_of(error) for error in _refusals(session, offer, request, is_cleared=True)),
+        refusals=tuple(problem_of(error) for error in against),
         software=told_of_change(session.device, offer.manifest),
     )
 
@@ -79,7 +80,7 @@ def put_manifest(session: Session, request: OfferRequest) -> PutManifestAnswer:
     session.check_receives(PUT_MANIFEST)
     session.offer = None
     offer = _read_offer(session, request)
-    against = _refusals(session, offer, request)
+    against = refusals(session.device, offer, retry_bad=request.retry_bad)
     if [error.code for error in against] == ["preflight.space"]:
         # Only when nothing else stands against it, and never what serves or is the way back.
         now_s, keep = datetime.now(timezone.utc).timestamp(), (offer.manifest.release,)
@@ -87,7 +88,7 @@ def put_manifest(session: Session, request: OfferRequest) -> PutManifestAnswer:
             session.talk.while_doing(
                 lambda: collect(session.device, now_s=now_s, keep=keep), phase="clean", total_s=None
             )
-        against = _refusals(session, offer, request)
+        against = refusals(session.device, offer, retry_bad=request.retry_bad)
     if against:
         raise against[0]
     session.offer = offer
@@ -97,12 +98,6 @@ def put_manifest(session: Session, request: OfferRequest) -> PutManifestAnswer:
 def _read_offer(session: Session, request: OfferRequest) -> Signed:
     content = bytes_of(request.manifest, "the manifest of an offer")
     return verify_offer(session.device, content, bytes_of(request.signature, "its signature"))
-
-
-def _refusals(session: Session, offer: Signed, request: OfferRequest, *, is_cleared: bool = False) -> list[DeployError]:
-    return refusals(
-        session.device, offer, retry_bad=request.retry_bad, is_for_pull=session.is_for_pull, is_cleared=is_cleared
-    )
 
 
 def ring(session: Session, request: RingRequest) -> RingAnswer:

@@ -261,22 +261,13 @@ _ANSWERS: Mapping[str, Answer] = MappingProxyType(
 _AUDITED = frozenset({"lock", "put-manifest", "stage", "build", "switch", "confirm", "rollback", "gc"})
 
 
-def serve(
-    channel: Channel,
-    device: Device,
-    units: Units,
-    *,
-    origin: str,
-    silence_s: float = SILENCE_S,
-    is_for_pull: bool = False,
-) -> None:
+def serve(channel: Channel, device: Device, units: Units, *, origin: str, silence_s: float = SILENCE_S) -> None:
     """Answer one client until it is gone or silent; the push lock is given back then, and the channel closed.
 
-    One that is `is_for_pull` is answered what a pull asks for, and refused all else.
+    Where the device `is_for_pull`, it is answered what a pull asks for, and refused all else.
     """
-    device = replace(device, is_fetching=is_for_pull)
     talk = Conversation(channel, silence_s=silence_s)
-    session = Session(talk, device, units, origin=origin, is_for_pull=is_for_pull)
+    session = Session(talk, device, units, origin=origin)
     try:
         if _greet(talk, device):
             while not talk.is_gone:
@@ -325,7 +316,7 @@ def _answer_to(session: Session, request: Message) -> object:
     if verb is None:
         raise DeployError("request.verb", f"{cleaned(request.verb[:50])!r} is not known here", hint=PROVISION)
     asked = session.talk.read(verb, request)
-    if session.is_for_pull:
+    if session.device.is_for_pull:
         check_pull_may(verb, asked)
     return _ANSWERS[verb.name](session, asked)
 
@@ -358,7 +349,7 @@ def main(root: Path, *, is_for_pull: bool, units: Units | None = None) -> None:
     layout = Layout(root)
     become_owner_of(layout.var)
     origin = os.environ.get("SSH_CONNECTION", "local").split(" ")[0]
-    serve(own_stdio(), Device(layout), units or SystemctlUnits(), origin=origin, is_for_pull=is_for_pull)
+    serve(own_stdio(), Device(layout, is_for_pull=is_for_pull), units or SystemctlUnits(), origin=origin)
 
 
 def own_stdio() -> PipeChannel:

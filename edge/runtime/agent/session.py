@@ -274,9 +274,8 @@ def _further(kind: Kind) -> _Told:
 class Session:
     """One connection; the locks that it takes are given back with `close`, or when the process ends."""
 
-    def __init__(self, talk: Conversation, device: Device, units: Units, *, origin: str, is_for_pull: bool) -> None:
+    def __init__(self, talk: Conversation, device: Device, units: Units, *, origin: str) -> None:
         self.talk, self.device, self.units, self.origin = talk, device, units, origin
-        self.is_for_pull = is_for_pull
         self.who = ""
         self.offer: Signed | None = None
         self._held = contextlib.ExitStack()
@@ -298,7 +297,7 @@ class Session:
 
         A pull fetches without the push lock, which a slow registry would keep from a person.
         """
-        if not self.is_for_pull:
+        if not self.device.is_for_pull:
             self.check_locked(verb)
         elif not self._is_fetching:
             lock = PushLock(self.device.layout, is_of_fetch=True)

@@ -109,7 +109,7 @@ LINES_OF_ROOMS = {
     "deploy": 7300,
     "device": 3036,
     "engine": 6854,
-    "evaluate": 1929,
+    "evaluate": 1927,
     "ground": 2199,
     "http": 443,
     "media": 4618,

@@ -98,8 +98,6 @@ def iou_of_xyxy(
 
 def _last_best(iou: NDArray[np.float64], is_allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return for each threshold the allowed box of largest IoU, the last one among equals as COCO does; -1 for none."""
-    if iou.size == 0:
-        return np.full(len(is_allowed), -1, np.int64)
     allowed = np.where(is_allowed, iou, -1.0)
     last = len(iou) - 1 - allowed[:, ::-1].argmax(axis=1)
     return np.where(is_allowed.any(axis=1), last, -1)

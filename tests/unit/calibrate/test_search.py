@@ -84,18 +84,12 @@ def test_several_outliers_are_found_one_after_the_other():
     assert found.steps["outliers in float"].error == pytest.approx(0.1)
 
 
-def test_no_useful_layer_leaves_nothing_in_float():
-    found = search(ranges_of(), layers_of(20, depthwise={1, 2}, last={19}), Additive(base=0.5))
+@pytest.mark.parametrize("base", [0.5, 0.0], ids=["no layer is useful", "outputs are equal already"])
+def test_nothing_is_left_in_float_where(base):
+    found = search(ranges_of(), layers_of(20, depthwise={1, 2}, last={19}), Additive(base=base))
 
     assert not found.best.choice.floats
-    assert found.best.error == 0.5
-
-
-def test_outputs_that_are_equal_already_end_the_search_with_nothing_in_float():
-    found = search(ranges_of(), layers_of(20, depthwise={1}, last={19}), Additive())
-
-    assert not found.best.choice.floats
-    assert (found.best.error, found.best.cost) == (0.0, 0.0)
+    assert (found.best.error, found.best.cost) == (base, base)
 
 
 def test_depthwise_layers_go_to_float_together_where_that_pays():
@@ -359,25 +353,18 @@ def test_what_is_far_above_chance_is_found_in_spite_of_it():
     assert set(found.best.choice.floats) == {"n7", "n60"}
 
 
-def test_what_only_suits_the_images_of_the_search_is_not_confirmed():
+@pytest.mark.parametrize(
+    "is_fitting", [lambda choice: choice.floats, lambda choice: len(set(choice.methods.values())) > 1]
+)
+def test_a_layer_or_tensor_that_only_suits_the_images_of_the_search_is_not_confirmed(is_fitting):
     class Fitting(Additive):
         def __call__(self, choices, images):
-            return [tuple(0.9 if c.floats and image < 16 else 1.0 for image in images) for c in choices]
+            return [tuple(0.9 if is_fitting(c) and image < 16 else 1.0 for image in images) for c in choices]
 
-    found = search({"x": {"mse": 1.0}}, layers_of(2), Fitting(), images=40)
+    found = search(ranges_of("a", "b"), layers_of(2), Fitting(), images=40).best.choice
 
-    assert not found.best.choice.floats
-
-
-def test_a_tensor_that_only_suits_the_images_of_the_search_is_not_confirmed():
-    class Fitting(Additive):
-        def __call__(self, choices, images):
-            mixed = [len(set(c.methods.values())) > 1 for c in choices]
-            return [tuple(0.9 if is_mixed and image < 16 else 1.0 for image in images) for is_mixed in mixed]
-
-    found = search(ranges_of("a", "b"), layers_of(2), Fitting(), images=40)
-
-    assert dict(found.best.choice.methods) == {"a": "mse", "b": "mse"}
+    assert not found.floats
+    assert dict(found.methods) == {"a": "mse", "b": "mse"}
 
 
 def test_a_single_image_is_enough_to_search_on():
@@ -472,17 +459,18 @@ def test_methods_that_chance_may_have_put_in_order_are_tied_the_smallest_error_f
     assert found.tied[0] is found.best
 
 
-def test_a_method_that_is_worse_by_more_than_a_standard_error_is_not_tied():
-    # 64 differences of 0.36 and -0.24: their mean of 0.06 has a standard error of 0.038.
-    assert tied({"mse": (0.36, -0.24), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)})[0] == ["percentile"]
-
-
-def test_of_a_single_image_nothing_is_tied():
-    assert tied({"mse": (0.1, 0.1), "percentile": (0.0, 0.0), "minmax": (0.2, 0.2)}, images=1)[0] == ["percentile"]
-
-
-def test_a_method_that_changes_nothing_is_not_tied():
-    assert tied({"mse": (0.3, -0.3), "percentile": (0.3, -0.3), "minmax": (0.9, 0.9)})[0] == ["mse"]
+@pytest.mark.parametrize(
+    ("added", "images", "expected"),
+    [
+        # 64 differences of 0.36 and -0.24: their mean of 0.06 has a standard error of 0.038.
+        ({"mse": (0.36, -0.24), "percentile": (0.0, 0.0), "minmax": (0.9, 0.9)}, 64, "percentile"),
+        ({"mse": (0.1, 0.1), "percentile": (0.0, 0.0), "minmax": (0.2, 0.2)}, 1, "percentile"),
+        ({"mse": (0.3, -0.3), "percentile": (0.3, -0.3), "minmax": (0.9, 0.9)}, 64, "mse"),
+    ],
+    ids=["worse by more than a standard error", "a single image", "nothing that it changes"],
+)
+def test_nothing_is_tied(added, images, expected):
+    assert tied(added, images=images)[0] == [expected]
 
 
 @pytest.mark.parametrize(

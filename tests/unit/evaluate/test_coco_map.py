@@ -148,15 +148,6 @@ def test_single_box_comes_before_a_crowd_that_overlaps_more():
     assert result.is_ignored[9, 0]  # at 0.95 only the crowd is left
 
 
-@pytest.mark.parametrize(("detected", "truth"), [([], []), ([], [[0, 0, 1, 1]]), ([[0, 0, 1, 1]], [])])
-def test_nothing_on_one_side(detected, truth):
-    result = _match(detected, [0.5] * len(detected), truth)
-
-    assert result.is_matched.shape == (10, len(detected))
-    assert not result.is_matched.any()
-    assert result.truths == len(truth)
-
-
 def test_last_of_equal_overlaps_is_taken_as_coco_does():
     """The first detection lies midway between two boxes; taking the second leaves the first to the other detection."""
     result = _match([[2.5, 0, 12.5, 10], [0, 0, 10, 10]], [0.9, 0.8], [[0, 0, 10, 10], [5, 0, 15, 10]])

@@ -101,7 +101,7 @@ LINES_OF_ROOMS = {
     "bundle": 1751,
     "calibrate": 2648,
     "capacity": 992,
-    "cli": 6632,
+    "cli": 6627,
     "client": 527,
     "config": 1471,
     "delivery": 1032,

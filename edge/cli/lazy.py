@@ -32,9 +32,7 @@ class LazyCommand:
     summary: str
 
     def load(self) -> click.Command:
-        command = getattr(importlib.import_module(self.module), self.attribute)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{self.module}.{self.attribute} is no command")
+        command: click.Command = getattr(importlib.import_module(self.module), self.attribute)
         return command
 
 

@@ -134,9 +134,6 @@ class WrittenPath(click.Path):
 class WrittenFolder(click.Path):
     """A folder into which a command puts files of its own names."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
 
 class Command(click.Command):
     """A command that looks at its places before it works."""
@@ -290,7 +287,7 @@ PIPELINE = ReadPath(_pipeline)
 RELEASE = ReadPath(lambda folder: folder.rglob("*"))
 WRITTEN = WrittenPath()
 STREAMED = WrittenPath(may_stream=True)
-FOLDER = WrittenFolder()
+FOLDER = WrittenFolder(path_type=Path)
 
 
 def pipeline_argument(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -29,12 +29,12 @@ def site(monkeypatch):
 
 def folder(path: Path, *, owner: str = "root", group: str = "root", mode: int = 0o755, is_data: bool = False) -> dict:
     values = {"path": str(path), "owner": owner, "group": group, "mode": mode, "is_data": is_data, "is_volatile": False}
-    return {"kind": "Directory", "id": f"Directory {path}", **values}
+    return {"kind": "Directory", **values}
 
 
 def file(path: Path, content: str) -> dict:
     values = {"path": str(path), "content": content, "mode": 0o644, "owner": "root", "group": "root"}
-    return {"kind": "File", "id": f"File {path}", **values, "test": None, "is_seed": False}
+    return {"kind": "File", **values, "test": None, "is_seed": False}
 
 
 def steps(site: Path) -> list[dict]:

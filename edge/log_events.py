@@ -136,6 +136,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("jsonl-not-written-at-end", "messages not written at shutdown", "the reader of file or pipe was too slow"),
     ("jsonl-dropped", "lines are dropped", "disk or reader of the pipe is too slow; publish less"),
     ("jsonl-cannot-be-written", "messages cannot be written", _DISK),
+    ("jsonl-reader-has-gone", "reader of messages has gone", "start its reader again, then the service"),
     ("output-is-broken", "no output works, stopping", "see the line before"),
     ("epoch-not-kept", "epoch file not written", _DISK + "; numbers stay unique while the clock is right"),
     ("epoch-unusable", "epoch file cannot be read", "nothing: begun anew from the clock"),

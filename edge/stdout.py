@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -36,7 +37,8 @@ def lenient_stderr() -> None:
 def stdout_problem(raised: OSError | None = None) -> ConfigError | None:
     """Bring to standard output what was written to it; return what hinders that, None where nothing does.
 
-    What could not be written is then let go, so that Python does not try it again at its end.
+    What could not be written is then let go, so that Python does not try it again at its end. A reader that has closed
+    its pipe, such as `| head`, hinders nothing: it has what it wanted.
     `raised`: what writing to it has raised already, which may have lost the text on the way.
     """
     if sys.stdout is None:  # Python's word for a descriptor that was closed at the start
@@ -49,6 +51,8 @@ def stdout_problem(raised: OSError | None = None) -> ConfigError | None:
         return None
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    if raised.errno == errno.EPIPE:
+        return None
     return ConfigError(
         f"standard output cannot be written: {raised.strerror}", hint="redirect it to where there is room"
     )

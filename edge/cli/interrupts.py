@@ -20,8 +20,14 @@ def answer_interrupts() -> None:
         signal.signal(signal.SIGINT, _end)
 
 
-def hand_over_interrupts() -> None:
-    """Let Ctrl-C be a KeyboardInterrupt again: who calls this answers it from now on."""
+def hand_over_interrupts(*, is_service: bool) -> None:
+    """Let Ctrl-C be a KeyboardInterrupt again: who calls this answers it from now on.
+
+    So are the ends that a closed terminal or a time limit sends, but to a service, whose `run` has its own answer.
+    """
+    for number in () if is_service else (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not where it is ignored, as by nohup
+            signal.signal(number, signal.default_int_handler)
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.unraisablehook is sys.__unraisablehook__:  # also under `python -m`; a test runner has a hook of its own

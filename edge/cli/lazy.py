@@ -61,6 +61,13 @@ class LazyGroup(HintingGroup):
         self._lazy = lazy
         self._other = other
 
+    def invoke(self, ctx: click.Context) -> object:
+        """As any, but a closed pipe stays to be told from others: click would end with 1, without its error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise SystemExit(1) from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
 

@@ -41,7 +41,7 @@ def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn
 def exit_code_of(command: click.Command, *, is_service: bool) -> int:
     """Run `command` and return its exit code, with every error told."""
     try:
-        hand_over_interrupts()
+        hand_over_interrupts(is_service=is_service)
         code = command.main(standalone_mode=False)
         return _full_stdout() or (code if isinstance(code, int) else 0)
     except click.ClickException as error:
@@ -49,6 +49,11 @@ def exit_code_of(command: click.Command, *, is_service: bool) -> int:
         return _USAGE_ERROR
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
+    except SystemExit as ended:  # as our groups and rich answer a closed pipe
+        closed = ended.__context__
+        if not isinstance(closed, BrokenPipeError):
+            raise
+        return _full_stdout(closed) if _is_of_printing(closed) else _failed(closed, is_service=is_service)
     except Exception as error:
         return _interrupted() if _is_of_ctrl_c(error) else _failed(error, is_service=is_service)
 
@@ -76,7 +81,7 @@ def _failed(error: Exception, *, is_service: bool) -> int:
             Notifier().tell(f"STATUS={FAILURE}{str(error)[:_STATUS_CHARACTERS]}")
         return _service_code(error) if is_service and "INVOCATION_ID" in os.environ else error.exit_code
     # The border: everything else is ours to mend.
-    if isinstance(error, OSError) and (full := _full_stdout(error if _is_of_echo(error) else None)):
+    if isinstance(error, OSError) and (full := _full_stdout(error if _is_of_printing(error) else None)):
         return full
     if logging.getLogger("edge").isEnabledFor(logging.INFO):
         logging.getLogger(__name__).error("internal error", exc_info=error)
@@ -96,10 +101,10 @@ def _full_stdout(raised: OSError | None = None) -> int:
     return problem.exit_code
 
 
-def _is_of_echo(error: OSError) -> bool:
+def _is_of_printing(error: OSError) -> bool:
     """Return whether an error came from printing, whose errors name no file."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return frame.f_code is click.echo.__code__
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("click", "rich")
 
 
 def _code_and_numbers(error: EdgeError) -> str:

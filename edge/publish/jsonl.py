@@ -132,7 +132,9 @@ class JsonlPublisher:
         except OSError as error:
             self._counts["errors"] += 1
             self.is_broken = error.errno in (errno.EPIPE, errno.EBADF)
-            if self._counts["errors"] == 1:
+            if error.errno == errno.EPIPE:  # as of `| head`
+                _log.warning("reader of messages has gone path=%s", self._target)
+            elif self._counts["errors"] == 1:
                 _log.error("messages cannot be written path=%s error=%s", self._target, error.strerror)
             if not self.is_broken:
                 self._closing.wait(self._retry_s)

@@ -87,7 +87,7 @@ def demo(cameras: int, seconds: float, precision: str, folder: Path | None, as_j
             click.echo(f"kept in {folder}: clips, labelled images, demo.yaml")
     for problem in result.problems:
         click.echo(f"error: {problem}", err=True)
-    if stop.is_interrupted:
+    if stop.is_set():
         click.echo("interrupted", err=True)
         return INTERRUPTED
     return _FAILED if result.problems else 0

@@ -239,7 +239,7 @@ class Service:
                 _log.info("all streams have ended")
                 return
             if self._parts.publisher.is_broken:
-                _log.error("no output works, stopping")
+                _log.info("no output works, stopping")
                 return
             if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
                 return

@@ -1,6 +1,9 @@
 """What both commands do at their edges: a standard output that takes nothing, and -v wherever it stands."""
 
+import errno
 import logging
+import os
+import signal
 import subprocess
 import sys
 
@@ -8,6 +11,7 @@ import click
 import pytest
 
 from edge.cli.edge_deploy import edge_deploy
+from edge.cli.lazy import LazyCommand, LazyGroup
 from edge.cli.run_command import run_command
 from edge.cli.runtime_commands import edge_runtime
 from edge.errors import DeployError, EdgeError, MissingDependencyError
@@ -91,13 +95,64 @@ def test_a_path_that_the_user_may_not_enter_is_told_as_one(tmp_path):
     assert f"/{'a' * 300}: File name too long" in done.stderr
 
 
-def test_a_reader_that_goes_is_no_error(tmp_path):
-    done = subprocess.run(
-        f"{sys.executable} -m edge.cli.edge_deploy calibrate --help | head -c 1",
-        shell=True, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [["calibrate", "--help"], ["inspect", "MODEL"], ["table", "show", "calib_cache/traffic.calib.json"]],
+    ids=str,
+)
+def test_a_reader_that_goes_is_no_error(tmp_path, words):
+    model = models.yolov8(tmp_path / "m.onnx")
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w", encoding="utf-8") as gone:
+        done = started("edge_deploy", *[model if word == "MODEL" else word for word in words], stdout=gone)
 
-    assert (done.stdout, done.stderr) == ("U", "")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@click.command()
+def broken():
+    raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_a_pipe_that_breaks_elsewhere_is_an_error(ended):
+    group = LazyGroup(
+        "edge-deploy",
+        lazy={"broken": LazyCommand(__name__, "broken", "")},
+        other=LazyCommand("edge.cli.runtime_commands", "edge_runtime", "edge-runtime"),
+    )
+
+    code, said = ended(group, "broken")
+    assert code == 1
+    assert "BrokenPipeError" in said
+
+
+ENDED = """
+import sys, time, click
+from edge.cli.run_command import run_command
+@click.command()
+def waits():
+    print("waits", flush=True)
+    time.sleep(600)
+sys.argv = ["waits"]
+run_command(waits, is_service={is_service})
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("is_service", [False, True])
+def test_a_time_limit_or_a_closed_terminal_ends_a_command_as_ctrl_c_does(number, is_service):
+    words = [sys.executable, "-c", ENDED.format(is_service=is_service)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "waits\n"
+        process.send_signal(number)
+        told = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert (process.returncode, told.strip()) == ((-number, "") if is_service else (130, "interrupted"))
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- <&- 2>&-"])
@@ -163,8 +218,8 @@ def test_a_service_that_ends_by_an_error_tells_systemd_which(tmp_path, monkeypat
 def ended(capsys, monkeypatch):
     """Run a command to the end of its process; return its exit code, and what it has said."""
 
-    def ended(command):
-        monkeypatch.setattr(sys, "argv", ["edge-deploy"])
+    def ended(command, *words):
+        monkeypatch.setattr(sys, "argv", ["edge-deploy", *words])
         with pytest.raises(SystemExit) as found:
             run_command(command)
         return found.value.code, capsys.readouterr().err

@@ -168,7 +168,7 @@ def test_a_closed_pipe_ends_the_output_and_nothing_else(pipe, caplog):
     assert publisher.is_broken
     assert counts["errors"] == 1
     assert counts["accepted"] == counts["dropped"] == 10
-    assert logged(caplog).count("jsonl-cannot-be-written") == 1
+    assert logged(caplog).count("jsonl-reader-has-gone") == 1
 
 
 def test_a_stalled_reader_costs_the_oldest_lines_which_are_counted(pipe, caplog):

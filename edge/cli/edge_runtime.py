@@ -15,7 +15,7 @@ __all__ = ["main"]
 def main() -> NoReturn:
     arguments = sys.argv[1:]
     if arguments and arguments[0] in COMMANDS:
-        hand_over_interrupts(is_service=True)
+        hand_over_interrupts()
         sys.exit(run_light(arguments[0], arguments[1:]))
     from edge.cli.run_command import run_command
     from edge.cli.runtime_commands import edge_runtime

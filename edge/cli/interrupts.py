@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["answer_interrupts", "hand_over_interrupts"]
+__all__ = ["answer_interrupts", "end_as_interrupted", "hand_over_interrupts"]
 
 _INTERRUPTED = 130
 _AGAIN_S = 0.05  # the callback has ended by then
@@ -20,14 +20,15 @@ def answer_interrupts() -> None:
         signal.signal(signal.SIGINT, _end)
 
 
-def hand_over_interrupts(*, is_service: bool) -> None:
-    """Let Ctrl-C be a KeyboardInterrupt again: who calls this answers it from now on.
-
-    So are the ends that a closed terminal or a time limit sends, but to a service, whose `run` has its own answer.
-    """
-    for number in () if is_service else (signal.SIGTERM, signal.SIGHUP):
+def end_as_interrupted() -> None:
+    """Have a time limit and a closed terminal (SIGTERM, SIGHUP) end the process as Ctrl-C does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # not where it is ignored, as by nohup
             signal.signal(number, signal.default_int_handler)
+
+
+def hand_over_interrupts() -> None:
+    """Let Ctrl-C be a KeyboardInterrupt again: who calls this answers it from now on."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.unraisablehook is sys.__unraisablehook__:  # also under `python -m`; a test runner has a hook of its own

@@ -12,7 +12,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from edge.cli.interrupts import hand_over_interrupts
+from edge.cli.interrupts import end_as_interrupted, hand_over_interrupts
 from edge.device.units import FAILURE, LACKING_STATUS, Notifier
 from edge.errors import ConfigError, DeployError, EdgeError, LackingError, MissingDependencyError, ModelError
 from edge.stdout import lenient_stderr, stdout_problem
@@ -29,6 +29,8 @@ _STATUS_CHARACTERS = 500
 def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn:
     """Run `command` and end the process with its exit code; a traceback is only shown with `-v`."""
     lenient_stderr()
+    if not is_service:
+        end_as_interrupted()
     code = exit_code_of(command, is_service=is_service)
     media = sys.modules.get("edge.media.threads")  # only a command that has read streams has loaded it
     if media is not None and media.has_stuck_threads():
@@ -41,7 +43,7 @@ def run_command(command: click.Command, *, is_service: bool = False) -> NoReturn
 def exit_code_of(command: click.Command, *, is_service: bool) -> int:
     """Run `command` and return its exit code, with every error told."""
     try:
-        hand_over_interrupts(is_service=is_service)
+        hand_over_interrupts()
         code = command.main(standalone_mode=False)
         return _full_stdout() or (code if isinstance(code, int) else 0)
     except click.ClickException as error:

@@ -327,11 +327,14 @@ _FEW_MEET = 0.1
 _ENOUGH = 20
 
 
+_OR_INT8 = " Or INT8 by this table finds little: evaluate without it, in float"
+
+
 class ClassBlind:
     """Counts, image by image, labelled boxes that meet a sure detection, whatever its class."""
 
-    def __init__(self, labels: Sequence[str]) -> None:
-        self._labels = labels
+    def __init__(self, labels: Sequence[str], *, is_int8: bool = False) -> None:
+        self._labels, self._is_int8 = labels, is_int8
         self._boxes = 0
         self._met: Counter[tuple[int, int]] = Counter()
 
@@ -372,7 +375,7 @@ class ClassBlind:
         if self._boxes >= _ENOUGH and met < _FEW_MEET * self._boxes:
             return (
                 f"{met} of {self._boxes} labelled boxes lie where the model detects something: are they of these "
-                "images, and is their format the right one?",
+                f"images, and is their format the right one?{_OR_INT8 if self._is_int8 else ''}",
             )
         return tuple(
             f"{count} of {total} boxes of {self._labels[one]} are detected as {self._labels[other]}"

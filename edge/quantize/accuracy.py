@@ -117,7 +117,7 @@ def evaluate_model(
     labels = open_labels(options.labels, spec.labels, images=options.images)
     forms, computed = _forms(file, spec, options)
     work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
-    accumulator, class_blind = Accumulator(), ClassBlind(spec.labels)
+    accumulator, class_blind = Accumulator(), ClassBlind(spec.labels, is_int8=computed.precision is Precision.INT8)
     detected, truths = dict[str, Detections](), dict[str, GroundTruth]()  # to be cross-checked
     with (crew or Here()).take_on(work) as job:
         started = time.monotonic()

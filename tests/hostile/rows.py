@@ -276,6 +276,7 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy promote a.b/gates:1", 2, "Missing argument 'RING'"),
     ("edge-deploy promote a.b/gates:1 A", 2, "expected a-z, 0-9 and '-'"),
     ("edge-deploy promote a.b/gates:1 all --when often", 2, "expected such as '95% of canary for 1h"),
+    ("edge-deploy promote a.b/gates:1 all --devices gate-01", 2, "expected SITE/NAME"),
     ("edge-deploy withdraw a.b/gates:1", 2, "say --why TEXT, or --lift"),
     ("edge-deploy fleet", 2, "--pipeline"),
     ("edge-deploy trust publish text.txt a.b/gates", 2, "is not who counts"),

@@ -91,8 +91,8 @@ def promote(
 
     With --when it waits for another ring first, judged by the devices that count there: those of the inventory with the
     label ring=NAME, or those that were named by --devices when something was promoted to that ring. Exit code: 0 it
-    was promoted, 10 not within the time, 11 stopped, because too many have failed or the release was withdrawn. Run it
-    again and it goes on from what devices say. docs/fleet.md.
+    was promoted, 10 not within the time, 11 stopped, because too many have failed or the release was withdrawn; others
+    are those of docs/push-codes.md. Run it again and it goes on from what devices say. docs/fleet.md.
     """
     if not re.fullmatch(r"[a-z0-9-]{1,32}", ring):
         raise click.BadParameter(
@@ -102,13 +102,16 @@ def promote(
         condition = None if when is None else Condition.parse(when)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--when") from None
+    if condition is not None and condition.ring == ring:
+        raise click.BadParameter(f"{ring} would wait for itself; name the ring before it", param_hint="--when")
+    members = None if devices is None else _named(devices)
     if condition is not None and path is None:
         raise click.UsageError("--when asks what devices say: add --pipeline FILE, which names the broker")
     promoter_key = find_key(key)
     with opened(where, login_path, ca, known_as) as (desk, release):
         try:
-            if devices is not None:
-                desk.name_members(ring_tag(release.manifest.channel, ring), _named(devices))
+            if members is not None:
+                desk.name_members(ring_tag(release.manifest.channel, ring), members)
             if condition is not None and path is not None:
                 decision = _waited(desk, release, condition, path, **waiting)
                 if decision.what != "promote":

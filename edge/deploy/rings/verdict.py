@@ -49,7 +49,9 @@ class Condition:
         hold_s = 0.0 if match[3] is None else float(match[3]) * _UNITS_S[match[4]]
         share = float(match[1]) / 100.0
         max_failed = max(0.0, min(0.02, 1.0 - share)) if match[5] is None else float(match[5]) / 100.0
-        if not 0.0 < share <= 1.0 or share + max_failed > 1.0 + 1e-9:
+        if not 0.0 < share <= 1.0:
+            raise ValueError(f"expected a share of more than 0% and at most 100%, got {match[1]}%")
+        if share + max_failed > 1.0 + 1e-9:
             raise ValueError(f"expected shares of at most 100% together, got {match[1]}% and {max_failed * 100:g}%")
         return cls(share, match[2], hold_s, max_failed)
 

@@ -63,7 +63,7 @@ import gc, sys, time
 from edge.cli.interrupts import answer_interrupts, hand_over_interrupts
 if "module" not in sys.argv:
     answer_interrupts()
-hand_over_interrupts(is_service=False)
+hand_over_interrupts()
 came = []
 def callback(*_):
     if not came:

@@ -220,6 +220,7 @@ def ended(capsys, monkeypatch):
 
     def ended(command, *words):
         monkeypatch.setattr(sys, "argv", ["edge-deploy", *words])
+        monkeypatch.setattr("edge.cli.run_command.end_as_interrupted", lambda: None)  # of the process of the tests
         with pytest.raises(SystemExit) as found:
             run_command(command)
         return found.value.code, capsys.readouterr().err

@@ -9,6 +9,7 @@ from edge.cli.run_command import exit_code_of
 from edge.cli.runtime_commands import edge_runtime
 from tests.hostile.files import make_files
 from tests.hostile.rows import rows
+from tests.support.command_line import command
 
 PROGRAMS = {"edge-deploy": edge_deploy, "edge-runtime": edge_runtime}
 ROWS = list(rows())
@@ -19,6 +20,11 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("hostile")
     make_files(made)
     return made
+
+
+def test_a_ring_that_would_wait_for_itself_is_refused_before_the_registry_is_asked():
+    refused = command("edge-deploy", "promote", "a.b/gates:1", "all", "--when", "9% of all", expected=2)
+    assert "name the ring before it" in refused.stderr
 
 
 def contents(folder):

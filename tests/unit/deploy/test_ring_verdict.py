@@ -55,6 +55,11 @@ def test_what_is_no_condition_is_refused(text):
         Condition.parse(text)
 
 
+def test_a_share_that_is_none_is_not_said_to_be_too_much_with_another():
+    with pytest.raises(ValueError, match="more than 0%"):
+        Condition.parse("0% of canary")
+
+
 @pytest.mark.parametrize(("minutes", "what"), [(69, "wait"), (70, "promote")])
 def test_it_is_held_since_the_device_that_made_the_share(minutes, what):
     # 19 of 20 are 95 %; the 19th committed in minute 10, so an hour later it has held.

@@ -13,10 +13,10 @@ from tests.support import values
 NAMES = ("person", "car", "bus", "truck")
 
 
-def seen(pairs, *, also=(), score=0.9, shift=0.0):
+def seen(pairs, *, also=(), score=0.9, shift=0.0, is_int8=False):
     """One image of boxes side by side: `pairs` of the labelled class and the detected one, `also` more detections."""
     spots = [[50.0 * number, 0.0, 50.0 * number + 40, 40.0] for number in range(len(pairs))]
-    blind = ClassBlind(NAMES)
+    blind = ClassBlind(NAMES, is_int8=is_int8)
     found = [(spots[number], class_id) for number, (_, class_id) in enumerate(pairs)]
     found += [(spots[number], class_id) for number, class_id in also]
     boxes = np.array([box for box, _ in found], np.float32) + np.float32(shift)
@@ -74,3 +74,5 @@ def test_boxes_that_meet_nothing_are_noted_as_such(how):
     blind.require_same_classes("labels")
     assert len(blind.notes) == 1
     assert " of 30 labelled boxes lie where the model detects something" in blind.notes[0]
+    assert "INT8" not in blind.notes[0]
+    assert "INT8 by this table" in seen([(0, 1)] * 30, is_int8=True, **how).notes[0]

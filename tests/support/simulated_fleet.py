@@ -14,7 +14,6 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -27,7 +26,6 @@ from edge.delivery.deliverable import DeliveryOptions
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoter, RingWatch
 from edge.deploy.rings.verdict import Condition, Decision, Heard
-from edge.errors import DeployError
 from edge.publish.messages import DeployMessage, PullMessage, StateMessage
 from edge.reports import Collected, Facts, LastSwitch
 from edge.runtime.pull.pull import pull
@@ -261,7 +259,8 @@ class SimulatedFleet:
         self._turns: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
         self._said: dict[str, Heard] = {}  # as the broker keeps it: what each said when its last look was over
-        self.desk = self._new_desk()
+        registry: Any = self.registry.client()
+        self.desk = RingDesk(registry, "registry.example/farms/gates")
         self.promoter = Promoter(self.desk, Path("nobody"), valid_s=90 * 86_400.0, clock=self.clock)
         self._rings = list(rings)
         self.watch: RingWatch | None = None
@@ -269,10 +268,6 @@ class SimulatedFleet:
         for ring in rings:
             self.promoter.promote(self.old, ring)
         self._settle(off)
-
-    def _new_desk(self) -> RingDesk:
-        registry: Any = self.registry.client()
-        return RingDesk(registry, "registry.example/farms/gates")
 
     def clock(self) -> datetime:
         return _BEGAN + timedelta(seconds=int(self.now_s))
@@ -289,28 +284,6 @@ class SimulatedFleet:
         assert again.manifest.release == self.old.manifest.release
         for ring in self._rings:
             self.promoter.promote(again, ring)
-
-    def promote_asleep(self, ring: str, wakes_s: float) -> None:
-        """Have another workstation promote to a ring that reads now, and writes when it wakes."""
-        desk = self._new_desk()
-        sleeper = Promoter(desk, Path("nobody"), valid_s=90 * 86_400.0, clock=self.clock)
-        state, asleep = desk.state, []
-
-        def write_later(stated: Any) -> None:
-            asleep.append(stated)
-            raise _AsleepError
-
-        desk.state = write_later  # type: ignore[method-assign]
-        with suppress(_AsleepError):
-            sleeper.promote(self.new, ring)
-        desk.state = state  # type: ignore[method-assign]
-
-        def wake() -> None:
-            state(asleep[0])
-            with suppress(DeployError):
-                sleeper._settled(f"stable-{ring}", asleep[0], asleep[0].statement.serial - 1)
-
-        self._after(wakes_s - self.now_s, wake)
 
     def run_until(self, end_s: float) -> None:
         """Let time pass until then, or until a while after all is over."""
@@ -391,10 +364,6 @@ class SimulatedFleet:
 
     def _after(self, seconds: float, turn: Callable[[], None]) -> None:
         heapq.heappush(self._turns, (self.now_s + seconds, next(self._number), turn))
-
-
-class _AsleepError(Exception):
-    """A workstation was stopped between reading and writing."""
 
 
 def busiest_per_s(registry: MemoryRegistry) -> float:

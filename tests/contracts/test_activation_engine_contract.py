@@ -13,8 +13,8 @@ from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
 from tests.support import models
-from tests.support.attention import KINDS, attention
 from tests.support.engines import kinds_that_run
+from tests.support.few_layers import KINDS, attention
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
 from tests.support.values import canvases, infer
 

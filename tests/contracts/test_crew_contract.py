@@ -6,9 +6,9 @@ import pytest
 from edge.errors import DatasetError
 from edge.quantize.cluster import Likeness, cluster_at, workers_here
 from edge.quantize.crew import Here
+from tests.support.clips import draw
 from tests.support.crew_work import Colours, images_in
 from tests.support.dask_cluster import DaskCluster
-from tests.support.pictures import draw
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.state import Phase, read_bad, read_counters, read_state
@@ -67,7 +65,6 @@ def shape(value, where=""):
     return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
 
 
-@pytest.mark.integration
 def test_what_is_kept_now_is_what_the_recorded_edge_deploy_has_kept(tmp_path):
     root = DeviceRoot(tmp_path)
     try:

@@ -10,7 +10,7 @@ from edge.engine.kind import load_kind
 from edge.model.inspect import inspect_model
 from tests.support import models
 from tests.support.engines import kinds_that_run
-from tests.support.qdq import quantized
+from tests.support.tables import quantized
 from tests.support.values import canvases
 
 pytestmark = pytest.mark.usefixtures("every_kind")

@@ -12,8 +12,7 @@ from edge.publish.fanout import FanoutPublisher
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.messages import StreamStateMessage
 from edge.publish.mqtt.publisher import MqttPublisher
-from tests.support.collector import Collector
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Collector, Mosquitto
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections, publish_frames
 

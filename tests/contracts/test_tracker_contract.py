@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from edge.track.bytetrack import ByteTracker
-from tests.support.library_tracker import LibraryTracker
-from tests.support.trackers import FRAME_NS, detections, follow
+from tests.support.library_tracker import FRAME_NS, LibraryTracker, detections, follow
 
 NONE = detections()
 

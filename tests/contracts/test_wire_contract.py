@@ -12,8 +12,7 @@ from edge.transport.channel import ChildChannel, Message, read_frame
 from edge.wire.peer import Nothing
 from edge.wire.verbs import FACTS, LOGS, PING, STATUS, LogsRequest
 from tests.support.device_root import DeviceRoot
-from tests.support.recorded_device import recorded_bundle, recorded_device
-from tests.support.transcript import allowed_signers, transcript
+from tests.support.scripted_device import allowed_signers, recorded_bundle, recorded_device, transcript
 from tests.support.wait import wait_until
 
 ENDINGS = {
@@ -55,7 +54,6 @@ def test_this_client_reads_what_a_device_of_the_first_revision_says_of_itself():
     assert link.ask(PING, Nothing()) == Nothing()
 
 
-@pytest.mark.integration
 def test_a_client_of_the_first_revision_reads_what_this_agent_says(tmp_path):
     device = DeviceRoot(tmp_path)
     device.layout.allowed_signers.write_text(allowed_signers())

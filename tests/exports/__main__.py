@@ -23,9 +23,8 @@ from pathlib import Path
 import onnx
 
 from edge.model.inspect import inspect_model
-from tests.support.exports.build import build
+from tests.support.exports.build import SIZE, VARIANTS, Variant, build
 from tests.support.exports.product import command, draw, faults_of
-from tests.support.exports.variants import SIZE, VARIANTS, Variant
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache/exports"

@@ -37,10 +37,9 @@ from edge.media.probe import is_there
 from edge.publish.messages import DetectionsMessage, EventMessage, GapMessage
 from edge.publish.mqtt.subscriber import message_from_payload
 from edge.types import ImageSize, Preprocess
-from tests.support.event_messages import crossing
 from tests.support.manifests import manifest
 from tests.support.values import calibration_table
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import birth, crossing, detections
 
 ROOT = Path(__file__).parents[2]
 

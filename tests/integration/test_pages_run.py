@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from edge.config.schema import PipelineConfig
-from tests.support.collector import Collector
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Collector, Mosquitto
 from tests.support.pages import ROOT, Command, Page, pages, read_page
 from tests.support.showing import needs_chromium
 from tools.pictures.shots import SHOTS, Demo
@@ -114,7 +113,6 @@ def to_run(page: Page) -> list[Command]:
     return [command for command in page.commands if command.why_not is None]
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("page", [page for page in PAGES if to_run(page)], ids=lambda page: page.name)
 def test_every_command_works_as_printed(checkout, page):
     for command in to_run(page):
@@ -129,7 +127,6 @@ def test_most_of_the_commands_that_need_no_device_are_run():
     }
 
 
-@pytest.mark.integration
 def test_the_transcript_is_what_the_demo_prints(checkout):
     (shown,) = re.findall(r"```console\n\$ make demo\n(.*?)```", README.text, re.DOTALL)
     stages = [line for line in checkout.demo.told.splitlines() if line.startswith("demo ")]
@@ -165,12 +162,10 @@ def test_every_picture_that_is_shown_is_made_by_make_pictures_and_small():
         assert cv2.imread(str(ROOT / name)) is not None, name
 
 
-@pytest.mark.integration
 def test_the_picture_with_boxes_is_what_is_made_now(checkout, tmp_path):
     check_picture("boxes", checkout, tmp_path)
 
 
-@pytest.mark.integration
 @needs_chromium
 def test_the_picture_of_the_live_table_is_what_is_made_now(checkout, tmp_path):
     shown = checkout.demo.screen.splitlines()
@@ -191,7 +186,6 @@ def check_picture(name: str, checkout: Checkout, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(reason="a service of four cameras")
-@pytest.mark.integration
 def test_what_the_demo_keeps_is_served_by_the_pipeline_of_compose(checkout, tmp_path):
     text = (ROOT / "compose/pipeline.yaml").read_text(encoding="utf-8")
     with Mosquitto(tmp_path / "broker") as broker:

@@ -19,8 +19,7 @@ from tests.lab.device import VirtualDevice
 from tests.lab.image import is_machine, slowness
 from tests.lab.machine import VirtualMachine
 from tests.lab.provisioning import ROOT
-from tests.support.collector import Collector
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Collector, Mosquitto
 from tests.support.promise import Findings, findings
 from tests.support.wait import wait_until
 

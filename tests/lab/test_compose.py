@@ -16,7 +16,7 @@ import yaml
 
 from tests.lab import container, image
 from tests.lab.provisioning import ROOT
-from tests.support.collector import Collector
+from tests.support.mosquitto import Collector
 from tests.support.node_red import FOLDER as NODE_RED
 from tests.support.node_red import lacking
 from tests.support.wait import wait_until

@@ -9,8 +9,7 @@ import pytest
 from tests.lab import able, releases
 from tests.lab.container import ARCHITECTURES, FLAGS, NEEDED, build, configuration, running
 from tests.lab.provisioning import ROOT
-from tests.support.collector import Collector
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Collector, Mosquitto
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.skipif(os.environ.get("EDGE_LAB_CONTAINER") != "1", reason="for make lab-container")

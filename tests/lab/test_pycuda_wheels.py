@@ -6,7 +6,7 @@ import pytest
 
 from edge.deploy.provision.facts import cache, pycuda_folder
 from edge.deploy.provision.wheels import gather_wheels
-from tests.support.little_wheels import device_facts
+from tests.support.wheels import device_facts
 from tools.pycuda.inspect import driver_functions, faults
 from tools.pycuda.recipe import PYCUDA, PYTHONS
 

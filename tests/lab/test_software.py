@@ -8,9 +8,8 @@ import pytest
 from edge.deploy.provision.facts import Environment
 from edge.deploy.provision.wheels import gather_libraries
 from tests.lab.releases import HEALTH
-from tests.support.broken_software import BREAKS, NEXT, broken
 from tests.support.wait import wait_until
-from tests.support.wheels import key_of, own_with, software_files
+from tests.support.wheels import BREAKS, NEXT, broken, key_of, own_with, software_files
 
 HOME = "/var/lib/edge-software"
 

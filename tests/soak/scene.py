@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.soak.record import Record
 from tests.soak.watching import Subscriber
+from tests.support.clips import reading_model, write_signed_clip
 from tests.support.mosquitto import Mosquitto
 from tests.support.rtsp import RtspMount, RtspServer
-from tests.support.signed_pictures import reading_model, write_signed_clip
 from tests.support.wait import wait_until
 
 FPS = 10

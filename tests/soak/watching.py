@@ -10,8 +10,8 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from tests.support.clips import signature_of
 from tests.support.promise import Reading
-from tests.support.signed_pictures import signature_of
 from tests.support.wait import wait_until
 
 

@@ -32,11 +32,10 @@ from edge.wire.release import LockRequest, RollbackRequest
 from edge.wire.verbs import LOCK, ROLLBACK
 from tests.support.agent_session import piped
 from tests.support.crash import Killed, spared
-from tests.support.device_root import DeviceRoot
-from tests.support.permissions import as_permission, bounds_from
+from tests.support.device_releases import leave_engine, record_of, request_of
+from tests.support.device_root import DeviceRoot, as_permission, bounds_from
 from tests.support.process_units import ServingUnits, serve_now
 from tests.support.pushes import Release
-from tests.support.workshop import leave_engine, record_of, request_of
 
 Report = Callable[[], None]
 MODEL = b"the model of all"

@@ -1,4 +1,7 @@
-"""A session of the agent that a test asks function by function: a real device and wire, units in memory."""
+"""A session of the agent that a test asks function by function: a real device and wire, units in memory.
+
+And a client that knows frames and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 from edge.bundle.folder import Bundle
 from edge.device.device import Device
@@ -16,7 +20,7 @@ from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT
 from edge.errors import DeployError
 from edge.runtime.agent.session import Conversation, Session
 from edge.runtime.trial.trust import Signed
-from edge.transport.channel import Message, PipeChannel
+from edge.transport.channel import Channel, Message, PipeChannel
 from edge.wire.release import OfferRequest
 from tests.support.units import FakeUnits
 
@@ -87,3 +91,39 @@ def receive(device: Device, bundle: Bundle) -> None:
         device.store.begin(one.sha256, one.length_bytes)
         device.store.write(one.sha256, 0, bundle.path_of(one).read_bytes())
         device.store.finish(one.sha256, one.length_bytes)
+
+
+def framed(body: bytes) -> bytes:
+    """Return the frame of a message whose JSON is `body`."""
+    return (len(body) + 1).to_bytes(4, "big") + b"\x00" + body
+
+
+class RawClient:
+    """One connection; `hello` is what the device said first. Closed with the block."""
+
+    def __init__(self, channel: Channel, **hello: object) -> None:
+        self.channel = channel
+        first = channel.receive()
+        assert isinstance(first, Message), first
+        self.hello = first.values
+        channel.send(Message("hello", {"protocol": 1, "software": "0.1.0", **hello}))
+        self._number = 0
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close()
+
+    def ask(self, verb: str, values: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the values of the answer without its id; DeployError with the code and problem of an `err`."""
+        self._number += 1
+        self.channel.send(Message(verb, {**(values or {}), "id": self._number}))
+        while True:
+            frame = self.channel.receive(timeout_s=30)
+            assert isinstance(frame, Message), frame
+            if frame.verb == "err":
+                raise DeployError(frame.values["code"], frame.values["problem"])
+            if frame.verb == "ok":
+                assert frame.values.pop("id") == self._number
+                return frame.values

@@ -1,14 +1,17 @@
-"""Releases and engines on a device in a folder, written by the device's own code."""
+"""Releases and engines on a device in a folder, written by the device's own code, and what a builder leaves."""
 
 import dataclasses
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from edge.bundle.manifest import (
     GoldenFrames,
     HealthLimits,
+    Manifest,
     Role,
     decode_manifest,
     encode_manifest,
@@ -16,14 +19,17 @@ from edge.bundle.manifest import (
 )
 from edge.bundle.sign import sign
 from edge.device.device import Device
-from edge.device.engines import BUILD, PLAN, EngineRecord, read_plan
+from edge.device.engines import BUILD, GOLDEN, PLAN, EngineRecord, read_plan
 from edge.device.facts import this_moment
 from edge.device.layout import Layout
 from edge.device.releases import MANIFEST
 from edge.device.switch import arm, commit, switch_to
+from edge.engine.kinds import AUTO, choose_kind
+from edge.runtime.build.handover import ANSWER, MADE
+from edge.runtime.build.request import PendingBuild, decode_request
 from edge.runtime.trial.soundness import engine_versions
 from tests.support.manifests import allow, bundled, manifest, ssh_key
-from tests.support.workshop import record_of_plan
+from tests.support.values import engine_inputs, engine_record
 
 PARTS = {"model.onnx": (Role.MODEL, b"m"), "pipeline.yaml": (Role.PIPELINE, b"p")}
 TOML = 'name = "gate-01"\ncompatible = ["any"]\n'
@@ -140,3 +146,53 @@ def serving(device: Device, *, sequence: int = 1, **more: object) -> str:
 def put_on_trial(device: Device, release: str, **more: object) -> None:
     arm(device, release, moment=this_moment(), **more)  # type: ignore[arg-type]
     switch_to(device, release)
+
+
+NUMBERS = json.dumps({"passed": True, "images": 1, "expected": 1, "found": 1, "extra": 0, "score_error": 0.0}).encode()
+
+
+def record_of(manifest: Manifest, plan: bytes, **inputs: Any) -> EngineRecord:
+    """Return what an honest builder writes of a plan of the release; `inputs` are those that are to be otherwise."""
+    tables = [one.sha256 for one in manifest.files_of(Role.CALIBRATION)]
+    known = {
+        "onnx_sha256": manifest.files_of(Role.MODEL)[0].sha256,
+        "calibration_sha256": tables[0] if tables else None,
+        "options": {"release": manifest.release},  # so that each release has an engine of its own
+    }
+    return record_of_plan(plan, **{**known, **inputs})
+
+
+def record_of_plan(plan: bytes, **inputs: Any) -> EngineRecord:
+    """Return the record of a plan in fp32 of the kind that this machine builds; nothing of it can be run."""
+    facts = choose_kind(AUTO).facts
+    known = {"kind": facts.name, "precision": "fp32", "versions": facts.versions()}
+    sha256 = hashlib.sha256(plan).hexdigest()
+    return engine_record(
+        engine_inputs(**{**known, **inputs}), plan_sha256=sha256, plan_bytes=len(plan), precision="fp32"
+    )
+
+
+def request_of(device: Device) -> PendingBuild:
+    """Return what the device's builder is asked for."""
+    return decode_request(device.durable.files.read(device.layout.build_request), origin="the request")
+
+
+def leave_engine(device: Device, *, plan: bytes, **inputs: Any) -> EngineRecord:
+    """Answer the request that stands with an engine; return its record."""
+    request = request_of(device)
+    record = record_of(decode_manifest(device.releases.manifest(request.release)), plan, **inputs)
+    leave_files(device.layout, {PLAN: plan, BUILD: record.encode(), GOLDEN: NUMBERS})
+    leave_answer(device.layout, request, key=record.inputs.key, reused=False, seconds=1.0)
+    return record
+
+
+def leave_files(layout: Layout, files: Mapping[str, bytes]) -> None:
+    made = layout.workshop / MADE
+    made.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (made / name).write_bytes(content)
+
+
+def leave_answer(layout: Layout, request: PendingBuild, **values: Any) -> None:
+    layout.workshop.mkdir(parents=True, exist_ok=True)
+    (layout.workshop / ANSWER).write_text(json.dumps({"id": request.id, "release": request.release, **values}))

@@ -1,4 +1,4 @@
-"""A device that is a folder, and bundles signed by a key that it knows."""
+"""A device that is a folder, and bundles signed by a key that it knows, also as permissions to go back."""
 
 import contextlib
 import json
@@ -7,11 +7,12 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from edge.bundle.folder import Bundle, write_bundle
+from edge.bundle.folder import Bundle, open_bundle, write_bundle
 from edge.bundle.manifest import HealthLimits, Role, encode_manifest
-from edge.bundle.sign import sign
+from edge.bundle.sign import DOWNGRADE, sign
 from edge.config.targets import Target
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
@@ -133,3 +134,21 @@ class DeviceRoot:
             on_event=on_event or self.events.append,
             stop=stop or threading.Event(),
         )
+
+
+def permission(device: DeviceRoot, *, counted: int, **changes: object) -> Bundle:
+    """Return a release that takes the device back, from this counter and for a day."""
+    return as_permission(device.bundle("old", **{**bounds_from(counted), **changes}), device.key)
+
+
+def bounds_from(counted: int | None) -> dict[str, object]:
+    """Return what the manifest of a permission from this counter says besides; None: it is none."""
+    tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
+    bounds = {"targets": ("gate-01",), "expires_at": f"{tomorrow:%Y-%m-%dT%H:%M:%SZ}", "downgrade_from": counted}
+    return {} if counted is None else bounds
+
+
+def as_permission(bundle: Bundle, key: Path) -> Bundle:
+    """Return the bundle, signed in the namespace of permissions."""
+    (bundle.path / "manifest.json.sig").write_bytes(sign(bundle.manifest_bytes, key, DOWNGRADE))
+    return open_bundle(bundle.path)

@@ -1,4 +1,4 @@
-"""The Django site of `django_registry.py`; run as a program it makes the tables, imported by gunicorn it serves.
+"""The Django site of `test_second_registry.py`; run as a program it makes the tables, imported by gunicorn it serves.
 
 What it keeps lies in the working directory.
 """

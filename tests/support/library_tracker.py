@@ -1,4 +1,5 @@
 """ByteTrack of the library `trackers`, behind our protocol: the independent reference for ours. Only tests use it.
+And detections of objects that move as told.
 
 `.ci/setup rest` puts it into `.cache/trackers` without its own OpenCV, which would overwrite ours.
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from edge.types import Detections, Tracks
+from tests.support import values
 
 FOLDER = Path(__file__).parents[2] / ".cache" / "trackers"
 
@@ -76,3 +78,20 @@ def _library():
         import supervision
         from trackers import ByteTrackTracker
     return ByteTrackTracker, supervision
+
+
+FRAME_NS = 40_000_000
+
+
+def detections(*objects):
+    """Return detections of (cx, cy, width, height[, score[, class_id]]) in pixels."""
+    rows = [(*one, *(0.9, 0)[len(one) - 4 :]) for one in objects]
+    table = np.array(rows, np.float64).reshape(-1, 6)
+    half = table[:, 2:4] / 2
+    boxes = np.concatenate([table[:, :2] - half, table[:, :2] + half], axis=1)
+    return values.detections(boxes, table[:, 4], table[:, 5])
+
+
+def follow(tracker, frames, *, first_ns=0, step_ns=FRAME_NS):
+    """Return what the tracker says of each frame."""
+    return [tracker.update(frame, time_ns=first_ns + i * step_ns) for i, frame in enumerate(frames)]

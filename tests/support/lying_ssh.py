@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.support.terminal import EVIL
-from tests.support.transcript import exchanges
+from tests.support.command_line import EVIL
+from tests.support.scripted_device import exchanges
 
 
 def _spoiled(value: object) -> object:

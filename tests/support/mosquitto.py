@@ -1,16 +1,29 @@
-"""A real mosquitto, on a free loopback port unless told otherwise, for tests."""
+"""A real mosquitto for tests, and who listens to it: plain paho, which shares no code with ours, and `listen`."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import paho.mqtt.client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from edge.config.schema import MqttConfig
+from edge.deploy.listen import ListenOptions, listen
 from tests.support.certificates import Certificates
 from tests.support.ports import free_port
+from tests.support.promise import Findings, findings
 from tests.support.wait import wait_until
 
 
@@ -103,3 +116,74 @@ class Mosquitto:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+class Collector:
+    """Collects everything below `#`, over reconnects, with a session that the broker keeps."""
+
+    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
+        self.messages: list[mqtt.MQTTMessage] = []
+        self._is_subscribed = False
+        self._client = mqtt.Client(
+            mqtt.CallbackAPIVersion.VERSION2, client_id=f"collector-{id(self)}", protocol=mqtt.MQTTv5
+        )
+        self._client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = lambda _client, _data, message: self.messages.append(message)
+        self._client.reconnect_delay_set(0.05, 0.2)
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = 3600
+        self._client.connect(host, port, clean_start=False, properties=properties)
+        self._client.loop_start()
+        wait_until(lambda: self._is_subscribed, what="collector subscribed")
+
+    def _on_subscribe(self, *_: object) -> None:
+        self._is_subscribed = True
+
+    def payloads(self, ending: str | tuple[str, ...]) -> list[dict]:
+        """Return the parsed payloads of all topics that end so (or in one of these ways), in order of arrival."""
+        return [json.loads(m.payload) for m in list(self.messages) if m.payload and m.topic.endswith(ending)]
+
+    def findings(self, *, may_be_open: bool = False) -> Findings:
+        """Return what all that came says of the promise; `may_be_open` as for `findings`."""
+        came = [(message.topic, message.payload) for message in list(self.messages)]
+        return findings(came, may_be_open=may_be_open)
+
+    def numbers(self) -> dict[str, list[int]]:
+        """Return the detections' numbers by stream, live and late ones, in order of arrival, with duplicates."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for payload in self.payloads(("/detections", "/replay")):
+            found[payload["stream"]].append(payload["seq"])
+        return found
+
+    def declared(self) -> dict[str, set[int]]:
+        """Return the numbers that gap messages name, by stream."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for gap in self.payloads("/gaps"):
+            found[gap["stream"]] |= set(range(gap["from"], gap["to"] + 1))
+        return found
+
+    def undeclared(self, stream: str, last: int) -> set[int]:
+        """Return which of 1 to `last` neither came nor were declared."""
+        return set(range(1, last + 1)) - set(self.numbers()[stream]) - self.declared()[stream]
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def config(port: int, **keys: Any) -> MqttConfig:
+    """Return what leads to a broker of this machine, at site `north`."""
+    return MqttConfig(host="127.0.0.1", port=port, site="north", tls=False, **keys)
+
+
+def listened(broker: Any, act: Callable[[], object], **options: Any) -> tuple[int, list[str]]:
+    """Run `listen` in a thread while `act` runs; return its exit code and the lines of its output."""
+    out, progress, code = io.StringIO(), io.StringIO(), []
+    given = ListenOptions(mqtt=config(broker.port), **options)
+    thread = threading.Thread(target=lambda: code.append(listen(given, out, progress=progress)))
+    thread.start()
+    wait_until(lambda: "listening to" in progress.getvalue(), what="listening")
+    act()
+    thread.join(60)
+    return code[0], out.getvalue().split("\n")[:-1]

@@ -8,6 +8,7 @@ under, because ssh-keygen works for no uid without an account. Nothing of it is 
 from __future__ import annotations
 
 import ctypes
+import grp
 import json
 import os
 import platform
@@ -16,6 +17,8 @@ import re
 import shlex
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -201,3 +204,58 @@ def may_write(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+NAME, GROUP = "nobody", "nogroup"
+
+_BECOME = "import os\nos.setgroups([])\nos.setresgid({gid}, {gid}, {gid})\nos.setresuid({uid}, {uid}, {uid})\n"
+_EXCHANGE = """
+import ctypes, os, sys
+change = ctypes.CDLL(None, use_errno=True).renameat2
+one, other = (os.fsencode(path) for path in sys.argv[1:])
+print("begun", flush=True)
+while True:
+    change(-100, one, -100, other, 2)  # AT_FDCWD, RENAME_EXCHANGE: there is no moment in which a name is missing
+"""
+
+
+def ids() -> tuple[int, int]:
+    """Return uid and gid of the other user."""
+    return pwd.getpwnam(NAME).pw_uid, grp.getgrnam(GROUP).gr_gid
+
+
+def start_as_other(program: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a Python program as the other user; it has stdin and stdout."""
+    uid, gid = ids()
+    whole = _BECOME.format(uid=uid, gid=gid) + program
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", whole, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd="/",
+        text=True,
+    )
+
+
+@contextmanager
+def exchanging(one: Path, other: Path) -> Iterator[None]:
+    """Let the other user exchange two names without a pause within the block."""
+    process = start_as_other(_EXCHANGE, one, other)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "begun\n"
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """Give a folder that every local user can reach, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="edge-shared-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["rm", "-rf", str(folder)], check=True)  # however deep it is

@@ -26,8 +26,8 @@ from edge.device.units import BUILD_UNIT, RUNTIME_UNIT, TRIAL_UNIT, UnitState  #
 from edge.errors import DeployError  # noqa: E402
 from edge.runtime.build.handover import ANSWER  # noqa: E402
 from edge.runtime.build.request import write_progress  # noqa: E402
+from tests.support.device_releases import leave_answer, leave_engine, request_of  # noqa: E402
 from tests.support.values import health  # noqa: E402
-from tests.support.workshop import leave_answer, leave_engine, request_of  # noqa: E402
 
 SCRIPT = {"build": "ok", "build_s": 0.0, "trial": "commit", "trial_s": 0.0, "restart": "ok", "restart_s": 0.0}
 SCRIPT |= {"streams": {"gate": "up"}, "waits_for": ""}

@@ -11,11 +11,10 @@ from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.message import entry_from_message
 from edge.publish.outbox.recovery import SpoolPlace, open_outbox
 from edge.publish.outbox.store import Place, PlaceUnusableError, Store
-from tests.support.event_messages import event
 from tests.support.promise import findings
 from tests.support.spooling_process import is_on_disk
 from tests.support.wait import wait_until
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import birth, detections, event
 
 FULL = "database or disk is full"
 _LIVES: list["Life"] = []

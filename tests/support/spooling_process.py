@@ -15,9 +15,8 @@ from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.message import Entry, entry_from_message
 from edge.publish.outbox.recovery import SpoolPlace, open_outbox
 from edge.publish.outbox.writer import Writer
-from tests.support.event_messages import event
 from tests.support.wait import wait_until
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import birth, detections, event
 
 EPOCH = 41
 BOUNDS = Bounds(max_bytes=300_000, max_age_s=3600.0, free_bytes=0)

@@ -1,7 +1,11 @@
-"""Waiting for a condition with a deadline, never for a time."""
+"""Waiting for a condition with a deadline, never for a time; and a machine that has no core left."""
 
+import contextlib
+import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from edge.publish.mqtt.publisher import MqttPublisher
 from tests.pace import Pace
@@ -55,3 +59,22 @@ def wait_looks(condition: Callable[[], object], *, what: str, seconds: float) ->
 def wait_connected(publisher: MqttPublisher) -> None:
     """Return once the broker has taken the publisher in: until then `flush` has nothing to wait for."""
     wait_until(lambda: publisher.is_connected, what="the connection")
+
+
+def next_try_s(publisher) -> float:
+    """Return the seconds of the wait that the status tells of; 0 when it tells of none."""
+    found = re.search(r" ([\d.]+) s$", publisher.status)
+    return float(found[1]) if found else 0.0
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Let so many processes do nothing but count."""
+    command = [sys.executable, "-c", "while True: pass"]
+    counting = [subprocess.Popen(command) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for one in counting:
+            one.kill()
+            one.wait()

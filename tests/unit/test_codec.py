@@ -27,7 +27,7 @@ from edge.wire.peer import (
     read_device_hello,
 )
 from edge.wire.verbs import TakesReport
-from tests.support.transcript import transcript
+from tests.support.scripted_device import transcript
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@ import shutil
 import pytest
 
 from edge.model.inspect import inspect_model
+from tests.support.clips import draw
 from tests.support.few_layers import few_layers, write_labels
-from tests.support.pictures import draw
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from edge.calibrate.table import read_table
 from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
-from tests.support.attention import KINDS, SIZE, attention
 from tests.support.command_line import command
+from tests.support.few_layers import KINDS, SIZE, attention
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations, OnnxRuntimeEngine
 
 IMAGES = 4

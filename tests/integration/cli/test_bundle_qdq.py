@@ -15,7 +15,7 @@ from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from tests.integration.cli.test_bundle import bundle, place  # noqa: F401 - a fixture
 from tests.support.demo_model import MODEL, TABLE
-from tests.support.qdq import pair_of, store, stored, with_activation_scales, with_joint_scale
+from tests.support.tables import pair_of, store, stored, with_activation_scales, with_joint_scale
 
 
 @pytest.fixture(

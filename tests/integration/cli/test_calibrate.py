@@ -22,10 +22,9 @@ from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors, insert_qdq
 from tests.support import command_line, models
+from tests.support.clips import cmyk_jpeg, draw
 from tests.support.few_layers import few_layers, write_labels
-from tests.support.pictures import cmyk_jpeg, draw
-from tests.support.qdq import minmax, pictures
-from tests.support.tables import quantized_model
+from tests.support.tables import minmax, pictures, quantized_model
 from tests.support.wait import QuietWatch
 from tests.unit.model.test_qdq_read import OnePicture
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed"),
     pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick"),
 ]

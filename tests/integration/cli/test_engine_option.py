@@ -18,7 +18,7 @@ from edge.model.qdq import quantizable_tensors
 from edge.quantize import forms
 from tests.integration.cli.test_calibrate import calibrate, command, content_of, few_layers, refused, write_labels
 from tests.support import models
-from tests.support.qdq import all_tensors
+from tests.support.tables import all_tensors
 
 pytestmark = [
     pytest.mark.usefixtures("third_kind"),

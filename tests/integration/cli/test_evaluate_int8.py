@@ -12,8 +12,7 @@ from edge.model.inspect import inspect_model
 from tests.support import models
 from tests.support.command_line import command
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
-from tests.support.qdq import with_joint_scale
-from tests.support.tables import quantized_model, table_of, write_table_of
+from tests.support.tables import quantized_model, table_of, with_joint_scale, write_table_of
 
 pytestmark = pytest.mark.slow_but(reason="commands on further models and options: the first row of each test is quick")
 

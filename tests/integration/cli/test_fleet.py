@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow_but(
 SCRIPT = """
 import json, sys
 from edge.cli.fleet import Rollout, choose, drive
-from tests.support.scripted_push import ScriptedPush
+from tests.support.fleet import ScriptedPush
 options = json.loads(sys.argv[1])
 chosen = choose(["all"], None)
 rollout = Rollout(release="3f9a1c07b2de", channel="main", is_resumed=options.get("resume", False))

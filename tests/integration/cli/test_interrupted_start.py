@@ -11,14 +11,11 @@ import pytest
 
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_ctrl_c_during_imports_is_answered_in_one_word",
-        "test_ctrl_c_where_python_drops_errors_is_answered_behind_that",
-        reason="commands on further models and options",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_ctrl_c_during_imports_is_answered_in_one_word",
+    "test_ctrl_c_where_python_drops_errors_is_answered_behind_that",
+    reason="commands on further models and options",
+)
 SCRIPTS = Path(sys.executable).parent
 SLOW = "import pathlib, time\npathlib.Path({mark!r}).touch()\ntime.sleep(600)\n"
 

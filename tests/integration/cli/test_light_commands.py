@@ -13,7 +13,6 @@ from edge.device.switch import refuse
 from edge.runtime.entry import COMMANDS
 from tests.support.device_releases import attach_engine, make_device, put_on_trial, serving, stage
 
-pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
 
 # -S leaves site-packages out, -I the environment; and what is not of the standard library or ours cannot be imported.

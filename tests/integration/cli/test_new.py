@@ -19,20 +19,17 @@ from edge.config.credentials import Credential, read_credential
 from edge.config.pipeline import load_pipeline
 from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
 from tests.support.clips import write_clip
+from tests.support.command_line import started_on_terminal
 from tests.support.demo_model import MODEL
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
-from tests.support.terminal import started_on_terminal
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_cameras_and_clips_become_a_file_that_runs_to_its_first_detection",
-        "test_a_wrong_password_is_refused_not_kept_and_not_told",
-        reason="commands on further models and options",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_cameras_and_clips_become_a_file_that_runs_to_its_first_detection",
+    "test_a_wrong_password_is_refused_not_kept_and_not_told",
+    reason="commands on further models and options",
+)
 BIN = Path(sys.executable).parent
 USER, PASSWORD = "bob", "s3cr: t@/x"
 QUOTED = "s3cr%3A%20t%40%2Fx"

@@ -8,7 +8,7 @@ import pytest
 from edge.model.inspect import inspect_model
 from tests.support import models
 from tests.support.command_line import command
-from tests.support.qdq import minmax, pictures
+from tests.support.tables import minmax, pictures
 
 SAMPLES = {
     "old": "TRT-7103-EntropyCalibration2\n000_net: 3c010a14\n(Unnamed Layer* 76) [PluginV2IOExt]_output_0: 3efa468d\n",

@@ -15,7 +15,7 @@ from edge.model.qdq import insert_qdq
 from tests.support import models, wrong_models
 from tests.support.command_line import command
 from tests.support.demo_model import MODEL, TABLE
-from tests.support.qdq import minmax, one_operator, pairs, pictures, run, store, stored
+from tests.support.tables import minmax, one_operator, pairs, pictures, run, store, stored
 from tests.unit.model.test_qdq_read import SYMMETRIC, by_onnxruntime
 
 

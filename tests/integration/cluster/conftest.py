@@ -3,10 +3,10 @@
 import pytest
 
 from edge.model.inspect import inspect_model
+from tests.support.clips import draw
 from tests.support.command_line import typed
 from tests.support.dask_cluster import DaskCluster
 from tests.support.few_layers import few_layers, write_labels
-from tests.support.pictures import draw
 
 
 @pytest.fixture(scope="session")

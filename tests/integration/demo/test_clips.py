@@ -13,11 +13,9 @@ from edge.demo.cameras import CLIPS, FPS, SIZE, lay_out_cameras, read_truths
 from edge.media.images import read_image
 from edge.media.select import make_source
 from edge.types import Preprocess
-from tests.support.little_wheels import whole_wheel
+from tests.support.wheels import whole_wheel
 from tools.street.__main__ import SAMPLE_EVERY, SEEDS, write_truths
 from tools.street.scene import Scene
-
-pytestmark = pytest.mark.integration
 
 MAX_WHEEL_BYTES = 15_000_000
 CODING_ERROR = 6.0  # levels of 255, on average: of H.264 and JPEG, where a street has much texture

@@ -18,13 +18,10 @@ from edge.config.pipeline import load_pipeline
 from edge.demo import show
 from edge.demo.cameras import lay_out_cameras
 from edge.demo.show import DemoHooks, calibrate_demo, find_problems
-from tests.support.little_wheels import pip_installed, whole_wheel
 from tests.support.wait import wait_until
+from tests.support.wheels import pip_installed, whole_wheel
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow(reason="runs the demo whole, as test_pages_run does once in make test"),
-]
+pytestmark = pytest.mark.slow(reason="runs the demo whole, as test_pages_run does once in make test")
 
 MODEL = Path(__file__).parents[3] / "edge" / "demo" / "model" / "traffic.onnx"
 

@@ -14,12 +14,20 @@ from edge.device.engines import BUILD, GOLDEN, PLAN
 from edge.device.layout import Layout
 from edge.runtime.build.handover import ANSWER, MADE, Taken, take_over
 from edge.runtime.build.request import ask, decode_result, read_result
-from tests.support.device_releases import PARTS, plan_of, serving, stage
+from tests.support.device_releases import (
+    PARTS,
+    leave_answer,
+    leave_engine,
+    leave_files,
+    plan_of,
+    record_of,
+    request_of,
+    serving,
+    stage,
+)
 from tests.support.people import needs_open_clone, needs_root, provisioned_root, user_of
-from tests.support.workshop import leave_answer, leave_engine, leave_files, record_of, request_of
 
 pytestmark = [
-    pytest.mark.integration,
     needs_root,
     needs_open_clone,
     pytest.mark.slow_but(reason="further requests to a device: the first row of each test is quick"),

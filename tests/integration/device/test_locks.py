@@ -16,7 +16,6 @@ from tests.support.device_releases import serving
 from tests.support.people import STRANGER, SYSTEMD, folder_steps, needs_root, provisioned_root
 
 pytestmark = [
-    pytest.mark.integration,
     needs_root,
     pytest.mark.slow_but(reason="further requests to a device: the first row of each test is quick"),
 ]

@@ -20,7 +20,7 @@ from tests.support.device_releases import serving
 from tests.support.people import STRANGER, may_read, may_write, needs_root, provisioned_root, umask_of, user_of
 from tests.support.values import health
 
-pytestmark = [pytest.mark.integration, needs_root]
+pytestmark = needs_root
 PAGE = Path(__file__).parents[3] / "docs/push.md"
 OTHERS = "everyone else"
 LIKE_OTHERS = (STRANGER, "edge-pull")  # who fetches may do nothing here but speak to the agent

@@ -8,8 +8,7 @@ from edge.calibrate.table import write_table
 from edge.model.inspect import inspect_model
 from tests.integration.tensorrt.test_rtx_builder import built, job
 from tests.support.exports import yolov7, yolox
-from tests.support.exports.build import build
-from tests.support.exports.variants import WHOLE
+from tests.support.exports.build import WHOLE, build
 from tests.support.tables import table_of
 
 pytestmark = pytest.mark.slow(reason="builds many engines")

@@ -15,9 +15,8 @@ from edge.model.obstacles import report_on_model
 from edge.vision.heads import head_of
 from tests.support import models
 from tests.support.exports import yolov7, yolox
-from tests.support.exports.build import build
+from tests.support.exports.build import DETECTORS, HALF, REFUSED, WHOLE, build
 from tests.support.exports.product import command, draw, faults_of
-from tests.support.exports.variants import DETECTORS, HALF, REFUSED, WHOLE
 
 SLOW = pytest.mark.slow(reason="a whole calibration and two evaluations of a model of hundreds of nodes")
 QUICK, OFTEN = {"v8-default"}, {"default", "dynamic", "e2e"}

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.support.exports.build import build
+from tests.support.exports.build import WHOLE, build
 from tests.support.exports.product import faults_of
-from tests.support.exports.variants import WHOLE
 
 pytestmark = pytest.mark.slow(reason="a whole search on a model of hundreds of nodes")
 

@@ -9,9 +9,8 @@ from edge.config.pipeline import load_pipeline
 from edge.engine.section import read_model
 from edge.model.inspect import inspect_model
 from edge.runtime.serve.engine import start_engine
-from tests.support.exports.build import build
+from tests.support.exports.build import VARIANTS, build
 from tests.support.exports.product import command, draw
-from tests.support.exports.variants import VARIANTS
 from tests.support.logged import logged
 
 

@@ -15,12 +15,9 @@ from tests.support.ports import free_port
 from tests.support.showing import needs_chromium
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_without_the_secret_of_the_address_nothing_is_shown", reason="further views of a service"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_without_the_secret_of_the_address_nothing_is_shown", reason="further views of a service"
+)
 
 
 @pytest.fixture

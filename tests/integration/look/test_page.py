@@ -9,11 +9,7 @@ from tests.support.http_client import ask
 from tests.support.showing import needs_chromium
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    needs_chromium,
-    pytest.mark.slow(reason="drives a browser, which only make test-rest installs"),
-]
+pytestmark = [needs_chromium, pytest.mark.slow(reason="drives a browser, which only make test-rest installs")]
 
 PHONE = {"width": 360, "height": 740}
 

@@ -8,10 +8,9 @@ import pytest
 from tests.support.http_client import ask
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but("test_a_device_with_a_dead_camera_is_degraded_and_why", reason="further views of a service"),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_a_device_with_a_dead_camera_is_degraded_and_why", reason="further views of a service"
+)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from tests.support.rtsp_cameras import REFUSED, RTSP_CAMERAS
 from tests.support.wait import wait_until
 from tests.support.web_cameras import LOGIN, NUMBER, WEB_CAMERAS, WEB_REFUSED, web_cameras
 
-pytestmark = pytest.mark.integration
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 SECOND_DECODER = pytest.mark.slow(reason="the same cameras with the second decoder")
 STARTS = pytest.mark.parametrize(

@@ -24,16 +24,13 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_camera_delivers_in_its_codec",
-        "test_killed_server_is_found_again_and_the_other_camera_does_not_notice",
-        "test_f39_login_by_credential_and_not_without",
-        "test_limited_camera_keeps_its_limit",
-        reason="further clips and cameras",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_camera_delivers_in_its_codec",
+    "test_killed_server_is_found_again_and_the_other_camera_does_not_notice",
+    "test_f39_login_by_credential_and_not_without",
+    "test_limited_camera_keeps_its_limit",
+    reason="further clips and cameras",
+)
 LENGTH = 240  # of the clips that the server repeats: longer than a test looks, because its own seam is not even
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 

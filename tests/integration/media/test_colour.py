@@ -18,10 +18,7 @@ from edge.types import ImageSize, Preprocess
 from tests.support.clips import BT601, BT709, CANVAS, UNDECLARED, write_clip
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick")
 
 # Solid areas of the numbered picture, lower half: red, green, blue, yellow.
 TRUTH = np.array([(200, 40, 40), (40, 180, 60), (50, 70, 210), (220, 200, 60)])

@@ -11,10 +11,9 @@ from tests.support.rtsp import require_gstreamer
 from tests.support.viewer import Viewer
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but("test_a_camera_that_costs_is_given_up_and_rarely_tried_again", reason="further cameras"),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_a_camera_that_costs_is_given_up_and_rarely_tried_again", reason="further cameras"
+)
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 # Those that the libraries bound themselves, or that do not get far.
 CHEAP = {

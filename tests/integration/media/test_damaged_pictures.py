@@ -9,17 +9,21 @@ from edge.deadline import Deadline
 from edge.errors import EndOfStream
 from edge.media.select import make_source
 from edge.types import DropReason, SourceCounts, StreamState
-from tests.support.bad_links import CuttingProxy
-from tests.support.clips import CANVAS, cut_packet, number_of, spoil_packets, write_clip
+from tests.support.clips import (
+    CANVAS,
+    cut_packet,
+    number_of,
+    signature_in,
+    spoil_packets,
+    write_clip,
+    write_signed_clip,
+)
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
-from tests.support.signed_pictures import signature_in, write_signed_clip
+from tests.support.tcp_proxy import CuttingProxy
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick")
 GOP, LENGTH = 160, 320  # seconds from the middle of a group to its end, in which a camera is joined
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 CODECS = pytest.mark.parametrize("codec", ["h264", "h265"])

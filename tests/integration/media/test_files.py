@@ -21,10 +21,7 @@ from edge.vision import boxes
 from tests.support.clips import CANVAS, number_of, turn_clip, write_clip
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick")
 both = pytest.mark.parametrize("decoder", ["software", "pyav"])
 
 

@@ -14,10 +14,7 @@ from tests.support.clips import number_of, turn_clip, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick")
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 LOGIN = ("bob", "s3cr: t@/x")
 

@@ -14,7 +14,7 @@ from edge.media.gstreamer.source import GstSource
 from tests.support.clips import CANVAS, number_of, write_clip
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further clips and cameras")]
+pytestmark = pytest.mark.slow(reason="further clips and cameras")
 
 
 @pytest.fixture(autouse=True)

@@ -15,12 +15,9 @@ from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import wait_looks, wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_f28_a_killed_server_is_found_within_five_seconds_of_its_return", reason="further clips and cameras"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_f28_a_killed_server_is_found_within_five_seconds_of_its_return", reason="further clips and cameras"
+)
 MOST_S = 5.0
 
 

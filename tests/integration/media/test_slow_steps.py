@@ -18,13 +18,11 @@ from edge.media.gstreamer.bus import SenderClock
 from edge.media.gstreamer.tail import BufferGate
 from edge.media.threads import has_stuck_threads
 from edge.types import StreamState
-from tests.support.busy import busy
 from tests.support.clips import CANVAS, write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, with_sound
 from tests.support.viewer import Viewer
-from tests.support.wait import QuietWatch
+from tests.support.wait import QuietWatch, busy
 
-pytestmark = pytest.mark.integration
 SOUNDS = ("aac", "pcmu", "pcma", "opus")
 FOUR = (("before", "aac"), ("behind", "pcmu"), ("behind", "opus"), ("before", "pcma"))
 UP_AT_ONCE = [StreamState.CONNECTING, StreamState.UP]

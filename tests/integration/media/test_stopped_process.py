@@ -13,7 +13,6 @@ from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
 FPS, LENGTH = 24, 240  # a key frame every ten seconds
 CAMERAS = "abcd"
 MOST_LOST_S = 1.5

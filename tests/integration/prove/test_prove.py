@@ -10,8 +10,6 @@ from edge.roofline.proof import Verdict, decode_proof
 from edge.runtime.prove.run import STEPS, prove
 from tests.support.rtsp import require_gstreamer
 
-pytestmark = pytest.mark.integration
-
 
 def test_steps_of_their_own_processes_answer():
     found = prove(steps=STEPS[1:3])

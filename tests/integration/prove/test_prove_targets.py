@@ -12,8 +12,6 @@ from tests.support.command_line import command
 from tests.support.manifests import ssh_key
 from tests.support.sshd import Sshd
 
-pytestmark = pytest.mark.integration
-
 ROW = Row(name="here", verdict=Verdict.PROVEN, detail="it is here")
 
 

@@ -5,9 +5,9 @@ from click.testing import CliRunner
 
 from edge.cli.commands.provision import provision
 from edge.deploy.provision import wheels as gathering
-from tests.support.little_wheels import little_lock, little_wheel, real_pip
 from tests.support.manifests import ssh_key
-from tests.support.overlay_devices import OverlayDevices
+from tests.support.sshd import OverlayDevices
+from tests.support.wheels import little_lock, little_wheel, real_pip
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from edge.device.facts import name_of_host, read_settings
-from tests.support.overlay_devices import OverlayDevices, needs_root
+from tests.support.sshd import OverlayDevices, needs_root
 
-pytestmark = [needs_root, pytest.mark.integration, pytest.mark.slow(reason="further first installations")]
+pytestmark = [needs_root, pytest.mark.slow(reason="further first installations")]
 
 
 def results(out: str) -> dict[str, dict[str, object]]:

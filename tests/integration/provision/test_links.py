@@ -9,10 +9,10 @@ import pytest
 
 from edge.deploy.provision.remote.files import Directory, File, Lines
 from edge.deploy.provision.remote.folders import Conflict
-from tests.support import second_user
+from tests.support import people
 
 pytestmark = [
-    second_user.needs_root,
+    people.needs_root,
     pytest.mark.slow_but(reason="further first installations: the first row of each test is quick"),
 ]
 RACE_S = 2.0
@@ -21,18 +21,18 @@ RACE_S = 2.0
 @pytest.fixture
 def site():
     """`data` belongs to the other user and has a folder `store`; `foreign` belongs to root and holds a file."""
-    with second_user.shared_folder() as folder:
+    with people.shared_folder() as folder:
         for path in (folder / "data", folder / "data/store", folder / "foreign"):
             path.mkdir()
         for path in (folder / "data", folder / "data/store"):
-            os.chown(path, *second_user.ids())
+            os.chown(path, *people.ids())
         (folder / "foreign/precious").write_bytes(b"precious")
         (folder / "foreign").chmod(0o700)
         yield folder
 
 
 def directory(path: Path) -> Directory:
-    values = {"path": str(path), "mode": 0o755, "owner": second_user.NAME, "group": second_user.GROUP}
+    values = {"path": str(path), "mode": 0o755, "owner": people.NAME, "group": people.GROUP}
     return Directory({**values, "is_data": True, "is_volatile": False}, {"before": None})
 
 
@@ -56,7 +56,7 @@ def purged(step: Directory) -> str:
 
 def undone(step: Directory) -> str:
     """Give its former rights back."""
-    step.record = {"before": [0o777, *second_user.ids()]}
+    step.record = {"before": [0o777, *people.ids()]}
     return step.undo(is_real=True, purge=False, gone=set())
 
 
@@ -92,9 +92,9 @@ def is_undecided(begun_s, came_to_an_end):
 
 def test_provision_again_gives_nothing_away_while_a_folder_and_a_link_are_exchanged(site):
     (site / "data/link").symlink_to(site / "foreign")
-    os.chown(site / "data/link", *second_user.ids(), follow_symlinks=False)
+    os.chown(site / "data/link", *people.ids(), follow_symlinks=False)
     begun_s, given = time.monotonic(), 0
-    with second_user.exchanging(site / "data/store", site / "data/link"):
+    with people.exchanging(site / "data/store", site / "data/link"):
         while is_undecided(begun_s, given) and is_untouched(site):
             step = directory(site / "data/store")
             told = attempt(step.apply)
@@ -107,7 +107,7 @@ def test_provision_again_gives_nothing_away_while_a_folder_and_a_link_are_exchan
 def test_purge_empties_nothing_else_while_folders_and_links_are_exchanged(site):
     (site / "data/link").symlink_to(site / "foreign")
     begun_s, emptied = time.monotonic(), 0
-    with second_user.exchanging(site / "data/store", site / "data/link"):
+    with people.exchanging(site / "data/store", site / "data/link"):
         while is_undecided(begun_s, emptied) and is_untouched(site):
             told = attempt(lambda: purged(directory(site / "data/store")))
             emptied += "remove folder" in told
@@ -182,7 +182,7 @@ def test_a_file_of_roots_is_not_written_where_another_user_could_put_something_i
     told = attempt(lambda: file(site / "data/store/unit").apply())
 
     assert "refused" in told
-    assert second_user.NAME in told
+    assert people.NAME in told
     assert not (site / "data/store/unit").exists()
 
 
@@ -213,7 +213,7 @@ def test_a_link_of_another_user_is_not_followed_where_everybody_may_make_one(sit
     (site / "everybody").chmod(0o1777)
     link = site / "everybody/link"
     link.symlink_to(site / "foreign")
-    os.chown(link, *second_user.ids(), follow_symlinks=False)
+    os.chown(link, *people.ids(), follow_symlinks=False)
 
     told = attempt(file(link / "unit").apply)
 

@@ -14,12 +14,12 @@ from edge.deploy.provision.facts import FACTS_SCRIPT, WHEEL_STORE
 from edge.deploy.provision.remote import main
 from edge.deploy.provision.remote.folders import Conflict
 from edge.deploy.provision.remote.software import Software, stock
-from tests.support import second_user
+from tests.support import people
 from tests.support.device_releases import flip
-from tests.support.little_wheels import facts_told, little_wheel, real_pip, software_values
+from tests.support.wheels import facts_told, little_wheel, real_pip, software_values
 
 pytestmark = [
-    second_user.needs_root,
+    people.needs_root,
     pytest.mark.slow_but(
         "test_a_program_loads_nothing_that_its_user_or_its_caller_has_put_somewhere",
         reason="further first installations",
@@ -32,7 +32,7 @@ STORE = "cache/edge-deploy/wheels"
 @pytest.fixture
 def site():
     """The store holds the wheels of pip, of a library and of a program, `edge-runtime`."""
-    with second_user.shared_folder() as folder:
+    with people.shared_folder() as folder:
         (folder / "opt").mkdir()
         (store := folder / STORE).mkdir(parents=True)
         real_pip(store)
@@ -93,7 +93,7 @@ def test_what_is_sent_is_written_whole_into_roots_own_folder_by_its_name(site):
     with pytest.raises(Conflict, match="two has not arrived whole"):
         stock({**request, "files": {"two": 3}}, io.BytesIO(b"33"))
     assert (site / "made/store/two").read_bytes() == b"22"
-    os.chown(site / "made", *second_user.ids())
+    os.chown(site / "made", *people.ids())
     with pytest.raises(Conflict, match="can be changed by others than root"):
         stock(request, io.BytesIO())
 
@@ -187,7 +187,7 @@ def test_the_last_two_versions_stay_and_one_that_something_runs_from_until_that_
 
 
 def test_nothing_is_installed_where_another_user_could_exchange_it(site, step):
-    os.chown(site / "opt", *second_user.ids())
+    os.chown(site / "opt", *people.ids())
 
     with pytest.raises(Conflict, match="can be changed by others than root"):
         step().check()

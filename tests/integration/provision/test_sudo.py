@@ -15,10 +15,10 @@ import pytest
 
 from edge.deploy.provision.admin import AdminShell
 from edge.transport.ssh import SshAddress
+from tests.support.command_line import started_on_terminal
+from tests.support.people import shared_folder
 from tests.support.raised import code_of, error_of
-from tests.support.second_user import shared_folder
 from tests.support.sshd import Sshd
-from tests.support.terminal import started_on_terminal
 
 _NEEDED = ("sudo", "useradd", "userdel", "chpasswd", "visudo")
 needs_accounts = pytest.mark.skipif(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from edge.deploy.provision.remote import main
-from tests.support import second_user
+from tests.support import people
 
 pytestmark = [
-    second_user.needs_root,
+    people.needs_root,
     pytest.mark.slow_but(
         "test_what_is_made_is_made_once_and_all_of_it_is_taken_back",
         "test_a_fresh_file_system_is_a_folder_for_data_and_is_given_back_as_it_was",
@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture
 def site(monkeypatch):
-    with second_user.shared_folder() as folder:
+    with people.shared_folder() as folder:
         monkeypatch.setattr(main, "RECORD", str(folder / "etc/provisioned.json"))
         yield folder
 
@@ -38,7 +38,7 @@ def file(path: Path, content: str) -> dict:
 
 
 def steps(site: Path) -> list[dict]:
-    other = {"owner": second_user.NAME, "group": second_user.GROUP, "is_data": True}
+    other = {"owner": people.NAME, "group": people.GROUP, "is_data": True}
     return [
         folder(site / "etc"),
         folder(site / "etc/credentials", mode=0o700, is_data=True),
@@ -60,13 +60,13 @@ def use(site: Path) -> None:
     """Leave what a device in use has: a credential, a release."""
     (site / "etc/credentials/gate-east").write_text("user:secret\n")
     (site / "data/store/blob").write_bytes(b"blob")
-    os.chown(site / "data/store/blob", *second_user.ids())
+    os.chown(site / "data/store/blob", *people.ids())
 
 
 def test_what_is_made_is_made_once_and_all_of_it_is_taken_back(site):
     assert make(site, is_plan=True)["changes"] == make(site)["changes"]
     assert make(site)["changes"] == []
-    assert (site / "data/store").stat().st_uid == second_user.ids()[0]
+    assert (site / "data/store").stat().st_uid == people.ids()[0]
     assert (site / "data/store").stat().st_mode & 0o7777 == 0o2750
 
     assert not any(line.startswith("keep") for line in unmake(is_plan=False, purge=False))
@@ -86,7 +86,7 @@ def test_a_fresh_file_system_is_a_folder_for_data_and_is_given_back_as_it_was(si
         wanted[3]["mode"] = 0o2750  # as /var/lib/edge-deploy
         made = main.make({"steps": wanted, "is_plan": False})
         again = main.make({"steps": wanted, "is_plan": False})
-        is_given = (store.stat().st_uid, store.stat().st_mode & 0o7777) == (second_user.ids()[0], 0o2750)
+        is_given = (store.stat().st_uid, store.stat().st_mode & 0o7777) == (people.ids()[0], 0o2750)
         told = unmake(is_plan=False, purge=purge)
         status = store.stat()
     finally:
@@ -101,7 +101,7 @@ def test_a_fresh_file_system_is_a_folder_for_data_and_is_given_back_as_it_was(si
 def test_a_folder_that_was_closed_to_others_is_not_opened(site, mode):
     (site / "data").mkdir()
     (site / "data").chmod(mode)
-    wanted = [{**folder(site / "data", owner=second_user.NAME, group=second_user.GROUP), "mode": 0o2750}]
+    wanted = [{**folder(site / "data", owner=people.NAME, group=people.GROUP), "mode": 0o2750}]
 
     made = main.make({"steps": wanted, "is_plan": False})
 

@@ -12,11 +12,10 @@ from edge.bundle.statement import encode_chain
 from edge.deploy.provision.keys import TrustChange, next_chain, read_public_key
 from edge.errors import DeployError
 from tests.support.manifests import revocation, ssh_key
-from tests.support.overlay_devices import OverlayDevices, needs_root
+from tests.support.sshd import OverlayDevices, needs_root
 
 pytestmark = [
     needs_root,
-    pytest.mark.integration,
     pytest.mark.slow_but(
         "test_exactly_takes_all_others_away_as_the_plan_says_and_keeps_what_former_signers_signed",
         reason="further first installations",

@@ -10,12 +10,10 @@ import pytest
 
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import StateMessage, StreamStateMessage
-from tests.support.bad_links import AbortingProxy
 from tests.support.logged import logged
+from tests.support.tcp_proxy import AbortingProxy
 from tests.support.wait import wait_looks, wait_until
 from tests.support.wire_messages import detections, publish_frames
-
-pytestmark = pytest.mark.integration
 
 ROOT = "edge/v1/north/gate-01"
 

@@ -8,8 +8,6 @@ import pytest
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, detections, publish_frames
 
-pytestmark = pytest.mark.integration
-
 BIG = 60  # objects
 NONE, REFUSED, OVERSIZE = frozenset(), frozenset({"refused"}), frozenset({"oversize"})
 WEST = frozenset(range(1, 31))

@@ -17,20 +17,16 @@ from edge.client import (
     StateMessage,
 )
 from edge.errors import ConfigError
-from tests.support.bad_links import AbortingProxy
-from tests.support.event_messages import counts, event, occupancy
 from tests.support.logged import logged
+from tests.support.tcp_proxy import AbortingProxy
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections, publish_frames
+from tests.support.wire_messages import counts, detections, event, occupancy, publish_frames
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_connections_that_break_on_both_sides_lose_nothing_and_keep_the_order",
-        "test_what_waited_for_the_broker_stands_in_its_place_and_what_was_let_go_is_named",
-        reason="further brokers, cuts and disks",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_connections_that_break_on_both_sides_lose_nothing_and_keep_the_order",
+    "test_what_waited_for_the_broker_stands_in_its_place_and_what_was_let_go_is_named",
+    reason="further brokers, cuts and disks",
+)
 
 ROOT = "edge/v1/north/gate-01"
 

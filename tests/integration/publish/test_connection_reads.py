@@ -10,9 +10,9 @@ from edge.publish.mqtt.client import Connection, Received
 from edge.publish.mqtt.endpoint import Endpoint
 from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.trouble import BrokerError
-from tests.support.mqtt_wire import CONNACK, PUBACK, PUBLISH, packet, parse_publish, read_packet
+from tests.support.fake_broker import CONNACK, PUBACK, PUBLISH, packet, parse_publish, read_packet
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further brokers, cuts and disks")]
+pytestmark = pytest.mark.slow(reason="further brokers, cuts and disks")
 
 ACCEPTED = packet(CONNACK, b"\0\0\0")
 

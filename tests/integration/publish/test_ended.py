@@ -9,17 +9,13 @@ import pytest
 from edge.publish.messages import StreamStateMessage
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
-from tests.support.bad_links import AbortingProxy, DelayingProxy
-from tests.support.event_messages import event
 from tests.support.ports import free_port
 from tests.support.spooling_process import is_on_disk, is_stored
+from tests.support.tcp_proxy import AbortingProxy, DelayingProxy
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections, publish_frames
+from tests.support.wire_messages import detections, event, publish_frames
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but("test_ended_comes_behind_what_still_waits", reason="further brokers, cuts and disks"),
-]
+pytestmark = pytest.mark.slow_but("test_ended_comes_behind_what_still_waits", reason="further brokers, cuts and disks")
 
 BOUNDS = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
 NUMBERED = ("detections", "replay", "events", "gaps")

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from tests.support.bad_links import DelayingProxy
+from tests.support.tcp_proxy import DelayingProxy
 from tests.support.wait import QuietWatch, wait_until
 from tests.support.wire_messages import detections, publish_frames
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a broker a second away, by the clock")]
+pytestmark = pytest.mark.slow(reason="a broker a second away, by the clock")
 
 
 @pytest.mark.parametrize("protocol", ["v5", "v3.1.1"])

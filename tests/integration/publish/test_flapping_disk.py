@@ -8,12 +8,11 @@ import pytest
 
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
-from tests.support.event_messages import event
 from tests.support.promise import findings
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import detections, event
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a disk that comes and goes by the clock")]
+pytestmark = pytest.mark.slow(reason="a disk that comes and goes by the clock")
 FLAPPING_S = 20.0
 
 

@@ -1,6 +1,11 @@
 """A real Home Assistant finds cameras, counts, zones and lines, believes what they say, and forgets what goes."""
 
+from __future__ import annotations
+
 import hashlib
+import json
+import subprocess
+from pathlib import Path
 
 import cv2
 import msgspec
@@ -12,17 +17,86 @@ from edge.publish.discovery import KEPT_FILE, announcements
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import LineCounts, StreamStateMessage
 from edge.publish.mqtt.publisher import MqttPublisher
-from tests.support import home_assistant
-from tests.support.event_messages import counts, crossing, event, occupancy
-from tests.support.home_assistant import HomeAssistant
 from tests.support.mosquitto import Mosquitto
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
-from tests.support.wire_messages import birth
+from tests.support.wire_messages import birth, counts, crossing, event, occupancy
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow(reason="asks a Home Assistant, which only make test-rest installs"),
-]
+PYTHON = Path(__file__).parents[3] / ".cache" / "home-assistant" / "bin" / "python"
+DRIVER = Path(__file__).parents[2] / "support/home_assistant_driver.py"
+
+
+def lacking() -> str:
+    """Why there is none; empty when there is one."""
+    return "" if PYTHON.exists() else f"Home Assistant is not in {PYTHON.parents[1]}; run: bash .ci/setup rest"
+
+
+class HomeAssistant:
+    """Started by `with`; `folder` holds its configuration."""
+
+    def __init__(self, folder: Path, *, broker_port: int) -> None:
+        (folder / ".storage").mkdir(parents=True)
+        home = {"name": "test", "latitude": 0, "longitude": 0, "elevation": 0, "time_zone": "UTC"}
+        http = {"server_host": "127.0.0.1", "server_port": free_port()}
+        (folder / "configuration.yaml").write_text(json.dumps({"homeassistant": home, "http": http}))
+        data = {"broker": "127.0.0.1", "port": broker_port, "discovery": True, "discovery_prefix": "homeassistant"}
+        entry = {
+            "entry_id": "mqtt",
+            "version": 1,
+            "domain": "mqtt",
+            "title": "mqtt",
+            "data": data,
+            "options": {},
+            "pref_disable_new_entities": False,
+            "pref_disable_polling": False,
+            "source": "user",
+            "unique_id": None,
+            "disabled_by": None,
+        }
+        entries = {"version": 1, "minor_version": 1, "key": "core.config_entries", "data": {"entries": [entry]}}
+        (folder / ".storage" / "core.config_entries").write_text(json.dumps(entries))
+        self._folder = folder
+        self._process: subprocess.Popen | None = None
+
+    def states(self) -> dict[str, dict]:
+        """Return the entities that came by MQTT, by their unique ids."""
+        self._process.stdin.write("states\n")
+        self._process.stdin.flush()
+        found = json.loads(self._process.stdout.readline())
+        return {one["unique_id"]: one for one in found if one["unique_id"] is not None}
+
+    def log(self) -> str:
+        return (self._folder / "ha.log").read_text()
+
+    def complaints(self) -> list[str]:
+        """Return what it says is wrong with what came by MQTT (libraries of its other parts are not installed)."""
+        lines = [line for line in self.log().splitlines() if " ERROR " in line or " WARNING " in line]
+        return [line for line in lines if "components.mqtt" in line or "helpers.template" in line]
+
+    def __enter__(self) -> HomeAssistant:
+        self._process = subprocess.Popen(
+            [str(PYTHON), str(DRIVER), str(self._folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        while (line := self._process.stdout.readline()) and line != "READY\n":
+            pass
+        assert line, f"Home Assistant did not start; see {self._folder}/ha.log"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+
+pytestmark = pytest.mark.slow(reason="asks a Home Assistant, which only make test-rest installs")
 SINCE = "2026-11-20T10:15:02.113402Z"
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
 EAST = {
@@ -71,7 +145,7 @@ def broker(tmp_path):
 
 @pytest.fixture
 def home(tmp_path, broker):
-    if missing := home_assistant.lacking():
+    if missing := lacking():
         pytest.skip(missing)
     with HomeAssistant(tmp_path / "home-assistant", broker_port=broker.port) as started:
         yield started

@@ -7,10 +7,8 @@ import pytest
 
 from edge.publish.messages import DeployMessage, StateMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import message_from_payload
-from tests.support.listening import listened
+from tests.support.mosquitto import listened
 from tests.support.wire_messages import birth, detections
-
-pytestmark = pytest.mark.integration
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"  # "put this into the clipboard", to many terminals
 RED, CLEAR = "\x9b31m", "\x1b[2J\x1b[H"

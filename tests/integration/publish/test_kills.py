@@ -15,16 +15,15 @@ import msgspec
 import pytest
 
 from edge.publish.messages import GapMessage
-from tests.support.bad_links import ChaosProxy
 from tests.support.logged import logged
 from tests.support.ports import free_port
+from tests.support.tcp_proxy import ChaosProxy
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections, publish_frames
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but("test_f37_kills_at_random_points_lose_nothing", reason="further brokers, cuts and disks"),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_f37_kills_at_random_points_lose_nothing", reason="further brokers, cuts and disks"
+)
 
 KILLS = 200 if os.environ.get("EDGE_LONG_TESTS") else 12
 

@@ -10,8 +10,6 @@ from tests.support.certificates import make_certificates
 from tests.support.command_line import command
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
-
 LOGIN = Credential(user="tenant:gate", password="p:w")
 
 

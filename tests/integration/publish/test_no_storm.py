@@ -10,10 +10,7 @@ from edge.errors import PublishError
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
 from tests.support.fake_broker import Behaviour, FakeBroker
-from tests.support.next_try import next_try_s
-from tests.support.wait import wait_until
-
-pytestmark = pytest.mark.integration
+from tests.support.wait import next_try_s, wait_until
 
 REFUSALS = ["refuse", "refuse-in-v5"]
 ENDS = {

@@ -9,12 +9,11 @@ import pytest
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import GapMessage, StreamStateMessage
 from tests.support import node_red
-from tests.support.event_messages import crossing, event, occupancy
 from tests.support.node_red import FLOW, NodeRed
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import crossing, detections, event, occupancy
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="asks a Node-RED, which only make test-rest installs")]
+pytestmark = pytest.mark.slow(reason="asks a Node-RED, which only make test-rest installs")
 SINCE = "2026-11-20T10:15:02.113402Z"
 
 

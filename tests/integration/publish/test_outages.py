@@ -8,16 +8,13 @@ import pytest
 
 from edge.publish.messages import StreamStateMessage
 from edge.publish.mqtt.window import SMALLEST
-from tests.support.bad_links import AbortingProxy, SilencingProxy
 from tests.support.logged import logged
 from tests.support.ports import free_port
+from tests.support.tcp_proxy import AbortingProxy, SilencingProxy
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections, publish_frames
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick")
 
 
 def firsts(numbers):

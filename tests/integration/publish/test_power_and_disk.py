@@ -8,20 +8,16 @@ import pytest
 
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
-from tests.support.event_messages import event
 from tests.support.logged import logged
 from tests.support.ports import free_port
 from tests.support.spooling_process import is_on_disk, is_stored
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import detections, event
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames",
-        reason="further brokers, cuts and disks",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_f37_a_power_cut_in_an_outage_loses_no_event_and_declares_the_frames",
+    reason="further brokers, cuts and disks",
+)
 
 ROOMY = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
 

@@ -10,14 +10,10 @@ from edge.config.schema import TlsConfig
 from tests.integration.publish.conftest import quick_backoff
 from tests.support.certificates import make_certificates
 from tests.support.logged import logged
-from tests.support.next_try import next_try_s
-from tests.support.wait import wait_connected, wait_until
+from tests.support.wait import next_try_s, wait_connected, wait_until
 from tests.support.wire_messages import detections, publish_frames
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick")
 
 SECRET = "canary-7c1f9a"
 

@@ -6,15 +6,11 @@ from edge.deadline import Deadline
 from edge.publish.messages import DetectionsMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.listening import config
-from tests.support.next_try import next_try_s
-from tests.support.wait import QuietWatch, wait_connected, wait_looks, wait_until
+from tests.support.mosquitto import config
+from tests.support.wait import QuietWatch, next_try_s, wait_connected, wait_looks, wait_until
 from tests.support.wire_messages import detections
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but("test_one_that_was_away_from_the_start", reason="further brokers, cuts and disks"),
-]
+pytestmark = pytest.mark.slow_but("test_one_that_was_away_from_the_start", reason="further brokers, cuts and disks")
 MOST_S = 5.0
 
 

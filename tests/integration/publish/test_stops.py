@@ -3,17 +3,13 @@
 import pytest
 
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.next_try import next_try_s
 from tests.support.ports import free_port
-from tests.support.wait import QuietWatch, wait_until
+from tests.support.wait import QuietWatch, next_try_s, wait_until
 from tests.support.wire_messages import detections, publish_frames
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_a_stop_during_the_wait_for_the_next_attempt_makes_one_more", reason="further brokers, cuts and disks"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_a_stop_during_the_wait_for_the_next_attempt_makes_one_more", reason="further brokers, cuts and disks"
+)
 
 
 def patient():

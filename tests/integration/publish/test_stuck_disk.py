@@ -6,12 +6,11 @@ import pytest
 
 from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
-from tests.support.event_messages import event
 from tests.support.logged import logged
 from tests.support.wait import wait_looks, wait_until
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import detections, event
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a disk that answers late, by the clock")]
+pytestmark = pytest.mark.slow(reason="a disk that answers late, by the clock")
 
 
 @pytest.fixture

@@ -17,18 +17,14 @@ from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.bad_links import AbortingProxy
-from tests.support.event_messages import event
 from tests.support.fake_broker import Behaviour, FakeBroker
-from tests.support.listening import config, listened
+from tests.support.mosquitto import config, listened
 from tests.support.ports import free_port
+from tests.support.tcp_proxy import AbortingProxy
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections, publish_frames
+from tests.support.wire_messages import detections, event, publish_frames
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further brokers, cuts and disks: the first row of each test is quick")
 
 
 def receive(subscriber, count, **options):

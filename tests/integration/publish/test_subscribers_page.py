@@ -14,16 +14,12 @@ import pytest
 
 from edge.config.targets import read_toml
 from edge.publish.messages import GapMessage
-from tests.support.event_messages import crossing
 from tests.support.wait import wait_until
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import crossing, detections
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_the_ten_lines_show_detections_crossings_and_losses", reason="further brokers, cuts and disks"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_the_ten_lines_show_detections_crossings_and_losses", reason="further brokers, cuts and disks"
+)
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/subscribers.md").read_text(encoding="utf-8")

@@ -6,17 +6,14 @@ import threading
 
 import pytest
 
-from tests.support.bad_links import ChaosProxy
 from tests.support.promise import findings
+from tests.support.tcp_proxy import ChaosProxy
 from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_f31_aborts_at_random_points_lose_nothing_and_keep_the_promise", reason="further brokers, cuts and disks"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_f31_aborts_at_random_points_lose_nothing_and_keep_the_promise", reason="further brokers, cuts and disks"
+)
 
 LONG = bool(os.environ.get("EDGE_LONG_TESTS"))
 ABORTS = 1000 if LONG else 40

@@ -19,7 +19,7 @@ from tests.support.fleet import Running, targets
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pushes over real agents")]
+pytestmark = pytest.mark.slow(reason="further pushes over real agents")
 
 SILENT = [sys.executable, "-c", "import sys; sys.stdin.buffer.read()"]
 

@@ -3,16 +3,13 @@
 import pytest
 
 from edge.errors import DeployError
+from tests.support.agent_session import RawClient
 from tests.support.audit import audit_lines
-from tests.support.raw_client import RawClient
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_requests_that_change_nothing_do_not_push_out_what_changed_what_serves",
-        reason="further pushes over real agents",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_requests_that_change_nothing_do_not_push_out_what_changed_what_serves",
+    reason="further pushes over real agents",
+)
 
 LONG = "\U0001f600" * 200  # of what a lock may say, what takes the most room in a line
 

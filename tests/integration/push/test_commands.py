@@ -11,14 +11,11 @@ import pytest
 from edge.device.state import Counters, Phase, raise_counters
 from edge.version import __version__
 from tests.support.command_line import start as begun
-from tests.support.link_proxy import LinkProxy
 from tests.support.manifests import revocation, ssh_key
+from tests.support.tcp_proxy import LinkProxy
 from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but("test_a_day_with_one_device", reason="further pushes over real agents"),
-]
+pytestmark = pytest.mark.slow_but("test_a_day_with_one_device", reason="further pushes over real agents")
 
 
 @pytest.fixture

@@ -15,10 +15,7 @@ from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
 from tests.support.odd_files import odd_file
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick")
 
 DEADLINE_S = 60.0  # a push to this device takes one second, and five more where a baseline is waited for
 NOW = "now"  # stands for CLOCK_BOOTTIME when the file is written

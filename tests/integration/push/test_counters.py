@@ -8,19 +8,16 @@ from edge.bundle.folder import open_bundle
 from edge.bundle.sign import sign
 from edge.device.durable import Files
 from edge.device.state import read_counters
+from tests.support.device_root import permission
 from tests.support.manifests import allow, revocation, ssh_key
-from tests.support.permissions import permission
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_a_permission_takes_the_device_back_once",
-        "test_a_release_whose_key_was_revoked_since_is_not_gone_back_to",
-        "test_a_release_from_far_ahead_is_refused_and_locks_nothing_out",
-        reason="further pushes over real agents",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_a_permission_takes_the_device_back_once",
+    "test_a_release_whose_key_was_revoked_since_is_not_gone_back_to",
+    "test_a_release_from_far_ahead_is_refused_and_locks_nothing_out",
+    reason="further pushes over real agents",
+)
 
 
 def counted(device, channel="stable"):

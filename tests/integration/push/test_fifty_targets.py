@@ -18,7 +18,7 @@ from tests.support.fleet import Running, wave
 from tests.support.ports import free_port
 from tests.support.sshd import Sshd
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pushes over real agents")]
+pytestmark = pytest.mark.slow(reason="further pushes over real agents")
 
 COUNT = 50
 UNREACHABLE, UNHEALTHY, FULL, LOCKED = ("d-03", "d-17", "d-41"), ("d-08", "d-22"), "d-09", "d-11"

@@ -12,7 +12,7 @@ from tests.support.faulty_files import GROWING, FaultyFiles
 from tests.support.pushes import device_over
 from tests.support.scenarios import BARE, after
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pushes over real agents")]
+pytestmark = pytest.mark.slow(reason="further pushes over real agents")
 
 
 @pytest.fixture(scope="module")

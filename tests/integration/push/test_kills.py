@@ -21,10 +21,7 @@ from edge.wire.release import LockRequest
 from edge.wire.verbs import LOCK
 from tests.support.wait import wait_looks, wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick")
 
 CLIENT = Path(__file__).parents[2] / "support" / "push_process.py"
 PHASES = ["lock", "upload", "stage", "build", "switch", "trial"]

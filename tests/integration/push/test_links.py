@@ -8,15 +8,12 @@ from edge.delivery import link
 from edge.device.lock import PushLock
 from edge.runtime.agent.session import SILENCE_S
 from edge.transport.ssh import SshChannel
-from tests.support.link_proxy import LinkProxy
+from tests.support.tcp_proxy import LinkProxy
 from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_f9_a_link_that_is_cut_five_times_costs_a_window_each_time", reason="further pushes over real agents"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_f9_a_link_that_is_cut_five_times_costs_a_window_each_time", reason="further pushes over real agents"
+)
 
 MIB = 1024 * 1024
 

@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import command
-from tests.support.terminal import harm_of, on_terminal
+from tests.support.command_line import command, harm_of, on_terminal
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further pushes over real agents: the first row of each test is quick")
 
 LYING = Path(__file__).parents[2] / "support" / "lying_ssh.py"
 COMMANDS = {

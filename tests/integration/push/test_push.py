@@ -10,13 +10,11 @@ import pytest
 from edge.bundle.manifest import GoldenFrames
 from edge.device.state import Phase
 from edge.transport.ssh import SshChannel
+from tests.support.agent_session import RawClient
 from tests.support.audit import audit_lines
 from tests.support.device_releases import attach_engine
 from tests.support.raised import code_of
-from tests.support.raw_client import RawClient
 from tests.support.wait import wait_looks, wait_until
-
-pytestmark = pytest.mark.integration
 
 
 def _phases(device):

@@ -6,8 +6,6 @@ from edge.device.health import read_health
 from edge.device.state import Phase
 from tests.support.deployable import real_bundle
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.promised(reason="a push of a real release ends well or is undone")
 def test_a_good_release_is_committed_and_one_without_frames_is_undone(device, push_real):

@@ -7,8 +7,6 @@ import pytest
 from edge.bundle.sign import sign
 from tests.support.manifests import revocation, ssh_key
 
-pytestmark = pytest.mark.integration
-
 
 def absent(device, bundle):
     return dataclasses.replace(bundle, signature=b"")

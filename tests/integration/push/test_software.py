@@ -10,18 +10,14 @@ from edge.device.engines import read_record
 from edge.device.health import read_health
 from edge.device.software import Installation
 from edge.runtime.software.binding import installed
-from tests.support.broken_software import NEXT, broken
 from tests.support.deployable import real_bundle
 from tests.support.real_units import COMMAND, REPOSITORY, SOFTWARE_IS_ENDING, RealUnits
-from tests.support.wheels import key_of, own_with, software_files
+from tests.support.wheels import NEXT, broken, key_of, own_with, software_files
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_a_release_is_built_and_served_by_what_it_brings_and_the_next_by_what_that_brings",
-        reason="further pushes over real agents",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_a_release_is_built_and_served_by_what_it_brings_and_the_next_by_what_that_brings",
+    reason="further pushes over real agents",
+)
 
 
 class Shop:

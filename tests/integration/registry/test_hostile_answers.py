@@ -12,7 +12,7 @@ from tests.support.odd_registry import on, saying
 
 __all__ = ["serving"]
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
+pytestmark = pytest.mark.slow(reason="further pulls over real registries")
 
 
 def raw(content: bytes):

@@ -15,7 +15,7 @@ from tests.support.http_client import handled_by
 from tests.support.odd_registry import OddRegistry, on, saying
 from tests.support.raised import code_of, error_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
+pytestmark = pytest.mark.slow(reason="further pulls over real registries")
 
 LOGIN = Login("edge", "secret")
 

@@ -14,20 +14,17 @@ from tests.support.odd_registry import OddRegistry, on, saying
 from tests.support.wait import QuietWatch, wait_until
 
 MODEL = random.Random(1).randbytes(300_000)  # no part of it is another one
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_what_is_no_release_is_named_as_such",
-        "test_another_content_under_a_digest_is_seen",
-        "test_a_file_of_other_content_never_gets_into_the_store",
-        "test_a_release_of_a_stranger_is_refused",
-        "test_a_tag_that_flips_between_two_questions_gives_one_of_both_whole",
-        "test_a_lost_connection_goes_on_where_it_was",
-        "test_a_login_is_not_sent_to_where_a_blob_was_moved",
-        "test_an_answer_that_is_of_no_use_has_a_code_of_its_own",
-        reason="further pulls over real registries",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_what_is_no_release_is_named_as_such",
+    "test_another_content_under_a_digest_is_seen",
+    "test_a_file_of_other_content_never_gets_into_the_store",
+    "test_a_release_of_a_stranger_is_refused",
+    "test_a_tag_that_flips_between_two_questions_gives_one_of_both_whole",
+    "test_a_lost_connection_goes_on_where_it_was",
+    "test_a_login_is_not_sent_to_where_a_blob_was_moved",
+    "test_an_answer_that_is_of_no_use_has_a_code_of_its_own",
+    reason="further pulls over real registries",
+)
 
 
 @pytest.fixture

@@ -14,21 +14,18 @@ from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import fetch_release
-from tests.support.link_proxy import LinkProxy
 from tests.support.pulling import put
 from tests.support.raised import error_of
 from tests.support.registry import LOGIN
+from tests.support.tcp_proxy import LinkProxy
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_a_published_release_is_fetched_built_judged_and_serves",
-        "test_a_release_that_was_rolled_back_is_not_tried_again_until_the_tag_names_another",
-        "test_a_wrong_login_is_refused_at_both_ends_by_name",
-        "test_only_files_that_the_device_has_not_are_fetched",
-        reason="further pulls over real registries",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_a_published_release_is_fetched_built_judged_and_serves",
+    "test_a_release_that_was_rolled_back_is_not_tried_again_until_the_tag_names_another",
+    "test_a_wrong_login_is_refused_at_both_ends_by_name",
+    "test_only_files_that_the_device_has_not_are_fetched",
+    reason="further pulls over real registries",
+)
 
 
 def asked(registry) -> list[str]:

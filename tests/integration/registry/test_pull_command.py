@@ -15,20 +15,17 @@ from edge.runtime.pull.record import PullRecord, write_record
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
 from tests.support.certificates import make_certificates
-from tests.support.link_proxy import LinkProxy
 from tests.support.odd_registry import saying
 from tests.support.pulling import put
 from tests.support.registry import LOGIN
+from tests.support.tcp_proxy import LinkProxy
 from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_the_command_says_what_it_would_do_and_remembers_nothing_of_it",
-        "test_a_record_that_cannot_be_written_is_told_and_stands_in_no_way",
-        reason="further pulls over real registries",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_the_command_says_what_it_would_do_and_remembers_nothing_of_it",
+    "test_a_record_that_cannot_be_written_is_told_and_stands_in_no_way",
+    reason="further pulls over real registries",
+)
 
 
 def command(root, *options: str) -> list[str]:

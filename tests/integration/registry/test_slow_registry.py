@@ -11,13 +11,10 @@ from edge.device.device import collect
 from edge.device.lock import PushLock
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_a_person_goes_back_while_a_registry_trickles_and_what_comes_is_taken_then",
-        reason="further pulls of a registry that trickles",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_a_person_goes_back_while_a_registry_trickles_and_what_comes_is_taken_then",
+    reason="further pulls of a registry that trickles",
+)
 
 
 @pytest.fixture

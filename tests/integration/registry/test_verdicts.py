@@ -9,14 +9,11 @@ from edge.transport.channel import ChildChannel
 from tests.support.odd_registry import on, saying
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_who_went_back_is_asked_first_whatever_the_record_says",
-        "test_who_went_back_is_not_overruled_by_what_a_registry_says_of_its_digest",
-        reason="further pulls over real registries",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_who_went_back_is_asked_first_whatever_the_record_says",
+    "test_who_went_back_is_not_overruled_by_what_a_registry_says_of_its_digest",
+    reason="further pulls over real registries",
+)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.support.http_client import handled_by
 from tests.support.raised import code_of, error_of
 from tests.support.tcp_server import TcpServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further pulls over real registries")]
+pytestmark = pytest.mark.slow(reason="further pulls over real registries")
 
 
 @contextmanager

@@ -15,10 +15,7 @@ from edge.wire.release import ConfirmRequest, LockRequest, LookRequest, Rollback
 from edge.wire.verbs import CONFIRM, FACTS, LOCK, LOGS, LOOK, PING, ROLLBACK, STATUS, LogsRequest
 from tests.support.raised import error_of
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further pulls over real registries: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further pulls over real registries: the first row of each test is quick")
 
 UNIT = Path(__file__).parents[3] / "systemd/edge-agent@.service"
 

@@ -9,9 +9,8 @@ from tests.support.command_line import start
 from tests.support.field_fleet import FieldFleet
 from tests.support.manifests import ssh_key
 from tests.support.mosquitto import Mosquitto
-from tests.support.pulling import pulling_from
+from tests.support.pulling import StatingClock, StatingDesk, into_ring, published, pulling_from
 from tests.support.registry import LOGIN
-from tests.support.stating import StatingClock, StatingDesk, into_ring, published
 
 
 @pytest.fixture

@@ -17,8 +17,6 @@ from tests.support.command_line import command
 from tests.support.mosquitto import Mosquitto
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.integration
-
 REPOSITORY = "registry.example/farms/gates"
 
 

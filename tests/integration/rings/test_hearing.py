@@ -11,7 +11,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="a broker and a registry, over processes")]
+pytestmark = pytest.mark.slow(reason="a broker and a registry, over processes")
 
 FROM = "registry.example/farms/gates"
 

@@ -8,13 +8,10 @@ import pytest
 from paho.mqtt import publish as paho
 
 from edge.deploy.rings.desk import Withdrawal
+from tests.support.command_line import COLUMNS, EVIL, harm_of, on_terminal
 from tests.support.field_fleet import AT
-from tests.support.terminal import COLUMNS, EVIL, harm_of, on_terminal
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="a registry and a broker, over processes: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="a registry and a broker, over processes: the first row of each test is quick")
 
 COMMANDS = {
     "fleet": "fleet PIPELINE",

@@ -11,11 +11,8 @@ from edge.errors import DeployError
 from edge.registry.artifact import with_statement
 from edge.runtime.pull.entry import sentence_of
 from tests.support.manifests import ssh_key
-from tests.support.pulling import put
+from tests.support.pulling import StatingDesk, beside, put
 from tests.support.raised import code_of
-from tests.support.stating import StatingDesk, beside
-
-pytestmark = pytest.mark.integration
 
 
 def test_a_ring_runs_what_was_stated_and_takes_nothing_that_a_tag_alone_names(registry, root, desk, old, new, device):

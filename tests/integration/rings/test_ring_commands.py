@@ -8,8 +8,6 @@ import pytest
 
 from edge.publish.messages import PullMessage, StateMessage
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def new(new):

@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from edge.bundle.statement import encode_chain
 from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_public_key
 from tests.support.manifests import ssh_agent, ssh_key
-from tests.support.pulling import pulling_from
-from tests.support.stating import StatingClock, StatingDesk, into_ring, published
+from tests.support.pulling import StatingClock, StatingDesk, into_ring, published, pulling_from
 
 MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
 KEYS = {"root": "EC:prime256v1", "release": "rsa:3072", "promoter": "EC:prime256v1"}
@@ -35,7 +34,6 @@ _FAILURE, _IDENTITIES, _THESE, _SIGN, _SIGNED = 5, 11, 12, 13, 14
 needs_token = pytest.mark.skipif(
     not MODULE.is_file() or shutil.which("pkcs11-tool") is None, reason="softhsm2 and opensc are not installed"
 )
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -13,11 +13,8 @@ from edge.runtime.agent.watch import takes
 from edge.runtime.trial.trust import require_trusted, take_trust, trust_of
 from tests.support.command_line import typed
 from tests.support.manifests import ssh_agent, ssh_key
-from tests.support.pulling import pulling_from
+from tests.support.pulling import StatingClock, StatingDesk, into_ring, published, pulling_from
 from tests.support.raised import code_of
-from tests.support.stating import StatingClock, StatingDesk, into_ring, published
-
-pytestmark = pytest.mark.integration
 
 NOW = datetime.now(timezone.utc)
 

@@ -5,10 +5,7 @@ import pytest
 from edge.deploy.rings import promote as promoting
 from tests.support.simulated_fleet import LONGEST_S, SHORTEST_S, SimulatedFleet, busiest_per_s
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow(reason="two thousand devices for hours"),
-]
+pytestmark = pytest.mark.slow(reason="two thousand devices for hours")
 
 RINGS = {"canary": 20, "early": 180, "all": 1800}
 CONDITION = "90% of RING for 10m, at most 2% failed"

@@ -10,18 +10,15 @@ import pytest
 from edge.deploy.packing.bundle import AgainOptions, make_again
 from edge.registry.artifact import with_statement
 from tests.support.manifests import allow, ssh_key
+from tests.support.pulling import beside, published
 from tests.support.raised import code_of
-from tests.support.stating import beside, published
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_after_a_withdrawal_a_device_keeps_its_release_and_says_so_until_the_old_one_comes_again",
-        "test_another_release_of_an_equal_sequence_is_refused_by_devices_and_not_promoted",
-        "test_the_same_content_is_the_same_release_and_nothing_else_is_signed",
-        reason="further pulls over real registries",
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_after_a_withdrawal_a_device_keeps_its_release_and_says_so_until_the_old_one_comes_again",
+    "test_another_release_of_an_equal_sequence_is_refused_by_devices_and_not_promoted",
+    "test_the_same_content_is_the_same_release_and_nothing_else_is_signed",
+    reason="further pulls over real registries",
+)
 
 
 def again(root, bundle, **options):

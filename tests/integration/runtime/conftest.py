@@ -4,10 +4,9 @@ import pytest
 
 from tests.support import models
 from tests.support.clips import write_clip
-from tests.support.collector import Collector
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Collector, Mosquitto
 from tests.support.runs import Run
 
 

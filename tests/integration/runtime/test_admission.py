@@ -9,12 +9,9 @@ import pytest
 from tests.support.clips import write_clip
 from tests.support.demo_model import MODEL
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_it_is_told_with_figures_and_runs_all_the_same", reason="further services over real models"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_it_is_told_with_figures_and_runs_all_the_same", reason="further services over real models"
+)
 FPS = 1000.0  # of each of eight streams: more than any machine that tests run on does with a detector of this size
 
 

@@ -25,10 +25,7 @@ from tests.support.raised import code_of, error_of
 from tests.support.serving import build_for_release, builder, engine_folders
 from tests.support.wait import QuietWatch, wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick")
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)  # the tables of tiny random models are rough
 
 

@@ -16,12 +16,9 @@ from tests.support.raised import code_of
 from tests.support.serving import build_for_release, builder, engine_folders
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_two_builds_of_one_engine_are_made_one_after_the_other", reason="further services over real models"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_two_builds_of_one_engine_are_made_one_after_the_other", reason="further services over real models"
+)
 
 # A worker that says that it has begun, and begins when it is told to.
 GATED = (

@@ -12,7 +12,6 @@ from edge.demo.cameras import FPS, lay_out_cameras
 from tests.support import street
 from tests.support.demo_model import MODEL
 
-pytestmark = pytest.mark.integration
 KINDS = ("detections", "event", "occupancy")
 LINES = {"left": 0.3, "middle": 0.5, "right": 0.7}
 

@@ -5,13 +5,10 @@ import signal
 import pytest
 
 from tests.support.clips import write_clip
-from tests.support.collector import Collector
+from tests.support.mosquitto import Collector
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow(reason="asks a Home Assistant, which only make test-rest installs"),
-]
+pytestmark = pytest.mark.slow(reason="asks a Home Assistant, which only make test-rest installs")
 YARD = {"id": "yard", "polygon": [[0, 0], [1, 0], [1, 1], [0, 1]]}
 
 

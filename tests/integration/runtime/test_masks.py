@@ -13,12 +13,9 @@ from tests.support.http_client import ask
 from tests.support.showing import showing
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_what_is_black_is_in_no_picture[software]", reason="further services over real models and pictures"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_what_is_black_is_in_no_picture[software]", reason="further services over real models and pictures"
+)
 WIDTH, HEIGHT = 640, 360
 BRIGHT = np.full((HEIGHT, WIDTH, 3), 230, np.uint8)
 HOUSE = [[0.0, 0.0], [0.5, 0.0], [0.5, 0.5], [0.0, 0.5]]

@@ -27,10 +27,7 @@ from tests.support.systemd import NotifySocket
 from tests.support.units import failed_units
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick")
 LOOPED = [{"id": "a", "uri": "clips/clip.mp4", "loop": True, "realtime": True}]
 
 

@@ -9,12 +9,9 @@ from tests.support import models
 from tests.support.clips import write_clip
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_streams_come_change_and_go_and_the_others_miss_no_frame", reason="further services over real models"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_streams_come_change_and_go_and_the_others_miss_no_frame", reason="further services over real models"
+)
 STEADY = {"id": "steady", "uri": "clip.mp4", "loop": True}  # not in real time: it waits for its reader, none is late
 
 

@@ -9,12 +9,11 @@ from itertools import pairwise
 import pytest
 
 from tests.support import models
-from tests.support.busy import busy
 from tests.support.clips import write_clip
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
-from tests.support.wait import wait_until
+from tests.support.wait import busy, wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="forty cameras, reloaded for half a minute")]
+pytestmark = pytest.mark.slow(reason="forty cameras, reloaded for half a minute")
 FPS, STEADY, OTHERS, RELOADS = 5, 10, 30, 8
 STALL_S = 10.0  # longer than a busy machine keeps forty cameras waiting; one that is begun anew has a reconnect
 

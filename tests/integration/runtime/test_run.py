@@ -21,10 +21,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.own_disk import OwnDisk
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick")
 STATE_OF_STREAM = "/streams/{}/state"
 
 

@@ -17,10 +17,7 @@ from tests.support.clips import write_clip
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.tables import table_of, write_table_of
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick"),
-]
+pytestmark = pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick")
 FRAMES = 12
 SAME, OTHER = 0.01, 0.05  # of a score
 

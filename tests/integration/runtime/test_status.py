@@ -9,12 +9,9 @@ from tests.support.http_client import ask, connect
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow_but(
-        "test_the_figures_balance_in_every_answer_and_grow", reason="further services over real models"
-    ),
-]
+pytestmark = pytest.mark.slow_but(
+    "test_the_figures_balance_in_every_answer_and_grow", reason="further services over real models"
+)
 STREAMS = ("east", "west")
 
 

@@ -23,11 +23,7 @@ from tests.support.fake_gpu import WORKER
 from tests.support.raised import error_of
 from tests.support.serving import serve
 
-pytestmark = [
-    pytest.mark.usefixtures("fake_board"),
-    pytest.mark.integration,
-    pytest.mark.slow(reason="further services over real models"),
-]
+pytestmark = [pytest.mark.usefixtures("fake_board"), pytest.mark.slow(reason="further services over real models")]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
 INT8_WINS = {"int8_ms": 1, "float_ms": 20}
 FLOAT_WINS = {"int8_ms": 20, "float_ms": 1}

@@ -24,7 +24,6 @@ from tests.support.serving import serve
 
 pytestmark = [
     pytest.mark.usefixtures("third_kind"),
-    pytest.mark.integration,
     pytest.mark.slow_but("test_a_release_is_built_proven_and_served_by_it", reason="further services over real models"),
 ]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)

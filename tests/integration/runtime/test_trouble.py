@@ -16,15 +16,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.clips import write_clip
-from tests.support.collector import Collector
 from tests.support.http_client import ask
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Collector, Mosquitto
 from tests.support.own_disk import OwnDisk
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
 from tests.support.runs import Run
 from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow(reason="further services over real models")]
+pytestmark = pytest.mark.slow(reason="further services over real models")
 MEANS = "messages are in memory only, which a power cut takes: "
 
 

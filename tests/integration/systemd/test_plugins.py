@@ -14,7 +14,6 @@ __attribute__((constructor)) static void loaded(void) { open("%s", O_CREAT | O_W
 """
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.skipif(shutil.which("gst-inspect-1.0") is None, reason="GStreamer's tools are not installed"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler is installed"),
 ]

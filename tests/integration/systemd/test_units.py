@@ -15,10 +15,7 @@ SERVICES = [name for name in UNITS if name.endswith(".service")]
 MOST_EXPOSURE = {"edge-runtime.service": 15, "edge-pull.service": 13, "edge-agent@.service": 76}
 MOST_EXPOSURE_OF_OTHERS = 7
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:

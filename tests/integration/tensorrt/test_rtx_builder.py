@@ -20,9 +20,8 @@ from edge.model.inspect import inspect_model
 from edge.model.qdq import qdq_faults
 from edge.quantize.forms import Forms
 from tests.support import models
-from tests.support.attention import KINDS, attention
-from tests.support.qdq import set_axis, square_weight, store
-from tests.support.tables import table_of
+from tests.support.few_layers import KINDS, attention
+from tests.support.tables import set_axis, square_weight, store, table_of
 from tests.support.tensorrt import ROOT, RTX, folder_of, run_python
 
 pytestmark = pytest.mark.slow_but(

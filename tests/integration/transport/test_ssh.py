@@ -14,8 +14,6 @@ from tests.support.ports import free_port
 from tests.support.raised import error_of
 from tests.support.sshd import Sshd
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def server(tmp_path):

@@ -5,8 +5,7 @@ import re
 
 import numpy as np
 import onnx
-
-from tests.support.fake_tensorrt.compute import session_of
+import onnxruntime
 
 NAMES = {
     "IInt8EntropyCalibrator": "EntropyCalibration",
@@ -103,3 +102,17 @@ def calibrated(fake, network, calibrator):
 def read_floats(address, shape):
     count = int(np.prod(shape))
     return np.ctypeslib.as_array((ctypes.c_float * count).from_address(address)).reshape(shape).copy()
+
+
+def session_of(content):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def array_at(address, shape, dtype):
+    """Return the memory at `address` as an array."""
+    dtype = np.dtype(dtype)
+    count = int(np.prod(shape)) * dtype.itemsize
+    return np.frombuffer((ctypes.c_char * count).from_address(address), dtype).reshape(shape)

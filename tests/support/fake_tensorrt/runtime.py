@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 
-from tests.support.fake_tensorrt.compute import array_at, session_of
+from tests.support.fake_tensorrt.calibrators import array_at, session_of
 
 ACTIVATION_BYTES = 1 << 20
 NUMPY_OF = {"FLOAT": "float32", "HALF": "float16", "INT32": "int32", "INT64": "int64", "INT8": "int8", "BOOL": "bool"}

@@ -116,7 +116,7 @@ def test_the_document_of_a_release_names_that_of_the_software_by_its_number_and_
 
 def test_it_names_edge_deploy_by_the_hash_with_which_it_is_installed(tmp_path, monkeypatch):
     from edge.deploy.provision import wheels as gathering
-    from tests.support.little_wheels import device_facts, little_lock, little_wheel
+    from tests.support.wheels import device_facts, little_lock, little_wheel
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cached = tmp_path / "cache/edge-deploy/wheels"

@@ -13,8 +13,7 @@ from edge.model.graph import graph_from_bytes
 from edge.model.inspect import ModelOverrides, inspect_model
 from edge.types import ImageSize
 from tests.support import models
-from tests.support.qdq import pairs
-from tests.support.tables import quantized_model, table_of, write_table_of
+from tests.support.tables import pairs, quantized_model, table_of, write_table_of
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from edge.calibrate.histogram import BINS, Histogram, Observer, RangeTally, merge, merge_all
 from edge.errors import CalibrationError
 from edge.types import MagnitudeCounts
-from tests.support.histograms import count
+from tests.support.tables import count
 
 floats = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False),

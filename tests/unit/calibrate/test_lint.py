@@ -16,7 +16,7 @@ from edge.model.qdq import insert_qdq
 from edge.model.qdq.placement import quantizable_tensors
 from edge.types import ImageSize, Preprocess
 from tests.support import models
-from tests.support.qdq import csp, spec_of
+from tests.support.tables import csp, spec_of
 from tests.support.values import calibration_table
 
 

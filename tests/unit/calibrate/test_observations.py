@@ -25,7 +25,7 @@ from edge.calibrate.observations import (
 )
 from edge.calibrate.table import DatasetId
 from edge.errors import CalibrationError
-from tests.support.histograms import count
+from tests.support.tables import count
 
 NAMES = ("images", "/model.0/conv (1): 2")
 

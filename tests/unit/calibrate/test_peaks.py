@@ -12,7 +12,7 @@ from edge.model.qdq import quantizable_tensors
 from edge.quantize.new_tables import derived_peaks, is_range, tensors_to_look_at
 from tests.support import models
 from tests.support.models import Net
-from tests.support.qdq import all_tensors, csp, minmax, pictures
+from tests.support.tables import all_tensors, csp, minmax, pictures
 
 FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.calibrate.histogram import divergences, entropy, minmax, mse, percentile, squared_errors
-from tests.support.histograms import count
+from tests.support.tables import count
 
 SHAPES = {
     "normal": lambda r: r.normal(0, 1, 20000),

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from edge.cli.commands.run import live_table, report_lines, run_table, stats_writer
 from edge.errors import ConfigError
-from tests.support.accounts import CONNECTING, DOWN, UP, account
+from tests.support.service_parts import CONNECTING, DOWN, UP, account
 
 STAGES_MS = {"total": {"p50": 25.0, "p95": 31.0}}
 

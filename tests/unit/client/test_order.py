@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from edge.client.order import Late, Missing, Resequencer
 from edge.publish.messages import GapMessage
-from tests.support.event_messages import event
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import detections, event
 
 CAME = ("live", "replay", "came-although-named")
 NAMED = ("named", "came-although-named")  # by a record that is not exact

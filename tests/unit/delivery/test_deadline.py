@@ -11,11 +11,9 @@ from edge.delivery.link import Link
 from edge.deploy.fleet.over_ssh import roll_back
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
-from tests.support.fleet import Running, targets, wave
+from tests.support.fleet import Running, ScriptedPush, targets, wave
 from tests.support.raised import error_of
-from tests.support.recorded_device import progress_for_ever, recorded_bundle, recorded_device, status_of
-from tests.support.scripted_device import body
-from tests.support.scripted_push import ScriptedPush
+from tests.support.scripted_device import body, progress_for_ever, recorded_bundle, recorded_device, status_of
 
 STORY = "a first push"
 SHORT_S = 0.6

@@ -7,7 +7,7 @@ import pytest
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
 from edge.errors import DeployError
-from tests.support.recorded_device import recorded_bundle, recorded_device
+from tests.support.scripted_device import recorded_bundle, recorded_device
 
 STORY = "a first push"
 

@@ -7,8 +7,7 @@ import pytest
 from edge.delivery.deliver import deliver
 from edge.delivery.deliverable import DeliveryOptions
 from edge.delivery.outcome import BEGIN, END, PROGRESS, Report
-from tests.support.recorded_device import recorded_bundle, recorded_device, status_of
-from tests.support.scripted_device import body
+from tests.support.scripted_device import body, recorded_bundle, recorded_device, status_of
 
 
 def test_the_end_of_a_phase_says_that_all_of_it_is_done_whatever_was_passed_over_on_the_way():

@@ -1,7 +1,7 @@
 import pytest
 
 from edge.deploy.provision import wheels as gathering
-from tests.support.little_wheels import little_wheel
+from tests.support.wheels import little_wheel
 
 
 @pytest.fixture

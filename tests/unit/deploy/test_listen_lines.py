@@ -4,7 +4,7 @@ import pytest
 
 from edge.deploy.listen import line_from_message
 from edge.publish.messages import GapMessage
-from tests.support.event_messages import counts, crossing, event, occupancy
+from tests.support.wire_messages import counts, crossing, event, occupancy
 
 
 @pytest.mark.parametrize(

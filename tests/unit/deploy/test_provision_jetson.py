@@ -15,8 +15,8 @@ from edge.deploy.provision.provision import provision
 from edge.deploy.provision.wanted import DEVICE_TOML, Wanted
 from edge.deploy.provision.wheels import WheelSource, gather_wheels
 from edge.transport.ssh import SshAddress
-from tests.support.little_wheels import device_facts, facts_told, little_lock, little_wheel
 from tests.support.manifests import manifest
+from tests.support.wheels import device_facts, facts_told, little_lock, little_wheel
 
 JETSON = device_facts(l4t="36.4.3")
 # As NVIDIA writes it, with what follows on the line.

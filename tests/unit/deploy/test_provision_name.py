@@ -9,7 +9,7 @@ from edge.cli.commands.provision import _pull
 from edge.deploy.provision.facts import FACTS_SCRIPT
 from edge.deploy.provision.wanted import DEVICE_TOML, Wanted, _settings
 from edge.device.facts import decode_settings, name_of_host
-from tests.support.little_wheels import device_facts, facts_told
+from tests.support.wheels import device_facts, facts_told
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from edge.deploy.provision.remote import main
 from edge.deploy.provision.wanted import Wanted, steps
 from edge.deploy.provision.wheels import WheelSet
-from tests.support.little_wheels import device_facts
+from tests.support.wheels import device_facts
 
 PULL = {"repository": "registry.example/farms/gates"}
 SERVING = ["edge-recover.service", "edge-runtime.service", "edge-trial.service"]

@@ -12,8 +12,8 @@ from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_
 from edge.deploy.provision.provision import _require_keys
 from edge.deploy.provision.wanted import SIGNERS, Wanted, _settings, _trust
 from edge.errors import DeployError
-from tests.support.little_wheels import device_facts, facts_told
 from tests.support.manifests import ssh_key
+from tests.support.wheels import device_facts, facts_told
 
 PULL = {"repository": "registry.example/farms/gates"}
 

@@ -14,7 +14,7 @@ from edge.deploy.provision.facts import Environment
 from edge.deploy.provision.wheels import OURS, gather_libraries, gather_wheels, own_wheel
 from edge.errors import DeployError
 from tests.support.device_releases import flip
-from tests.support.little_wheels import device_facts, little_lock, little_wheel, pip_installed, whole_wheel
+from tests.support.wheels import device_facts, little_lock, little_wheel, pip_installed, whole_wheel
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge.device.layout import Layout
-from tests.support.second_user import ids, needs_root
+from tests.support.people import ids, needs_root
 
 HERE = Path(__file__).parents[3]
 # Two groups that are root's alone, so that one that is kept can be told from one that is given.

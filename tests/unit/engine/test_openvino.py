@@ -22,8 +22,7 @@ from edge.types import Precision
 from tests.support import models
 from tests.support.logged import logged
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
-from tests.support.qdq import minmax
-from tests.support.tables import table_of
+from tests.support.tables import minmax, table_of
 from tests.support.values import canvases
 
 KIND = load_kind("openvino")

@@ -13,7 +13,7 @@ from edge.engine.openvino import profile
 from edge.engine.openvino.profile import OpenVinoLayerProfiler, executed_node_of_layers, names_in_nodes
 from edge.model.inspect import inspect_model
 from tests.support import models
-from tests.support.qdq import quantized
+from tests.support.tables import quantized
 from tests.support.values import canvases
 
 

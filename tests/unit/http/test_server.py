@@ -24,7 +24,7 @@ from edge.http.server import (
 )
 from tests.support.http_client import ask, connect, parsed, read_all, serving
 from tests.support.logged import logged
-from tests.support.second_user import needs_root, shared_folder, start_as_other
+from tests.support.people import needs_root, shared_folder, start_as_other
 from tests.support.wait import wait_until
 
 LARGE = b"x" * (64 << 20)

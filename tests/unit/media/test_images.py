@@ -8,7 +8,7 @@ import pytest
 from edge.errors import DatasetError
 from edge.media.images import colour_of, draw_boxes, ink_on, list_images, read_image, resize, write_image
 from edge.types import ImageSize
-from tests.support.pictures import cmyk_jpeg
+from tests.support.clips import cmyk_jpeg
 
 RED = np.zeros((4, 6, 3), np.uint8)
 RED[..., 0] = 255

@@ -9,7 +9,7 @@ from edge.model.families import strides_of
 from edge.model.inspect import COCO_LABELS, ModelOverrides, inspect_model
 from edge.model.obstacles import report_on_model
 from edge.types import ColourOrder, HeadFamily, ImageSize, PadPosition
-from tests.support.exports.answers import canvases_for, difference, output_of_onnxruntime, output_of_product
+from tests.support.exports.product import canvases_for, difference, output_of_onnxruntime, output_of_product
 from tests.support.models import (
     ultralytics_metadata,
     yolov5,

@@ -14,7 +14,7 @@ from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.pixels import pixels_taken
 from edge.types import ColourOrder, ImageSize, Preprocess
-from tests.support.exports.answers import canvases_for, output_of_onnxruntime, output_of_product
+from tests.support.exports.product import canvases_for, output_of_onnxruntime, output_of_product
 from tests.support.models import Net, ultralytics_metadata, yolov8, yolov8_beside, yolox
 
 MEAN, STD = np.float32([0.485, 0.456, 0.406]).reshape(1, 3, 1, 1), np.float32([0.229, 0.224, 0.225]).reshape(1, 3, 1, 1)

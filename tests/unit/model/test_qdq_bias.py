@@ -10,7 +10,7 @@ from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import corrected_tensors, insert_qdq, quantizable_tensors, read_qdq
 from tests.support.models import yolox
-from tests.support.qdq import csp, minmax, pictures, run, spec_of
+from tests.support.tables import csp, minmax, pictures, run, spec_of
 
 RANGE = 127.0  # so that whole numbers are read exactly, and only the weights are rounded
 MEANS = (3.0, -7.0, 11.0, 2.0)

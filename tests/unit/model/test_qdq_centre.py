@@ -12,7 +12,7 @@ from edge.model.qdq.emulated import with_float_copies
 from edge.model.qdq.placement import called
 from edge.model.qdq.scales import lowest_values
 from tests.support.models import Net
-from tests.support.qdq import all_tensors, fake_quantize_channels, quantized, run, spec_of
+from tests.support.tables import all_tensors, fake_quantize_channels, quantized, run, spec_of
 
 LOWEST_SILU = -0.27846455
 SIDE = 8

@@ -12,7 +12,7 @@ from edge.model.inspect import inspect_model
 from edge.model.obstacles import report_on_model
 from edge.model.qdq import qdq_faults, require_sound_pairs
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
-from tests.support.qdq import (
+from tests.support.tables import (
     pair_of,
     pictures,
     quantized,

@@ -16,7 +16,7 @@ from edge.model.opset import with_opset
 from edge.model.qdq import insert_qdq, int8_mac_share, quantizable_tensors
 from tests.support import models
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
-from tests.support.qdq import (
+from tests.support.tables import (
     csp,
     fake_quantize,
     fake_quantize_channels,

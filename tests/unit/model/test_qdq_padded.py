@@ -7,7 +7,7 @@ from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.qdq import with_float_arithmetic
 from tests.support import models
 from tests.support.models import Net
-from tests.support.qdq import all_tensors, pictures, quantized, run, spec_of
+from tests.support.tables import all_tensors, pictures, quantized, run, spec_of
 
 SIDE = 9
 PIXELS = np.random.default_rng(7).integers(0, 255, (1, 3, SIDE, SIDE)).astype(np.float32)

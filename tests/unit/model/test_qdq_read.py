@@ -11,7 +11,7 @@ from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import insert_qdq, read_qdq
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
-from tests.support.qdq import (
+from tests.support.tables import (
     csp,
     minmax,
     one_operator,

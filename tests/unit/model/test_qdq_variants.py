@@ -12,7 +12,7 @@ from edge.model.graph import graph_from_bytes, load_graph
 from edge.model.qdq import insert_qdq, quantizable_tensors, with_float_arithmetic, with_uint8_activations
 from edge.model.qdq.half import float16_model
 from tests.support.models import Net, yolov5, yolov8, yolov10, yolox
-from tests.support.qdq import before_cast, csp, pairs, pictures, quantized, run, spec_of, store, stored
+from tests.support.tables import before_cast, csp, pairs, pictures, quantized, run, spec_of, store, stored
 
 needs_exact_int8 = pytest.mark.skipif(why_int8_in_float() is not None, reason=str(why_int8_in_float()))
 FAMILIES = [yolov5, yolov8, yolox, yolov10]

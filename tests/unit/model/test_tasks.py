@@ -13,8 +13,7 @@ from edge.model.inspect import inspect_model
 from edge.model.tasks import ExportMetadata, read_metadata
 from edge.types import ImageSize
 from tests.support import models
-from tests.support.exports.build import build
-from tests.support.exports.variants import VARIANTS
+from tests.support.exports.build import VARIANTS, build
 from tests.support.models import ultralytics_metadata
 
 POINTS = {"kpt_shape": "[4, 3]"}

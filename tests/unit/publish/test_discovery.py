@@ -9,9 +9,8 @@ import pytest
 from edge.config.schema import MqttConfig, PublishConfig, StreamConfig
 from edge.publish.discovery import ANNOUNCED_FILE, KEPT_FILE, announcements, removed_streams
 from edge.publish.messages import LineCounts
-from tests.support.event_messages import occupancy
 from tests.support.logged import logged
-from tests.support.wire_messages import birth
+from tests.support.wire_messages import birth, occupancy
 
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
 

@@ -3,8 +3,7 @@ from hypothesis import strategies as st
 
 from edge.publish.ledger import AccountKey, Ledger, Ranges
 from edge.publish.messages import GapMessage
-from tests.support.event_messages import event
-from tests.support.wire_messages import detections
+from tests.support.wire_messages import detections, event
 
 KEY = AccountKey("gate-01", "east", 41)
 

@@ -18,8 +18,7 @@ from edge.publish.messages import (
     StreamStateMessage,
 )
 from edge.publish.mqtt.subscriber import message_from_payload
-from tests.support.event_messages import counts, crossing, event, occupancy
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import birth, counts, crossing, detections, event, occupancy
 from tools.message_schemas import documents
 
 DOCS = Path(__file__).parents[3] / "docs"

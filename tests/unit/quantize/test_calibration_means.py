@@ -13,9 +13,9 @@ from edge.model.qdq import corrected_tensors
 from edge.quantize.new_tables import MeansOfEach, mean_of_all
 from edge.quantize.subject import find_images
 from tests.support import models
+from tests.support.clips import draw
 from tests.support.fake_gpu import fake_gpu
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
-from tests.support.pictures import draw
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from edge.quantize.crew import Here
 from edge.quantize.forms import Forms
 from edge.quantize.subject import MaxDrop, find_images
 from edge.quantize.trials import Prover
+from tests.support.clips import draw
 from tests.support.few_layers import few_layers
-from tests.support.pictures import draw
 from tests.support.tables import calibrated
 from tests.support.values import calibration_table
 

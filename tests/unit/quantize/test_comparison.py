@@ -13,8 +13,7 @@ from edge.model.graph import load_graph
 from edge.model.qdq import insert_qdq
 from edge.quantize.comparison import TIMED_RUNS, ComparisonOptions, compare_model
 from tests.support import models
-from tests.support.qdq import run, run_node
-from tests.support.tables import calibrated
+from tests.support.tables import calibrated, run, run_node
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from edge.quantize.calibrate import calibrate
 from edge.quantize.subject import CalibrationOptions
 from edge.types import Observed
 from tests.support import models
+from tests.support.clips import draw
 from tests.support.fake_gpu import fake_gpu
-from tests.support.pictures import draw
 
 pytestmark = pytest.mark.slow_but(reason="further models and methods: the first row of each test is quick")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.second_user import NAME, ids, needs_root, shared_folder, start_as_other
+from tests.support.people import NAME, ids, needs_root, shared_folder, start_as_other
 
 SETUP = Path(__file__).parents[3] / ".ci/setup"
 LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1234 (apt-get)"

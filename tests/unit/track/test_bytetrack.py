@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edge.track.bytetrack import ByteTracker, Motion, assign
-from tests.support.library_tracker import LibraryTracker
+from tests.support.library_tracker import FRAME_NS, LibraryTracker, detections, follow
 from tests.support.street import SEEDS, identity_scores
-from tests.support.trackers import FRAME_NS, detections, follow
 
 POOR = {"jitter": 0.06, "missed": 0.25}
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from edge.errors import DeployError
 from edge.transport.channel import MAX_BLOB_BYTES, MAX_JSON_BYTES, Blob, Message, encode_frame, read_frame
+from tests.support.agent_session import framed
 from tests.support.raised import code_of
-from tests.support.raw_client import framed
 
 
 class EndedError(Exception):

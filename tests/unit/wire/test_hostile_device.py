@@ -11,8 +11,7 @@ from edge.delivery.link import Link
 from edge.errors import EXIT_CODE_OF, DeployError
 from edge.wire.peer import Peer
 from edge.wire.verbs import VERBS
-from tests.support.scripted_device import ScriptedDevice
-from tests.support.transcript import exchanges, transcript
+from tests.support.scripted_device import ScriptedDevice, exchanges, transcript
 
 HELLO = next(said.body.decode() for said in transcript() if said.who == "agent")
 DEEP = "[" * 12 + "]" * 12

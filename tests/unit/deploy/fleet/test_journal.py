@@ -11,8 +11,7 @@ import pytest
 from edge.delivery.outcome import Outcome
 from edge.deploy.fleet.journal import Journal, journal_path
 from edge.errors import DeployError
-from tests.support.fleet import Running, targets
-from tests.support.scripted_push import ScriptedPush
+from tests.support.fleet import Running, ScriptedPush, targets
 
 
 def outcome(target, *, is_done=True):

@@ -4,9 +4,8 @@ import pytest
 
 from edge.delivery.outcome import last_event
 from edge.deploy.fleet.journal import Journal
-from tests.support.fleet import Running, targets, wave
+from tests.support.fleet import Running, ScriptedPush, targets, wave
 from tests.support.raised import code_of
-from tests.support.scripted_push import ScriptedPush
 from tests.support.wait import wait_looks, wait_until
 
 

@@ -12,8 +12,8 @@ from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.forms import Forms
 from tests.support import fake_tensorrt
 from tests.support.cuda_driver import stand_in
-from tests.support.histograms import count
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations
+from tests.support.tables import count
 from tests.support.values import canvases, infer
 
 pytestmark = pytest.mark.slow_but(reason="further boards and versions: the first row of each test is quick")

@@ -18,7 +18,7 @@ from edge.types import ColourOrder
 from tests.support import fake_tensorrt, models
 from tests.support.fake_tensorrt.builds import DESKTOP
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
-from tests.support.qdq import minmax
+from tests.support.tables import minmax
 
 NAMES = {
     "entropy2": "EntropyCalibration2",

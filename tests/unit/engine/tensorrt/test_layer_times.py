@@ -11,7 +11,7 @@ from edge.errors import EngineError
 from edge.model.inspect import inspect_model
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
-from tests.support.qdq import quantized
+from tests.support.tables import quantized
 from tests.support.values import canvases
 
 pytestmark = pytest.mark.slow_but(reason="further boards and versions: the first row of each test is quick")

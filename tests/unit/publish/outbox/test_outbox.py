@@ -11,8 +11,7 @@ from edge.publish.messages import StreamStateMessage
 from edge.publish.mqtt.subscriber import message_from_payload
 from edge.publish.outbox.message import Entry, Number, entry_from_message
 from edge.publish.outbox.queue import Outbox
-from tests.support.event_messages import event
-from tests.support.wire_messages import birth, detections
+from tests.support.wire_messages import birth, detections, event
 
 
 def small_outbox(count=8):

@@ -19,8 +19,7 @@ import pytest
 
 from edge.publish.outbox.message import entry_from_message
 from edge.publish.outbox.recovery import SpoolPlace, open_outbox
-from tests.support.cut_disk import CutDisk, record
-from tests.support.kernel_steps import why_not
+from tests.support.kernel_steps import CutDisk, record, why_not
 from tests.support.promise import Reading
 from tests.support.spooling_process import BOUNDS, EPOCH
 from tests.support.wire_messages import birth, detections

@@ -9,7 +9,7 @@ import pytest
 
 from edge.runtime.entry import main
 from edge.transport.channel import Message, encode_frame
-from tests.support.second_user import ids, needs_root
+from tests.support.people import ids, needs_root
 
 REPOSITORY = Path(__file__).parents[4]
 AGENT = """

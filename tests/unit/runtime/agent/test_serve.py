@@ -16,11 +16,10 @@ from edge.transport.channel import Blob, Message, PipeChannel
 from edge.wire.peer import PROTOCOL
 from edge.wire.release import BuildRequest, HaveRequest, LockRequest, StageRequest
 from edge.wire.verbs import BUILD, HAVE, LOCK, PUT_MANIFEST, STAGE
-from tests.support.agent_session import offer_of
+from tests.support.agent_session import framed, offer_of
 from tests.support.device_root import DeviceRoot
 from tests.support.process_units import ProcessUnits
 from tests.support.raised import code_of
-from tests.support.raw_client import framed
 
 VERBS = ["plan", "lock", "put-manifest", "have", "blob", "stage", "build", "switch", "status", "confirm", "rollback"]
 VERBS += ["logs", "facts", "ping", "gc", "hello"]

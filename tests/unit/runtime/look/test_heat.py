@@ -6,8 +6,8 @@ from edge.device.sensors import Sensors, read_sensors
 from edge.runtime.look.server import HeatWatch
 from edge.runtime.serve.streams import StreamStates
 from edge.types import StreamId
-from tests.support.kept import Kept
 from tests.support.logged import logged
+from tests.support.service_parts import Kept
 from tests.support.sysfs import orin, write_tree
 from tests.support.wait import wait_until
 

@@ -14,7 +14,7 @@ from edge.publish.messages import InfoMessage, PullMessage
 from edge.runtime.look.status import Rates, Snapshot, metrics_of, status_json
 from edge.runtime.pipeline.counters import FrameCounters, RecentTimes, RunTimes
 from edge.types import DropReason, Precision, StreamId
-from tests.support.accounts import DOWN, UP, account, counted
+from tests.support.service_parts import DOWN, UP, account, counted
 
 A, B = StreamId("a"), StreamId("b")
 MQTT = {

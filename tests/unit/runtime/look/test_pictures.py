@@ -8,7 +8,7 @@ from edge.runtime.look.pictures import Annotator, PicturePublisher, Pictures
 from edge.runtime.pipeline.batcher import Batch, Row
 from edge.types import ImageSize, Letterbox, StreamId
 from tests.support import values
-from tests.support.kept import Kept
+from tests.support.service_parts import Kept
 
 EAST, WEST = StreamId("east"), StreamId("west")
 SOURCE = ImageSize(width=1280, height=720)

@@ -17,9 +17,8 @@ from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.pipeline.rows import Batch, Row
 from edge.runtime.serve.streams import StreamStates
 from edge.types import ImageSize, Letterbox
-from tests.support.accounts import FIRST, UP, account
 from tests.support.http_client import ask
-from tests.support.kept import Kept
+from tests.support.service_parts import FIRST, UP, Kept, account
 from tests.support.values import detections, header, result
 from tests.support.wait import wait_until
 

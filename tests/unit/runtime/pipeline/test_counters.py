@@ -7,7 +7,7 @@ from edge.runtime.pipeline.counters import FrameCounters, LatencyHistogram, Stre
 from edge.runtime.pipeline.shares import FrameCounts
 from edge.types import DropReason, SourceCounts, StageTimes, StreamId
 from tests.support import values
-from tests.support.accounts import UP, account
+from tests.support.service_parts import UP, account
 
 EAST = StreamId("east")
 

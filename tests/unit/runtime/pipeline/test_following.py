@@ -18,8 +18,8 @@ from edge.track.events import LineTotals, Occupancy
 from edge.track.follow import Follower, WatchRules
 from edge.track.geometry import Line, Zone
 from edge.types import StreamId, StreamState
-from tests.support.kept import Kept
 from tests.support.logged import logged
+from tests.support.service_parts import Kept
 from tests.support.watching import result
 
 EAST = StreamId("east")

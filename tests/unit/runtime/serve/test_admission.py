@@ -6,10 +6,10 @@ import pytest
 from edge.errors import ConfigError
 from edge.runtime.serve.overload import Admission, EngineSpeed, judge_admission, measure_engine
 from edge.types import StreamId
-from tests.support.accounts import DOWN, UP, Run
-from tests.support.accounts import FIRST as A
-from tests.support.accounts import SECOND as B
 from tests.support.logged import logged
+from tests.support.service_parts import DOWN, UP, Run
+from tests.support.service_parts import FIRST as A
+from tests.support.service_parts import SECOND as B
 
 C = StreamId("s2")
 FORTY = EngineSpeed(rows=4, batch_s=0.1)  # 40 frames per second

@@ -8,9 +8,8 @@ from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.overload import Overload
 from edge.runtime.serve.streams import StreamStates
 from edge.types import DropReason, StreamId, StreamState
-from tests.support.accounts import Run
-from tests.support.kept import Kept
 from tests.support.logged import logged
+from tests.support.service_parts import Kept, Run
 
 
 @pytest.fixture

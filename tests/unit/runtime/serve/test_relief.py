@@ -3,8 +3,8 @@
 from edge.media.rate import Caps
 from edge.runtime.pipeline.shares import Terms
 from edge.runtime.serve.overload import Relief
-from tests.support.accounts import FIRST, SECOND, Run
 from tests.support.logged import logged
+from tests.support.service_parts import FIRST, SECOND, Run
 
 
 class Capped(Run):

@@ -5,7 +5,7 @@ import pytest
 from edge.device.units import Notifier
 from edge.runtime.serve.serve import Heartbeat
 from edge.types import DropReason
-from tests.support.accounts import CONNECTING, DOWN, ENDED, UP, account
+from tests.support.service_parts import CONNECTING, DOWN, ENDED, UP, account
 from tests.support.systemd import NotifySocket
 from tests.support.wait import wait_until
 

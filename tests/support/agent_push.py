@@ -238,14 +238,11 @@ class _StandingTime:
 
 
 class StandingDate(datetime):
-    """A clock that stands."""
-
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:
         return datetime(2026, 11, 20, 13, 0, tzinfo=tz)
 
 
 def in_a_minute() -> Moment:
-    """Return the moment a minute from now."""
     moment = this_moment()
     return replace(moment, boottime_ns=moment.boottime_ns + 60 * 10**9)

@@ -7,7 +7,6 @@ from edge.wire.verbs import HealthReport, StateReport, StatusAnswer, StreamHealt
 
 
 def last_switch(**changes: Any) -> LastSwitch:
-    """Return how a switch ended."""
     values = {"release": "a" * 12, "result": "committed", "reason": None, "at": "2026-11-20T12:00:00Z", "before": None}
     return LastSwitch(**{**values, **changes})
 
@@ -53,7 +52,6 @@ def health(**streams: tuple[str, int]) -> HealthReport:
 
 
 def status(**changes: Any) -> StatusAnswer:
-    """Return the answer of a device that idles."""
     unit = UnitState(
         active="active", sub="running", result="success", invocation="1", restarts=0, exit_status=0, was_stopped=False
     )

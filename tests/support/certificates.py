@@ -46,7 +46,6 @@ def make_self_signed(directory: Path) -> Certificates:
 
 
 def fingerprint_of(certificates: Certificates) -> str:
-    """Return what openssl says of a certificate."""
     told = subprocess.run(
         ["openssl", "x509", "-in", str(certificates.certificate), "-noout", "-fingerprint", "-sha256"],
         check=True, capture_output=True, text=True,

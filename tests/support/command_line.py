@@ -1,7 +1,5 @@
 """Both commands as they are typed: in the process of the tests (`command`), each as a process, or on a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

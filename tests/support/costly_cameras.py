@@ -3,8 +3,6 @@
 Each path of `COSTLY` is one; the scheme of its address is the first part of its name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socketserver
 import subprocess

@@ -76,8 +76,6 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Count:
-    """What was enumerated."""
-
     steps: int
     syncs: int
     states: int
@@ -151,8 +149,6 @@ def _killer(at: int) -> Callable[[CutFiles], None]:
 
 @dataclass
 class Outcome:
-    """What came of the recovery from one tree."""
-
     violations: list[str]
     second_trees: dict[Tree, None]
 
@@ -302,7 +298,6 @@ def is_temporary(path: str) -> bool:
 
 
 def current_of(disk: dict) -> str | None:
-    """Return the name that the switch states."""
     target = disk.get(f"{VAR}/current")
     return None if target is None else posixpath.basename(target)
 
@@ -360,12 +355,10 @@ def sealed(disk: dict, name: str) -> dict:
 
 
 def is_sealed(disk: dict, name: str) -> bool:
-    """Return whether a sealed file is missing or undamaged."""
     return f"{VAR}/{name}" not in disk or bool(sealed(disk, name))
 
 
 def counted(disk: dict) -> int:
-    """Return the highest sequence that is counted."""
     return sealed(disk, "counters.json").get("sequences", {}).get("main", 0)
 
 

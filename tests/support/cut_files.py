@@ -26,8 +26,6 @@ MAX_LINKS = 16
 
 @dataclass(frozen=True)
 class Link:
-    """A symbolic link."""
-
     target: str
 
 
@@ -228,7 +226,6 @@ class CutFiles:
     # -- the cut
 
     def tree(self) -> Tree:
-        """Return what a reader sees now."""
         return _tree(self.root, lambda folder: folder.cached, lambda file: file.cached)
 
     def trees_after_cut(self) -> Iterator[Tree]:

@@ -97,7 +97,6 @@ class DeviceRoot:
     def bundle_of(
         self, parts: Mapping[str, tuple[Role, bytes]], name: str, *, sequence: int, **changes: object
     ) -> Bundle:
-        """Return a signed bundle of these files."""
         contents = {path: content for path, (_, content) in parts.items()}
         usual = {"compatible": ("lab",), "health": HealthLimits(hold_s=1.0, min_available_bytes=0)}
         files = tuple(bundled(path, role, content) for path, (role, content) in sorted(parts.items()))
@@ -149,6 +148,5 @@ def bounds_from(counted: int | None) -> dict[str, object]:
 
 
 def as_permission(bundle: Bundle, key: Path) -> Bundle:
-    """Return the bundle, signed in the namespace of permissions."""
     (bundle.path / "manifest.json.sig").write_bytes(sign(bundle.manifest_bytes, key, DOWNGRADE))
     return open_bundle(bundle.path)

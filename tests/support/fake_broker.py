@@ -50,7 +50,6 @@ class FakeBroker(TcpServer):
             thread.join(60)
 
     def drop(self) -> None:
-        """Close all connections."""
         for connection in self._connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

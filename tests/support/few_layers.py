@@ -107,7 +107,6 @@ class _Net(Net):
         return [self.op("Gather", self.op("Shape", x), self.const(i, np.int64), axis=0) for i in range(len(known))]
 
     def whole(self, kind: str, left: str, right: str | int) -> str:
-        """Compute with sizes."""
         return self.op(kind, left, self.const(right, np.int64) if isinstance(right, int) else right)
 
     def view(self, x: str, *sizes: str | int) -> str:

@@ -31,8 +31,6 @@ AT_ONCE = wave()
 
 
 class Memory:
-    """Remembers all that was shown."""
-
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.said: list[str] = []
@@ -93,7 +91,6 @@ class Running:
         return self._ended.done()
 
     def join(self, *, timeout_s: float = 15.0) -> FleetResult:
-        """Return how it ended, within the time."""
         return self._ended.result(timeout_s)
 
 

@@ -47,7 +47,6 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def parsed(content: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Return status, headers and body of an answer."""
     head, _, body = content.partition(b"\r\n\r\n")
     first, *rest = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(": ") for line in rest)

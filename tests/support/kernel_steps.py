@@ -213,7 +213,6 @@ class CutDisk:
         self._pending: list[tuple[tuple[str, _File | None], ...]] = []
 
     def apply(self, call: Call) -> None:
-        """Do what was done."""
         if call.kind == "create" and call.path not in self._names:
             self._change((call.path, _File()))
         elif call.kind == "unlink":

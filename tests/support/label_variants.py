@@ -288,7 +288,6 @@ def called(name):
 
 
 def first(**fields):
-    """The first entry changed."""
     return lambda entries: [{**entries[0], **fields}, *entries[1:]]
 
 

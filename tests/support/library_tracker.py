@@ -93,5 +93,4 @@ def detections(*objects):
 
 
 def follow(tracker, frames, *, first_ns=0, step_ns=FRAME_NS):
-    """Return what the tracker says of each frame."""
     return [tracker.update(frame, time_ns=first_ns + i * step_ns) for i, frame in enumerate(frames)]

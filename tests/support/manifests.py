@@ -67,7 +67,6 @@ def allow(path: Path, key: Path, options='namespaces="edge-release"', principal=
 
 
 def revocation(path: Path, *keys: Path) -> Path:
-    """Write a key revocation list, and return it."""
     keygen("-k", "-f", path, *(key.with_suffix(".pub") for key in keys))
     return path
 

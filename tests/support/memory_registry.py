@@ -94,8 +94,6 @@ class MemoryClient:
 
 
 class MemoryAnswer(io.BytesIO):
-    """The body of a blob."""
-
     def __init__(self, content: bytes, status: int) -> None:
         super().__init__(content)
         self.status = status

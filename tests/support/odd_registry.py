@@ -144,7 +144,6 @@ class OddRegistry:
         return Reference(self.host, REPOSITORY, tag)
 
     def take(self, bundle: Bundle) -> None:
-        """Hold a release as `publish` would leave it."""
         parts = {MANIFEST: bundle.manifest_bytes, SIGNATURE: bundle.signature}
         manifest, signed = (ArtifactLayer(kind, self._put(content), len(content)) for kind, content in parts.items())
         files = []

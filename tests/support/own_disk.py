@@ -30,7 +30,6 @@ class OwnDisk:
         subprocess.run(["fsfreeze", "--freeze", self.folder], check=True)
 
     def thaw(self) -> None:
-        """End `freeze`."""
         if self._is_frozen:
             subprocess.run(["fsfreeze", "--unfreeze", self.folder], check=True)
             self._is_frozen = False
@@ -47,7 +46,6 @@ class OwnDisk:
             os.close(ballast)
 
     def unfill(self) -> None:
-        """End `fill`."""
         (self.folder / "ballast").unlink(missing_ok=True)
 
     def remount(self, option: str) -> None:

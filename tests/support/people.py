@@ -5,8 +5,6 @@ the units. Groups have numbers that are made up; users have those of accounts th
 under, because ssh-keygen works for no uid without an account. Nothing of it is there for a process that is not root.
 """
 
-from __future__ import annotations
-
 import ctypes
 import grp
 import json
@@ -100,7 +98,6 @@ def _this_thread(name: str, *arguments: Any) -> None:
 
 
 def people() -> People:
-    """Return the users of a device, and one more."""
     uids: dict[str, int] = {}
     gids: dict[str, int] = {"root": 0}
     groups: dict[str, list[str]] = {}
@@ -163,7 +160,6 @@ def folder_steps() -> list[dict[str, Any]]:
 
 
 def make_folder(path: Path, step: dict[str, Any], crowd: People) -> None:
-    """Do such a step."""
     path.mkdir(parents=True, exist_ok=True)
     if step["mode"] is not None:
         os.chown(path, crowd.uids[step["owner"]], crowd.gids[step["group"]])

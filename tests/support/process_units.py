@@ -44,8 +44,6 @@ class ServingUnits:
 
 
 class ProcessUnits(ServingUnits):
-    """A `Units` whose units are this file, run for `root`."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
 

@@ -77,8 +77,6 @@ class PullingDevice:
 
 
 class StatingClock:
-    """Time that passes when it is told to."""
-
     def __init__(self) -> None:
         self.now = datetime.now(timezone.utc).replace(microsecond=0)
 

@@ -59,7 +59,6 @@ class RecordedSource:
 
     @property
     def stream(self) -> StreamId:
-        """The stream that this source reads."""
         return self._stream
 
     @property
@@ -68,7 +67,6 @@ class RecordedSource:
         return self._is_live
 
     def open(self) -> None:
-        """Start the clock."""
         self._begun = self._due = time.monotonic()
 
     def read(self, timeout_s: float) -> Frame | None:
@@ -86,7 +84,6 @@ class RecordedSource:
         return self._frame_of(newest)
 
     def counts(self) -> SourceCounts:
-        """Return what was given out and dropped so far."""
         late = self._decoded - self._taken
         return SourceCounts(decoded=self._decoded, dropped={DropReason.LATE: late} if late else {})
 

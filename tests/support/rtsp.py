@@ -116,7 +116,6 @@ class RtspServer:
         self._process = None
 
     def mount(self, path: str, mount: RtspMount) -> None:
-        """Serve another path, from now on."""
         self._mounts = {**self._mounts, path: mount}
         assert self._process is not None
         assert self._process.stdin is not None

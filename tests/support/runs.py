@@ -30,7 +30,6 @@ class Run:
         return process
 
     def told(self):
-        """What the last process has said so far."""
         return (self.folder / "told.txt").read_text(encoding="utf-8")
 
     def end_all(self):

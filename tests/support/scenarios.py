@@ -43,7 +43,6 @@ def on_trial(release: Release) -> Callable[[Device], None]:
 
 
 def damaged(tree: Tree, path: str) -> Tree:
-    """Return the tree with one byte of a file flipped."""
     disk = dict(tree)
     content = disk[path]
     disk[path] = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
@@ -139,7 +138,6 @@ SCENARIO_STARTS: dict[str, Tree] = {
 
 
 def scenarios() -> list[Scenario]:
-    """Return all that is enumerated."""
     old, both = SCENARIO_STARTS["old"], SCENARIO_STARTS["both"]
     trial = after(pushed(OLD), on_trial(NEW))
     state = "/var/lib/edge-deploy/state.json"

@@ -77,13 +77,11 @@ class Said:
 
     @property
     def frame(self) -> bytes:
-        """The bytes on the wire."""
         return (len(self.body) + 1).to_bytes(4, "big") + bytes([self.values is None]) + self.body
 
 
 @cache
 def transcript() -> tuple[Said, ...]:
-    """Return all frames in their order."""
     return tuple(_said(json.loads(line)) for line in _PATH.read_text().splitlines()[1:])
 
 
@@ -127,7 +125,6 @@ class RecordedBundle:
 
 
 def recorded_bundle(story: str, folder: Path) -> RecordedBundle:
-    """Return the bundle of a story."""
     frames = [said for said in transcript() if said.story == story and said.who == "client"]
     offer = _values(next(said for said in frames if said.verb == "plan"))
     content = base64.b64decode(offer["manifest"])
@@ -166,7 +163,6 @@ def recorded_device(story: str, **others: Any) -> ScriptedDevice:
 
 
 def progress_for_ever(values: dict[str, Any]) -> Iterator[str]:
-    """Yield progress without end."""
     for done in itertools.count():
         yield body("progress", values["id"], {"phase": "x", "done": done, "total": None, "note": "soon"})
 

@@ -81,7 +81,6 @@ def _is_ready(port: int) -> bool:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
-    """Give a real browser, of playwright's kind."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -109,8 +109,6 @@ class FieldDevice:
 
 
 class _Agent:
-    """A connection to the agent of a device."""
-
     def __init__(self, device: FieldDevice) -> None:
         self._device = device
         self._said: deque[Frame] = deque([_frame("hello", DeviceHello(facts=_FACTS, current=device.current), None)])

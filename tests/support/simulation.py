@@ -259,25 +259,20 @@ class Simulation:
 
     @property
     def told(self) -> dict[str, Told]:
-        """What became of the frames of each stream."""
         return {name: stream.told for name, stream in self._streams.items()}
 
     @property
     def orders(self) -> dict[str, Cap]:
-        """What each stream is to leave out."""
         return {name: stream.order for name, stream in self._streams.items()}
 
     def at(self, time_ns: int, do: Callable[[], None]) -> None:
-        """Do something at a time."""
         self._count += 1
         heapq.heappush(self._events, (time_ns, self._count, do))
 
     def after(self, seconds: float, do: Callable[[], None]) -> None:
-        """Do something so much later."""
         self.at(self.now_ns + round(seconds * NS), do)
 
     def run(self) -> Simulation:
-        """Run to the end; return it."""
         for stream in self._streams.values():
             stream.start()
         while self._events and self._events[0][0] <= self.end_s * NS:

@@ -225,7 +225,6 @@ def one_operator(path, kind, *, weight=None, shape=(1, 4, 6, 6), opset=17, store
 
 
 def stored(model):
-    """Return what a model stores, by name."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 

@@ -1,7 +1,5 @@
 """What TCP servers of tests share: they listen on loopback, and serve each connection in a thread of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

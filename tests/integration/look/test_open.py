@@ -1,4 +1,7 @@
-"""`edge-deploy open`: the status page of a device, over a real sshd whose key may start the agent and nothing else."""
+"""`edge-deploy open`: the status page of a device, over a real sshd whose key may start the agent and nothing else.
+
+And what `status` says of its streams.
+"""
 
 import json
 import os
@@ -16,7 +19,9 @@ from tests.support.showing import needs_chromium
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.slow_but(
-    "test_without_the_secret_of_the_address_nothing_is_shown", reason="further views of a service"
+    "test_without_the_secret_of_the_address_nothing_is_shown",
+    "test_a_device_with_a_dead_camera_is_degraded_and_why",
+    reason="further views of a service",
 )
 
 
@@ -149,3 +154,40 @@ def test_the_browser_is_led_there_by_a_file_and_no_command_line_holds_the_secret
     page.goto(found["argv"][1])
     page.wait_for_function("() => document.querySelector('#device')?.textContent === 'dev'", timeout=60_000)
     page.close()
+
+
+@pytest.fixture
+def status(tmp_path, deploy, monkeypatch):
+    """Run `edge-deploy status gate-01` with more arguments; give what it printed, and said."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "workstation"))
+
+    def run(*arguments):
+        done = subprocess.run(deploy("status", *arguments), capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr
+
+    return run
+
+
+def test_a_device_with_a_dead_camera_is_degraded_and_why(service, status):
+    def is_degraded():
+        return json.loads(ask(service.port, "/status.json")[2])["state"] == "degraded"
+
+    wait_until(is_degraded, what="the camera is down")
+    shown, _ = status("--json")
+    assert json.loads(shown)["gate-01"]["device_state"] == {"state": "degraded", "reason": "down: gone"}
+    shown, _ = status()
+    assert "device    degraded: down: gone\n" in shown
+    shown, told = status("--table")
+    head, row = shown.splitlines()
+    assert row[head.index("DEVICE") :].split()[0] == "degraded"
+    assert "gate-01: degraded: down: gone" in told
+
+
+def test_a_device_whose_service_is_not_there_says_nothing_of_it(status):
+    shown, _ = status("--json")
+    assert json.loads(shown)["gate-01"]["device_state"] is None
+    shown, _ = status()
+    assert "device  " not in shown
+    head, row = status("--table")[0].splitlines()
+    assert row[head.index("DEVICE") :].split()[0] == "-"

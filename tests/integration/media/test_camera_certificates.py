@@ -3,8 +3,6 @@
 Where they answer with whole addresses under their own name, the tunnel leads these, too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket

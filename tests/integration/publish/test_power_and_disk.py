@@ -1,8 +1,12 @@
 """Long outages, full disks and power cuts with a real broker: what the spool keeps and what it declares."""
 
 import os
+import random
 import shutil
 import subprocess
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +14,9 @@ from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.recovery import SpoolPlace
 from tests.support.logged import logged
 from tests.support.ports import free_port
+from tests.support.promise import findings
 from tests.support.spooling_process import is_on_disk, is_stored
-from tests.support.wait import wait_until
+from tests.support.wait import wait_looks, wait_until
 from tests.support.wire_messages import detections, event
 
 pytestmark = pytest.mark.slow_but(
@@ -162,3 +167,108 @@ def test_two_services_do_not_share_a_spool_and_the_second_has_it_when_the_first_
     assert (first.counts()["spool_works"], second.counts()["spool_works"]) == (1, 0)
     first.close()
     wait_until(lambda: second.counts()["spool_works"] == 1, what="the second has it")
+
+
+@pytest.fixture
+def publisher(disk, tmp_path, broker, make_publisher):
+    place = SpoolPlace(disk.folder / "spool.db", Bounds(max_bytes=16 << 20, max_age_s=3600.0, free_bytes=0))
+    made = make_publisher(broker.port, run_path=tmp_path / "outbox.db", spool=place, max_bytes=200_000)
+    yield made
+    disk.thaw()
+
+
+def seqs(collector, kind):
+    return [one["seq"] for one in collector.payloads(f"/{kind}")]
+
+
+def test_f38_a_disk_that_answers_nothing_holds_no_event_back_and_is_said(publisher, disk, collector, caplog):
+    publisher.publish(event(1))
+    wait_until(lambda: seqs(collector, "events") == [1], what="the first event")
+    disk.freeze()
+
+    publisher.publish(event(2))
+    publisher.publish(detections(1))
+    wait_until(lambda: seqs(collector, "events") == [1, 2], what="the event of a frozen disk")
+    wait_until(lambda: seqs(collector, "detections") == [1], what="the frame of a frozen disk")
+    assert "messages-in-memory-only" in logged(caplog)
+    assert publisher.counts()["spool_works"] == 0
+    publisher.publish(event(3))
+    wait_looks(lambda: seqs(collector, "events") == [1, 2, 3], what="later events wait no more", seconds=1.5)
+
+    disk.thaw()
+    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk works again")
+    publisher.publish(event(4))
+    wait_until(lambda: seqs(collector, "events") == [1, 2, 3, 4], what="an event that was written first")
+    wait_until(lambda: publisher.counts()["spool_waiting"] == 0, what="nothing is left on the disk")
+
+
+def test_a_stop_does_not_wait_for_a_disk_that_answers_nothing(publisher, disk, collector, caplog):
+    publisher.publish(event(1))
+    wait_until(lambda: seqs(collector, "events") == [1], what="the first event")
+    disk.freeze()
+    publisher.publish(event(2))
+
+    stop = threading.Thread(target=publisher.close, daemon=True)
+    stop.start()
+    stop.join(60)
+    is_closed = not stop.is_alive()
+    said = collector.payloads("gate-01/state")[-1]["state"]
+    disk.thaw()
+
+    assert is_closed
+    assert said == "offline"
+    assert "the disk has not answered" in caplog.text
+
+
+FLAPPING_S = 20.0
+
+
+def held_s():
+    """The time of this thread that it has not spent waiting for a CPU, which others of the machine may have."""
+    _ran_ns, waited_ns, _slices = map(int, Path("/proc/thread-self/schedstat").read_text().split())
+    return time.monotonic() - waited_ns / 1e9
+
+
+def flap(disk, publisher, published):
+    """Let the disk fail and work in turns; a publish that took long is one that waited for it."""
+    chance, until_s, longest_s = random.Random(12), time.monotonic() + FLAPPING_S, 0.0
+    while time.monotonic() < until_s:
+        breaks, mends = chance.choice([(disk.freeze, disk.thaw), (disk.fill, disk.unfill)])
+        breaks()
+        for _ in range(chance.randrange(20, 120)):
+            begun_s = held_s()
+            for kind, make in (("detections", detections), ("events", event)):
+                published[kind] += 1
+                publisher.publish(make(published[kind]))
+            longest_s = max(longest_s, held_s() - begun_s)
+            time.sleep(0.01)
+        mends()
+    return longest_s
+
+
+def test_f38_a_disk_that_flaps_holds_up_no_publish_and_nothing_is_lost_unsaid(
+    disk, tmp_path, away, make_publisher, caplog
+):
+    broker, collector = away
+    place = SpoolPlace(disk.folder / "spool.db", Bounds(max_bytes=16 << 20, max_age_s=3600.0, free_bytes=0))
+    publisher = make_publisher(broker.port, run_path=tmp_path / "outbox.db", spool=place, max_bytes=1_000_000)
+    published, began_s = {"detections": 0, "events": 0}, time.monotonic()
+    try:
+        longest_s = flap(disk, publisher, published)
+    finally:
+        disk.thaw()
+        disk.unfill()
+    broker.start()
+    assert publisher.flush(60)
+
+    accounts = {("east", 41): published["detections"], ("east events", 41): published["events"]}
+
+    def read():
+        return findings([(one.topic, one.payload) for one in list(collector.messages)], has_events=True)
+
+    wait_until(lambda: not any(read().undeclared(*one) for one in accounts.items()), what="all came or is declared")
+    read().prove(accounts, most_duplicates=0)
+    assert longest_s < 1.0, "no publish waits for the disk"
+    wait_until(lambda: publisher.counts()["spool_works"] == 1, what="the disk works again")
+    said = [record for record in caplog.records if record.name.endswith("outbox.bounds")]
+    assert 1 <= len(said) <= 2 + (time.monotonic() - began_s) / 10, "told no more often than each ten seconds"

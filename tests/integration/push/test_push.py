@@ -8,10 +8,12 @@ import threading
 import pytest
 
 from edge.bundle.manifest import GoldenFrames
+from edge.device.health import read_health
 from edge.device.state import Phase
 from edge.transport.ssh import SshChannel
 from tests.support.agent_session import RawClient
 from tests.support.audit import audit_lines
+from tests.support.deployable import real_bundle
 from tests.support.device_releases import attach_engine
 from tests.support.raised import code_of
 from tests.support.wait import wait_looks, wait_until
@@ -388,3 +390,19 @@ def test_a_build_of_an_earlier_push_that_still_runs_is_waited_for_and_then_ours_
     outcome = device.push(second)
     assert outcome.result == "committed"
     assert device.device.releases.current() == second.manifest.release
+
+
+@pytest.mark.promised(reason="a push of a real release ends well or is undone")
+def test_a_good_release_is_committed_and_one_without_frames_is_undone(device, push_real):
+    limits = {"hold_s": 3.0, "deadline_s": 12.0}
+    good = real_bundle(device, sequence=1, **limits)
+    outcome = push_real(good)
+    assert outcome.result == "committed", outcome
+    assert read_health(device.layout.health).release == good.manifest.release
+
+    dead = [{"id": "a", "uri": "rtsp://127.0.0.1:9/none"}]
+    outcome = push_real(real_bundle(device, sequence=2, streams=dead, **limits))
+    assert (outcome.result, outcome.exit_code) == ("rolled-back", 8), outcome
+    assert device.device.releases.current() == good.manifest.release
+    assert device.device.state().phase is Phase.IDLE
+    assert read_health(device.layout.health).release == good.manifest.release

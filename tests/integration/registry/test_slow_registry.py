@@ -1,7 +1,5 @@
 """A registry that trickles is in nobody's way: what is fetched comes without the push lock."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """What a device, or who runs the registry, says reaches a terminal as text, whichever command of rings asks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Keys of a PKCS#11 token (SoftHSM) and FIDO keys of a stand-in agent sign all that is signed; a device takes it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """A way back for a ring: what was withdrawn is kept without an error, and the old release comes again, signed anew."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import datetime, timezone
 

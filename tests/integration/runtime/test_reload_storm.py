@@ -1,7 +1,5 @@
 """Reloads one after the other on a busy machine with forty RTSP cameras: what becomes of those that are not touched."""
 
-from __future__ import annotations
-
 import json
 import signal
 from itertools import pairwise

@@ -5,8 +5,6 @@ only a stand-in can do or count is skipped. `is_integrated` is said of a GPU wha
 TensorRT stays the fake one, whose work a stream of the GPU calls between two real copies of its tensors.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import itertools

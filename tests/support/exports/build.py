@@ -23,7 +23,6 @@ _NAMES = {"v5u": "YOLOv5n", "v8": "YOLOv8n", "v9": "YOLOv9t", "v10": "YOLOv10n",
 
 
 def build(variant, path):
-    """Write `variant` to `path`, and return that."""
     options = variant.options
     rows = None if options.get("dynamic") else options.get("batch", 1)
     writer = Writer(height=variant.height, width=variant.width, rows=rows, opset=options.get("opset", 18))

@@ -11,7 +11,6 @@ _LARGEST = 100_000
 
 
 def slimmed(model):
-    """Return a model that computes the same."""
     while True:
         before = len(model.graph.node)
         model = _straightened(_shared(_folded(_with_shapes(model))))

@@ -112,7 +112,6 @@ def session_of(content):
 
 
 def array_at(address, shape, dtype):
-    """Return the memory at `address` as an array."""
     dtype = np.dtype(dtype)
     count = int(np.prod(shape)) * dtype.itemsize
     return np.frombuffer((ctypes.c_char * count).from_address(address), dtype).reshape(shape)

@@ -1,7 +1,5 @@
 """Its keys in the `engine` section."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -7,7 +7,6 @@ and agent are two threads with pipes between them, and the units are functions: 
 import contextlib
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -31,13 +30,12 @@ from edge.transport.channel import Channel
 from edge.wire.release import LockRequest, RollbackRequest
 from edge.wire.verbs import LOCK, ROLLBACK
 from tests.support.agent_session import piped
-from tests.support.crash import Killed, spared
+from tests.support.crash import Killed, Report, nobody, spared
 from tests.support.device_releases import leave_engine, record_of, request_of
 from tests.support.device_root import DeviceRoot, as_permission, bounds_from
 from tests.support.process_units import ServingUnits, serve_now
 from tests.support.pushes import Release
 
-Report = Callable[[], None]
 MODEL = b"the model of all"
 
 
@@ -109,10 +107,6 @@ class FunctionUnits(ServingUnits):
             roll_back(self._device, "unit-failed", moment=this_moment())
             serve_now(self._device)
         self._report()
-
-
-def nobody() -> None:
-    """Hear a report."""
 
 
 class AgentPush:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.agent_pull import FOLDER, AgentPull, Ring
-from tests.support.agent_push import AgentPush, SignedRelease, nobody
-from tests.support.crash import Scenario
+from tests.support.agent_push import AgentPush, SignedRelease
+from tests.support.crash import Scenario, nobody
 from tests.support.scenarios import BARE, after
 
 AGENT_SCENARIOS = ("agent: push, healthy", "agent: push, unhealthy", "agent: first push, healthy", "agent: rollback")

@@ -70,6 +70,10 @@ class Scenario:
     pulls: Pulling | None = None
 
 
+def nobody() -> None:
+    """Hear a report."""
+
+
 class Killed(BaseException):
     """A process ends here: no handler of an error has a part in it."""
 

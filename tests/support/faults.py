@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 from edge.device.device import Device, collect
 from edge.device.recovery import recover
-from edge.device.switch import roll_back
 from edge.errors import DeployError
 from tests.support.crash import counted, current_of, is_whole, sealed
 from tests.support.cut_files import CutFiles, Tree
 from tests.support.faulty_files import CHANGING, GROWING, FaultyFiles
 from tests.support.pushes import device_over, moment, push
-from tests.support.scenarios import NEW, OLD, OTHER, SCENARIO_STARTS
+from tests.support.scenarios import NEW, OLD, OTHER, SCENARIO_STARTS, asked_back, collected, pushing
 
 CODES = {
     errno.ENOSPC: "device.disk.space",
@@ -24,27 +23,11 @@ CODES = {
 _LASTING = {errno.ENOSPC: GROWING, errno.EDQUOT: GROWING, errno.EROFS: CHANGING}
 
 
-def _push(device: Device) -> None:
-    push(device, NEW, now=moment("boot-1"))
-
-
-def _push_unhealthy(device: Device) -> None:
-    push(device, NEW, now=moment("boot-1"), is_healthy=False)
-
-
-def _roll_back(device: Device) -> None:
-    roll_back(device, "asked for", moment=moment("boot-1"), by_person=True)
-
-
-def _collect(device: Device) -> None:
-    collect(device, now_s=8 * 86400.0)
-
-
 ACTIONS: dict[str, tuple[Tree, Callable[[Device], None]]] = {
-    "push": (SCENARIO_STARTS["old"], _push),
-    "push, unhealthy": (SCENARIO_STARTS["old"], _push_unhealthy),
-    "rollback": (SCENARIO_STARTS["both"], _roll_back),
-    "garbage collection": (SCENARIO_STARTS["littered"], _collect),
+    "push": (SCENARIO_STARTS["old"], pushing(NEW, is_healthy=True)),
+    "push, unhealthy": (SCENARIO_STARTS["old"], pushing(NEW, is_healthy=False)),
+    "rollback": (SCENARIO_STARTS["both"], asked_back),
+    "garbage collection": (SCENARIO_STARTS["littered"], collected),
 }
 
 

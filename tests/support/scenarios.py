@@ -7,7 +7,7 @@ from edge.device.device import Device, collect
 from edge.device.recovery import recover
 from edge.device.state import Counters, Phase, raise_counters, seal
 from edge.device.switch import commit, refuse, roll_back, switch_to
-from tests.support.crash import Report, Scenario
+from tests.support.crash import Report, Scenario, nobody
 from tests.support.cut_files import CutFiles, Tree
 from tests.support.pushes import Release, device_over, moment, prepare, push, switch
 
@@ -77,8 +77,11 @@ def _littered(device: Device) -> None:
     files.write(layout.engines / ".0123456789abcdef.tmp/model.plan", b"half")
 
 
-def _push(release: Release, *, is_healthy: bool) -> Callable[[Device, Report], None]:
-    return lambda device, report: push(device, release, now=moment("boot-1"), is_healthy=is_healthy, report=report)
+def pushing(release: Release, *, is_healthy: bool) -> Callable[..., None]:
+    def step(device: Device, report: Report = nobody) -> None:
+        push(device, release, now=moment("boot-1"), is_healthy=is_healthy, report=report)
+
+    return step
 
 
 def _recover(device: Device, report: Report) -> None:
@@ -86,7 +89,7 @@ def _recover(device: Device, report: Report) -> None:
     report()
 
 
-def _asked_back(device: Device, report: Report) -> None:
+def asked_back(device: Device, report: Report = nobody) -> None:
     roll_back(device, "asked for", moment=moment("boot-1"), by_person=True)
     report()
 
@@ -110,7 +113,7 @@ def _trusted(device: Device, report: Report) -> None:
     report()
 
 
-def _collect(device: Device, report: Report) -> None:
+def collected(device: Device, report: Report = nobody) -> None:
     collect(device, now_s=8 * 86400.0)
 
 
@@ -121,13 +124,13 @@ def _push_or_end(device: Device, report: Report) -> None:
         commit(device, moment=moment("boot-1"))
         report()
     else:
-        _push(NEW, is_healthy=True)(device, report)
+        pushing(NEW, is_healthy=True)(device, report)
 
 
 def _way_back_or_end(device: Device, report: Report) -> None:
     """What is started again after the way back was killed."""
     if device.releases.current() != OLD.name:  # else the switch has moved, and who asks again would go forth
-        _asked_back(device, report)
+        asked_back(device, report)
 
 
 SCENARIO_STARTS: dict[str, Tree] = {
@@ -150,11 +153,11 @@ def scenarios() -> list[Scenario]:
     stated_before = after(pushed(OLD), pushed(NEW), _stated_once)
     back = {**proven, "known": (OLD, NEW, BACK), "kept": (NEW,), "pushed_again": BACK}
     return [
-        Scenario("push, healthy", old, _push(NEW, is_healthy=True), ends_on=NEW.name, **common),
-        Scenario("push, unhealthy", old, _push(NEW, is_healthy=False), ends_on=OLD.name, **failing),
-        Scenario("first push, healthy", BARE, _push(NEW, is_healthy=True), ends_on=NEW.name, **first),
-        Scenario("first push, unhealthy", BARE, _push(NEW, is_healthy=False), ends_on=None, marked=NEW, **first),
-        Scenario("rollback, asked for", both, _asked_back, ends_on=OLD.name, **proven),
+        Scenario("push, healthy", old, pushing(NEW, is_healthy=True), ends_on=NEW.name, **common),
+        Scenario("push, unhealthy", old, pushing(NEW, is_healthy=False), ends_on=OLD.name, **failing),
+        Scenario("first push, healthy", BARE, pushing(NEW, is_healthy=True), ends_on=NEW.name, **first),
+        Scenario("first push, unhealthy", BARE, pushing(NEW, is_healthy=False), ends_on=None, marked=NEW, **first),
+        Scenario("rollback, asked for", both, asked_back, ends_on=OLD.name, **proven),
         Scenario("rollback, service failed", both, _failed_back, ends_on=OLD.name, marked=NEW, **proven),
         Scenario("rollback, killed in trial", trial, _failed_back, ends_on=OLD.name, **failing),
         Scenario("recovery, cut in trial", trial, _recover, ends_on=NEW.name, **common),
@@ -163,7 +166,7 @@ def scenarios() -> list[Scenario]:
         Scenario("recovery, never switched", after(pushed(OLD), _armed), _recover, ends_on=OLD.name, **common),
         Scenario("recovery, state lost", damaged(both, state), _recover, ends_on=NEW.name, is_sound=False, **proven),
         Scenario("recovery, current lost", _without_plan(both), _recover, ends_on=OLD.name, is_sound=False, **common),
-        Scenario("downgrade, used once", both, _push(BACK, is_healthy=True), ends_on=BACK.name, **back),
+        Scenario("downgrade, used once", both, pushing(BACK, is_healthy=True), ends_on=BACK.name, **back),
         Scenario("who counts, a later version", both, _trusted, ends_on=NEW.name, **proven),
         Scenario("statement of a ring", stated_before, _stated, ends_on=NEW.name, **proven),
         Scenario(
@@ -171,15 +174,15 @@ def scenarios() -> list[Scenario]:
             old,
             _push_or_end,
             ends_on=NEW.name,
-            killed=_push(NEW, is_healthy=True),
+            killed=pushing(NEW, is_healthy=True),
             **common,
         ),
         Scenario(
             "push, after garbage collection was killed at each step",
             SCENARIO_STARTS["littered"],
-            _push(OTHER, is_healthy=True),
+            pushing(OTHER, is_healthy=True),
             ends_on=OTHER.name,
-            killed=_collect,
+            killed=collected,
             **{**proven, "known": every, "kept": (NEW,), "pushed_again": OTHER},
         ),
         Scenario(
@@ -187,7 +190,7 @@ def scenarios() -> list[Scenario]:
             both,
             _way_back_or_end,
             ends_on=OLD.name,
-            killed=_asked_back,
+            killed=asked_back,
             **proven,
         ),
         Scenario(
@@ -203,7 +206,7 @@ def scenarios() -> list[Scenario]:
             **three,
         ),
         Scenario(
-            "garbage collection", SCENARIO_STARTS["littered"], _collect, ends_on=NEW.name, **{**proven, "known": every}
+            "garbage collection", SCENARIO_STARTS["littered"], collected, ends_on=NEW.name, **{**proven, "known": every}
         ),
     ]
 

@@ -17,11 +17,11 @@ from typing import Any
 from edge.device.device import Device, collect
 from edge.device.durable import Files
 from edge.device.recovery import recover
-from edge.device.switch import roll_back
 from tests.support.agent_push import AgentPush
+from tests.support.crash import nobody
 from tests.support.faulty_files import CHANGING
-from tests.support.pushes import device_over, moment, push
-from tests.support.scenarios import NEW, OLD, OTHER, on_trial
+from tests.support.pushes import device_over, moment
+from tests.support.scenarios import NEW, OLD, OTHER, asked_back, on_trial, pushed, pushing
 
 _WORDS = {"write_at": "write", "append": "write", "allocate": "write", "sync_dir": "sync"}
 _UNTOLD = {"protect"}  # permissions: no matter of a power cut
@@ -51,57 +51,30 @@ class ToldFiles:
         return self._root / path.relative_to("/")
 
 
-def _put(device: Device, folder: Path) -> None:
+def _put(device: Device) -> None:
     device.durable.put(Path("/var/lib/edge-deploy/a"), b"1")
 
 
-def _push_twice(device: Device, folder: Path) -> None:
-    push(device, OLD, now=moment("boot-0"))
-    push(device, NEW, now=moment("boot-0"))
+def _recovered(device: Device) -> None:
+    for boot in ("boot-1", "boot-2"):
+        recover(device, moment=moment(boot))
 
 
-def _refused(device: Device, folder: Path) -> None:
-    push(device, OLD, now=moment("boot-0"))
-    push(device, NEW, now=moment("boot-0"), is_healthy=False)
-
-
-def _back(device: Device, folder: Path) -> None:
-    _push_twice(device, folder)
-    roll_back(device, "asked for", moment=moment("boot-1"), by_person=True)
-
-
-def _recovered(device: Device, folder: Path) -> None:
-    push(device, OLD, now=moment("boot-0"))
-    on_trial(NEW)(device)
-    recover(device, moment=moment("boot-1"))
-    recover(device, moment=moment("boot-2"))
-
-
-def _collected(device: Device, folder: Path) -> None:
-    for release in (OLD, OTHER, NEW):
-        push(device, release, now=moment("boot-0"))
-    collect(device, now_s=3e9)
+STORIES: dict[str, tuple[Callable[[Device], object], ...]] = {
+    "put": (_put,),
+    "push": (pushed(OLD), pushed(NEW)),
+    "push-refused": (pushed(OLD), pushing(NEW, is_healthy=False)),
+    "rollback": (pushed(OLD), pushed(NEW), asked_back),
+    "recovery": (pushed(OLD), on_trial(NEW), _recovered),
+    "garbage": (pushed(OLD), pushed(OTHER), pushed(NEW), lambda device: collect(device, now_s=3e9)),
+    "agent": (),
+}
 
 
 def _pushed_by_the_agent(device: Device, folder: Path) -> None:
     made = AgentPush(folder)
-    made.push(device, _nobody, made.old)
-    made.push(device, _nobody, made.new, is_healthy=False)
-
-
-def _nobody() -> None:
-    pass
-
-
-STORIES: dict[str, Callable[[Device, Path], None]] = {
-    "put": _put,
-    "push": _push_twice,
-    "push-refused": _refused,
-    "rollback": _back,
-    "recovery": _recovered,
-    "garbage": _collected,
-    "agent": _pushed_by_the_agent,
-}
+    made.push(device, nobody, made.old)
+    made.push(device, nobody, made.new, is_healthy=False)
 
 
 def _leave_out(what: str) -> None:
@@ -122,8 +95,12 @@ def main(story: str, folder: str, *without: str) -> None:
     root = Path(folder) / "disk"
     (root / "var/lib/edge-deploy").mkdir(parents=True, exist_ok=True)
     files = ToldFiles(root)
-    (Path(folder) / "desk").mkdir(exist_ok=True)
-    STORIES[story](device_over(files), Path(folder) / "desk")
+    device = device_over(files)
+    for step in STORIES[story]:
+        step(device)
+    if story == "agent":
+        (Path(folder) / "desk").mkdir()
+        _pushed_by_the_agent(device, Path(folder) / "desk")
     print(json.dumps(files.steps))
 
 

@@ -326,11 +326,3 @@ def test_closed_pipeline_is_freed(tmp_path, uri):
     gc.collect()
 
     assert sorted(freed) == ["fitted"] * 3 + ["pipeline"] * 3
-
-
-def test_test_pattern_is_a_camera_too():
-    with Viewer("test://?pattern=ball&width=853&height=480&fps=30") as viewer:
-        viewer.await_frames(30)
-
-    assert viewer.headers[-1].source_size == ImageSize(width=853, height=480)
-    assert_balances(viewer)

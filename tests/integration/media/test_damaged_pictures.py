@@ -78,21 +78,6 @@ def test_camera_with_far_apart_key_frames_is_not_given_up_for_them(long_gops, mo
 
 
 @BOTH
-def test_after_damage_nothing_is_given_out_until_the_next_key_frame(tmp_path, decoder):
-    clip = write_clip(tmp_path / "a.h264", count=60, gop=30)
-    spoil_packets(clip, {40})
-
-    codes, counts = read_all(clip, decoder)
-
-    # At a file's pace a frame or two before the damage may be let go, since a decoder is ahead of its output.
-    assert codes[:37] == list(range(37))
-    assert max(codes) < 40
-    assert counts.dropped[DropReason.DAMAGED] >= 20
-    assert counts.decoded == len(codes) + counts.dropped[DropReason.DAMAGED] == 60
-    assert counts.errors > 0
-
-
-@BOTH
 @pytest.mark.parametrize("number", [40, 30], ids=["predicted", "key frame"])
 def test_a_picture_that_lacks_its_end_is_not_given_out_wherever_it_is_cut(tmp_path, decoder, number):
     """Where a slice ends as if it were whole, a decoder makes up the rest and calls nothing an error."""
@@ -109,13 +94,15 @@ def test_a_picture_that_lacks_its_end_is_not_given_out_wherever_it_is_cut(tmp_pa
 
 
 @BOTH
-def test_the_next_key_frame_ends_it(tmp_path, decoder):
+def test_after_damage_nothing_is_given_out_until_the_next_key_frame(tmp_path, decoder):
     clip = write_clip(tmp_path / "a.h264", count=90, gop=30)
     spoil_packets(clip, {40, 45})
 
     codes, counts = read_all(clip, decoder)
 
+    # At a file's pace a frame or two before the damage may be let go, since a decoder is ahead of its output.
     assert [code for code in codes if code < 37 or code >= 40] == [*range(37), *range(60, 90)]
+    assert counts.errors > 0
     assert counts.decoded == len(codes) + counts.dropped[DropReason.DAMAGED] == 90
 
 
@@ -193,15 +180,6 @@ def read_to_the_end(port: int, decoder: str) -> tuple[list[tuple[int, int] | Non
             pictures.append(signature_in(frame.image))
     source.close()
     return pictures, source.counts()
-
-
-@BOTH
-def test_every_frame_of_a_whole_clip_is_clean(tmp_path, decoder):
-    for codec, name in (("libx264", "a.mp4"), ("libx265", "b.mkv")):
-        clip = write_clip(tmp_path / name, codec=codec, count=60, gop=20, b_frames=2)
-        codes, counts = read_all(clip, decoder)
-        assert codes == list(range(60))
-        assert dict(counts.dropped) == {}
 
 
 def read_all(path: Path, decoder: str) -> tuple[list[int], SourceCounts]:

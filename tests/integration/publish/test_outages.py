@@ -21,16 +21,6 @@ def firsts(numbers):
     return list(dict.fromkeys(numbers))
 
 
-def test_without_a_broker_nothing_fails_and_the_reason_is_told(make_publisher):
-    publisher = make_publisher(free_port())
-    publisher.publish(detections(1))
-
-    wait_until(lambda: "nothing listens" in publisher.status, what="the reason")
-    assert not publisher.is_connected
-    assert not publisher.flush(0.01)
-    assert publisher.counts()["waiting"] == 2
-
-
 def test_what_was_never_delivered_is_waiting_at_the_end_not_dropped(make_publisher, caplog):
     publisher = make_publisher(free_port())
     publish_frames(publisher, range(1, 31))
@@ -44,51 +34,6 @@ def test_what_was_never_delivered_is_waiting_at_the_end_not_dropped(make_publish
     assert (counts["numbered_waiting"], counts["numbered_lost"]) == (30, 0)
     assert "messages-not-delivered count=33" in logged(caplog)
     assert not publisher.flush(10)
-
-
-def test_a_broker_that_comes_later_gets_everything(away, make_publisher):
-    broker, collector = away
-    publisher = make_publisher(broker.port)
-    publish_frames(publisher, range(1, 101))
-    wait_until(lambda: "nothing listens" in publisher.status, what="a failed attempt")
-    broker.start()
-
-    assert publisher.flush(60)
-    publish_frames(publisher, range(101, 201))
-    wait_until(lambda: 200 in collector.numbers()["east"], what="the last number")
-    assert collector.undeclared("east", 200) == set()
-    assert [state["state"] for state in collector.payloads("gate-01/state")][-1] == "online"
-
-
-def test_restarts_of_the_broker_lose_nothing(make_broker, make_publisher, make_collector):
-    broker = make_broker(is_persistent=True).start()
-    collector = make_collector(broker.port)
-    # On a slow machine the rest would go to the other topic; order is promised on each of them.
-    publisher = make_publisher(broker.port, streams=("east", "west"), live_s=60)
-    stop = threading.Event()
-    last = {"east": 0, "west": 0}
-
-    def publish():
-        while not stop.wait(0.001):
-            for stream in last:
-                last[stream] += 1
-                publisher.publish(detections(last[stream], stream=stream))
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    for _ in range(4):
-        before = publisher.counts()["numbered_acknowledged"]
-        wait_until(lambda: publisher.counts()["numbered_acknowledged"] > before + 50, what="some are delivered")  # noqa: B023
-        broker.restart(pause_s=0.05)
-    stop.set()
-    thread.join()
-    assert publisher.flush(60)
-
-    for stream, count in last.items():
-        wait_until(lambda: not collector.undeclared(stream, count), what=f"all of {stream}")  # noqa: B023
-        assert firsts(collector.numbers()[stream]) == sorted(firsts(collector.numbers()[stream]))
-    assert publisher.counts()["connections"] == 5
-    assert publisher.counts()["dropped"] == 0
 
 
 @pytest.mark.parametrize("seed", range(8))

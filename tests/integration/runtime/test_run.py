@@ -132,34 +132,6 @@ def test_a_file_that_cannot_be_read_leaves_the_others_alone(run, clip, tmp_path,
     assert stats["balanced"]
 
 
-def test_corrupt_data_in_the_middle_is_counted_and_the_rest_is_read(run, clip, tmp_path):
-    whole = write_clip(tmp_path / "whole.ts", count=90).read_bytes()
-    middle = len(whole) // 2
-    noise = bytes(index * 37 % 256 for index in range(2000))
-    (tmp_path / "hurt.ts").write_bytes(whole[:middle] + noise + whole[middle + 2000 :])
-
-    stats, _ = run.complete([{"id": "hurt", "uri": "hurt.ts"}, {"id": "good", "uri": str(clip)}])
-
-    assert stream(stats, "good")["inferred"] == 60
-    hurt = stream(stats, "hurt")
-    # What follows the damage is dropped up to the next key frame, at most 15 frames of each group that is hurt.
-    assert 45 < hurt["inferred"] == hurt["decoded"] - hurt["dropped"].get("damaged", 0) <= 90
-    assert hurt["state"] == "ended"
-    assert stats["balanced"]
-
-
-def test_f40_a_stream_that_changes_its_size_goes_on(run, tmp_path):
-    first = write_clip(tmp_path / "1.h264", count=20, width=320, height=180).read_bytes()
-    second = write_clip(tmp_path / "2.h264", count=20, width=180, height=320).read_bytes()
-    (tmp_path / "both.h264").write_bytes(first + second)
-
-    stats, _ = run.complete([{"id": "both", "uri": "both.h264"}])
-
-    assert stream(stats, "both")["inferred"] == 40
-    sizes = [tuple(one["size"]) for one in run.messages()]
-    assert sizes == [(320, 180)] * 20 + [(180, 320)] * 20
-
-
 def test_max_fps_and_classes(run, clip):
     stats, _ = run.complete([{"id": "a", "uri": str(clip), "max_fps": 10, "classes": ["class-1"]}])
 

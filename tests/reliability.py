@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.page import tables
-from tests.support.agent_scenarios import agent_scenarios, pull_scenarios
 from tests.support.crash import Scenario, distinct_states, enumerate_cuts, uncaught_mutants
 from tests.support.faults import ACTIONS, CODES, count_calls, try_fault
-from tests.support.scenarios import scenarios
+from tests.support.scenarios import agent_scenarios, pull_scenarios, scenarios
 
 PAGE = Path(__file__).parents[1] / "out/reliability.md"
 COUNTED = Path(__file__).with_name("power_cuts.json")  # states of each scenario: the fewest that its test accepts

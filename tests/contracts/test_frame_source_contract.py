@@ -19,8 +19,8 @@ from edge.protocols import FrameSource
 from edge.types import DropReason, ImageSize, StreamId
 from edge.vision.boxes import fit
 from tests.support.clips import CANVAS, number_of, numbered, numbered_pictures, write_clip
-from tests.support.recorded import RecordedSource
 from tests.support.rtsp import require_gstreamer
+from tests.support.service_parts import RecordedSource
 
 COUNT, WIDTH, HEIGHT = 12, 320, 180
 ID = StreamId("gate-east")

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from tests.support.fake_broker import PUBACK, PUBLISH, Packet, parse_publish, read_packet
+from tests.support.mosquitto import PUBACK, PUBLISH, Packet, parse_publish, read_packet
 from tests.support.promise import Account, Reading
 from tests.support.tcp_proxy import TcpProxy
 

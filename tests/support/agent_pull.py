@@ -29,8 +29,8 @@ from tests.support.agent_push import AgentPush, Report, SignedRelease, StandingD
 from tests.support.crash import bad, current_of, is_temporary, sealed
 from tests.support.cut_files import CutFiles
 from tests.support.manifests import ssh_key
-from tests.support.memory_registry import MemoryRegistry
 from tests.support.pushes import device_over
+from tests.support.registry import MemoryRegistry
 
 FOLDER = "/var/lib/edge-pull"
 RECORD = f"{FOLDER}/pull.json"

@@ -1,11 +1,18 @@
-"""A GPU with TensorRT, neither of them real: the stand-in for the driver, and the fake TensorRT."""
+"""A GPU with TensorRT, neither of them real: the stand-in for the driver, the fake TensorRT, and builds over it."""
 
 import contextlib
 from pathlib import Path
 from unittest import mock
 
+from edge.engine.kind import EngineRequest
 from edge.engine.tensorrt import facts
+from edge.engine.tensorrt.binding import import_tensorrt
+from edge.engine.tensorrt.build.build import build_plan
 from edge.engine.tensorrt.machine import ThisMachine
+from edge.engine.tensorrt.options import Options
+from edge.engine.tensorrt.plan import TensorrtDevice
+from edge.quantize.forms import Forms
+from edge.types import Precision
 from tests.support import fake_tensorrt
 from tests.support.cuda_driver import stand_in
 
@@ -47,3 +54,59 @@ def fake_board(**faults):
         fake_gpu(**faults) as device,
     ):
         yield device
+
+
+ORIN = TensorrtDevice(name="Orin", compute_capability=(8, 7), memory_bytes=8 << 30, is_integrated=True)
+DESKTOP = TensorrtDevice(name="RTX 3060", compute_capability=(8, 6), memory_bytes=12 << 30, is_integrated=False)
+
+
+class Tabled(Forms):
+    """Forms whose table a test may change, and that remember which Q/DQ models were asked for."""
+
+    def __init__(self, spec, table):
+        super().__init__(spec, table)
+        self.asked, self.more, self.without, self.kept = [], {}, (), None
+
+    @property
+    def ranges(self):
+        return {name: amax for name, amax in super().ranges.items() if name not in self.without} | self.more
+
+    @property
+    def keep_float(self):
+        return super().keep_float if self.kept is None else self.kept
+
+    def qdq_model(self, form):
+        self.asked.append(form)
+        return super().qdq_model(form)
+
+
+class Handed:
+    """What the builder was handed last, where it is the `build` of the fake's faults: `network` and `config`."""
+
+    def __call__(self, network, config):
+        self.network, self.config = network, config
+
+    @property
+    def flags(self):
+        return {flag.name for flag in self.config._flags}
+
+
+def build(
+    forms,
+    precision="int8",
+    *,
+    device=ORIN,
+    max_batch=3,
+    on_progress=lambda *told: None,
+    cache=None,
+    is_beside=False,
+    **options,
+):
+    request = EngineRequest(
+        precision=Precision(precision),
+        max_batch=max_batch,
+        options=Options(**options),
+        cache_folder=cache,
+        is_beside=is_beside,
+    )
+    return build_plan(import_tensorrt(), device, forms, request, on_progress=on_progress)

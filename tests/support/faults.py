@@ -1,16 +1,56 @@
 """F-5: one call of the file system fails in a push, a rollback or a garbage collection; what has to hold then."""
 
 import errno
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 from edge.device.device import Device, collect
+from edge.device.durable import Files
 from edge.device.recovery import recover
 from edge.errors import DeployError
 from tests.support.crash import counted, current_of, is_whole, sealed
 from tests.support.cut_files import CutFiles, Tree
-from tests.support.faulty_files import CHANGING, GROWING, FaultyFiles
 from tests.support.pushes import device_over, moment, push
 from tests.support.scenarios import NEW, OLD, OTHER, SCENARIO_STARTS, asked_back, collected, pushing
+
+CHANGING = {
+    "write", "write_at", "allocate", "protect", "append", "sync", "sync_dir", "rename", "symlink",
+    "make_dir", "remove", "remove_dir",
+}  # fmt: skip
+GROWING = {"write", "write_at", "allocate", "append", "symlink", "make_dir"}
+
+
+class FaultyFiles:
+    """Passes each call on to `files`; call number `at` (from 0) raises `number`, and if `lasts` every such call later.
+
+    `which` are the calls that count and can fail; None: all of them.
+    """
+
+    def __init__(
+        self, files: Files, *, at: int, number: int, lasts: bool = False, which: set[str] | None = None
+    ) -> None:
+        self._files = files
+        self._at = at
+        self._number = number
+        self._lasts = lasts
+        self._which = which
+        self.calls = 0
+        self.failed = ""
+
+    def __getattr__(self, name: str):
+        call = getattr(self._files, name)
+
+        def counted(path: Path, *args, **kwargs):
+            if self._which is None or name in self._which:
+                self.calls += 1
+                if self.calls - 1 == self._at or (self._lasts and self.calls > self._at):
+                    self.failed = f"{name} {path}"
+                    raise OSError(self._number, os.strerror(self._number), str(path))
+            return call(path, *args, **kwargs)
+
+        return counted
+
 
 CODES = {
     errno.ENOSPC: "device.disk.space",

@@ -45,7 +45,7 @@ from edge.wire.release import (
 from edge.wire.verbs import StatusAnswer
 from tests.support.answers import health, last_switch, state, status
 from tests.support.manifests import bundled, manifest
-from tests.support.memory_registry import MemoryRegistry
+from tests.support.registry import MemoryRegistry
 
 SHORTEST_S, LONGEST_S = 300.0, 600.0  # between two looks, as edge-pull.timer has it
 TRIAL_S = 60.0

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from tests.support.fake_broker import PUBLISH, read_packet
+from tests.support.mosquitto import PUBLISH, read_packet
 
 CHUNK_BYTES = 65_536
 

@@ -19,7 +19,7 @@ from edge.device.durable import Files
 from edge.device.recovery import recover
 from tests.support.agent_push import AgentPush
 from tests.support.crash import nobody
-from tests.support.faulty_files import CHANGING
+from tests.support.faults import CHANGING
 from tests.support.pushes import device_over, moment
 from tests.support.scenarios import NEW, OLD, OTHER, asked_back, on_trial, pushed, pushing
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.tls import client_context
-from tests.support.certificates import make_certificates
+from tests.support.manifests import make_certificates
 
 EDGE = Path(__file__).parents[2] / "edge"
 

@@ -17,10 +17,10 @@ import pytest
 
 from edge.config.credentials import Credential, read_credential
 from edge.config.pipeline import load_pipeline
-from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
 from tests.support.clips import write_clip
 from tests.support.command_line import started_on_terminal
 from tests.support.demo_model import MODEL
+from tests.support.manifests import fingerprint_of, make_certificates, make_self_signed
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from edge.version import __version__
-from tests.support.certificates import make_certificates
 from tests.support.command_line import start, typed
 from tests.support.dask_cluster import ROOT, DaskCluster
+from tests.support.manifests import make_certificates
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 

@@ -19,13 +19,12 @@ from edge.errors import CertificateError
 from edge.media.address import parse_address
 from edge.media.tunnel import Tunnel
 from edge.types import StreamState
-from tests.support.certificates import fingerprint_of, make_certificates, make_self_signed
+from tests.support.manifests import fingerprint_of, make_certificates, make_self_signed
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
-from tests.support.rtsp_cameras import RTSP_CAMERAS
+from tests.support.rtsp_cameras import LOGIN, RTSP_CAMERAS, web_cameras
 from tests.support.tcp_server import TcpServer
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import wait_until
-from tests.support.web_cameras import LOGIN, web_cameras
 
 
 class NamedCamera(TcpServer):

@@ -11,9 +11,8 @@ from edge.media.select import make_source
 from edge.types import ImageSize, StreamState
 from tests.support.clips import CANVAS, number_of
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
-from tests.support.rtsp_cameras import REFUSED, RTSP_CAMERAS
+from tests.support.rtsp_cameras import LOGIN, NUMBER, REFUSED, RTSP_CAMERAS, WEB_CAMERAS, WEB_REFUSED, web_cameras
 from tests.support.wait import wait_until
-from tests.support.web_cameras import LOGIN, NUMBER, WEB_CAMERAS, WEB_REFUSED, web_cameras
 
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 SECOND_DECODER = pytest.mark.slow(reason="the same cameras with the second decoder")

@@ -6,8 +6,7 @@ import pytest
 from edge.config.schema import MqttConfig
 from edge.publish.mqtt.publisher import MqttPublisher
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.fake_broker import Behaviour, FakeBroker
-from tests.support.mosquitto import Collector, Mosquitto
+from tests.support.mosquitto import Behaviour, Collector, FakeBroker, Mosquitto
 from tests.support.own_disk import OwnDisk
 from tests.support.wait import wait_connected
 from tests.support.wire_messages import birth

@@ -11,7 +11,7 @@ from edge.publish.mqtt.client import Connection, Received
 from edge.publish.mqtt.endpoint import Endpoint
 from edge.publish.mqtt.stream import Acknowledged
 from edge.publish.mqtt.trouble import BrokerError
-from tests.support.fake_broker import CONNACK, PUBACK, PUBLISH, packet, parse_publish, read_packet
+from tests.support.mosquitto import CONNACK, PUBACK, PUBLISH, packet, parse_publish, read_packet
 from tests.support.tcp_proxy import DelayingProxy
 from tests.support.wait import QuietWatch, wait_until
 from tests.support.wire_messages import detections, publish_frames

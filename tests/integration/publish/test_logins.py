@@ -6,8 +6,8 @@ from edge.client import Client
 from edge.config.credentials import Credential
 from edge.config.schema import TlsConfig
 from edge.errors import ConfigError
-from tests.support.certificates import make_certificates
 from tests.support.command_line import command
+from tests.support.manifests import make_certificates
 from tests.support.wait import wait_until
 
 LOGIN = Credential(user="tenant:gate", password="p:w")

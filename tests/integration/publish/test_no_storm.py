@@ -13,7 +13,7 @@ from edge.config.schema import MqttConfig
 from edge.errors import PublishError
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.mosquitto import Behaviour, FakeBroker
 from tests.support.wait import next_try_s, wait_until
 from tests.support.wire_messages import birth, detections, publish_frames
 

@@ -8,8 +8,8 @@ import pytest
 from edge.config.credentials import Credential, read_credential
 from edge.config.schema import TlsConfig
 from tests.integration.publish.conftest import quick_backoff
-from tests.support.certificates import make_certificates
 from tests.support.logged import logged
+from tests.support.manifests import make_certificates
 from tests.support.wait import next_try_s, wait_connected, wait_until
 from tests.support.wire_messages import detections, publish_frames
 

@@ -17,8 +17,7 @@ from edge.errors import ConfigError, PublishError
 from edge.publish.messages import DetectionsMessage, StreamStateMessage
 from edge.publish.mqtt.subscriber import Subscriber
 from edge.publish.mqtt.trouble import BrokerBackoff
-from tests.support.fake_broker import Behaviour, FakeBroker
-from tests.support.mosquitto import config, listened
+from tests.support.mosquitto import Behaviour, FakeBroker, config, listened
 from tests.support.ports import free_port
 from tests.support.tcp_proxy import AbortingProxy
 from tests.support.wait import wait_until

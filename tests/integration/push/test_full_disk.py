@@ -8,7 +8,7 @@ import pytest
 from tests.support.agent_push import AgentPush
 from tests.support.crash import current_of, is_whole
 from tests.support.cut_files import CutFiles
-from tests.support.faulty_files import GROWING, FaultyFiles
+from tests.support.faults import GROWING, FaultyFiles
 from tests.support.pushes import device_over
 from tests.support.scenarios import BARE, after
 

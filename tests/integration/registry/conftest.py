@@ -1,7 +1,7 @@
 import pytest
 
-from tests.support.odd_registry import OddRegistry
 from tests.support.pulling import PullingDevice, pulling_from
+from tests.support.registry import OddRegistry
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from edge.registry.artifact import FILE, ArtifactLayer
 from edge.registry.login import Login
 from tests.integration.registry.test_hostile_registry import begin, refuses, serving, sha256_of
 from tests.support.http_client import handled_by
-from tests.support.odd_registry import OddRegistry, on, saying
 from tests.support.raised import code_of, error_of
+from tests.support.registry import OddRegistry, on, saying
 
 pytestmark = pytest.mark.slow(reason="further pulls over real registries")
 

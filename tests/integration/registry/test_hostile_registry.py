@@ -10,7 +10,7 @@ import pytest
 from edge.registry.artifact import ARTIFACT_TYPE
 from edge.registry.login import Login
 from tests.support.manifests import ssh_key
-from tests.support.odd_registry import OddRegistry, on, saying
+from tests.support.registry import OddRegistry, on, saying
 from tests.support.wait import QuietWatch, wait_until
 
 MODEL = random.Random(1).randbytes(300_000)  # no part of it is another one

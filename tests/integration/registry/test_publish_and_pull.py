@@ -17,10 +17,9 @@ from edge.registry.login import Login
 from edge.registry.reference import Reference
 from edge.runtime.pull.pull import fetch_release
 from edge.transport.channel import ChildChannel
-from tests.support.odd_registry import on, saying
 from tests.support.pulling import put
 from tests.support.raised import error_of
-from tests.support.registry import LOGIN
+from tests.support.registry import LOGIN, on, saying
 from tests.support.tcp_proxy import LinkProxy
 from tests.support.wait import wait_until
 

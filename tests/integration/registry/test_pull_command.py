@@ -14,10 +14,9 @@ from edge.delivery.link import Link
 from edge.runtime.pull.record import PullRecord, write_record
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
-from tests.support.certificates import make_certificates
-from tests.support.odd_registry import saying
+from tests.support.manifests import make_certificates
 from tests.support.pulling import put
-from tests.support.registry import LOGIN
+from tests.support.registry import LOGIN, saying
 from tests.support.tcp_proxy import LinkProxy
 from tests.support.wait import QuietWatch, wait_until
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import make_certificates
-from tests.support.manifests import ssh_key
+from tests.support.manifests import make_certificates, ssh_key
 from tests.support.ports import free_port
 from tests.support.pulling import StatingClock, StatingDesk, published, put
 from tests.support.raised import code_of, error_of

@@ -13,8 +13,8 @@ import pytest
 from edge.registry.client import RegistryClient
 from edge.registry.login import Login
 from edge.registry.reference import Reference
-from tests.support.certificates import make_certificates
 from tests.support.http_client import handled_by
+from tests.support.manifests import make_certificates
 from tests.support.raised import code_of, error_of
 from tests.support.tcp_server import TcpServer
 

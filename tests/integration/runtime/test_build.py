@@ -22,7 +22,7 @@ from tests.support.deployable import deployable
 from tests.support.device_releases import plan_of, serving
 from tests.support.logged import logged
 from tests.support.raised import code_of, error_of
-from tests.support.serving import build_for_release, builder, engine_folders
+from tests.support.runs import build_for_release, builder, engine_folders
 from tests.support.wait import QuietWatch, wait_until
 
 pytestmark = pytest.mark.slow_but(reason="further services over real models: the first row of each test is quick")

@@ -13,7 +13,7 @@ from edge.device.engines import read_record
 from edge.runtime.build.engine import make_in_workshop
 from edge.runtime.trial.soundness import problem_of_release
 from tests.support.raised import code_of
-from tests.support.serving import build_for_release, builder, engine_folders
+from tests.support.runs import build_for_release, builder, engine_folders
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.slow_but(
@@ -71,7 +71,7 @@ from pathlib import Path
 from edge.device.device import Device
 from edge.device.layout import Layout
 from edge.device.durable import Files
-from tests.support.serving import build_for_release, builder
+from tests.support.runs import build_for_release, builder
 
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -22,7 +22,7 @@ from tests.support.deployable import deployable
 from tests.support.device_releases import attach_engine, flip, forge, plan_of, put_on_trial, signer_of, stage
 from tests.support.logged import logged
 from tests.support.raised import error_of
-from tests.support.serving import build_for_release, builder
+from tests.support.runs import build_for_release, builder
 from tests.support.systemd import NotifySocket
 from tests.support.units import failed_units
 from tests.support.wait import wait_until

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,15 +12,15 @@ from edge.device.engines import read_record
 from edge.engine.section import read_model
 from edge.errors import EngineError
 from edge.runtime.agent.watch import _release as status_of
+from edge.runtime.build.engine import build_for_release
 from edge.runtime.serve.engine import open_release, start_engine
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.publishing import birth_message
 from edge.runtime.trial.soundness import problem_of_release
-from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.fake_gpu import WORKER
 from tests.support.raised import error_of
-from tests.support.serving import serve
+from tests.support.runs import builder, serve
 
 pytestmark = [pytest.mark.usefixtures("fake_board"), pytest.mark.slow(reason="further services over real models")]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
@@ -36,7 +35,7 @@ def staged(device, folder, *, limits=WIDE, **more):
 
 
 def build(device, release, **faults):
-    return serving.build(device, release, worker=(sys.executable, "-c", WORKER.format(faults=faults)))
+    return build_for_release(builder(device, WORKER.format(faults=faults)), release)
 
 
 @pytest.mark.parametrize(("precision", "route"), [("fp32", "float-weak"), ("fp16", "float-weak"), ("int8", "qdq-weak")])

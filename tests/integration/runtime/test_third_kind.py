@@ -13,29 +13,29 @@ from edge.engine.kinds import choose_kind, facts_of_kind, kinds
 from edge.engine.section import read_model
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
+from edge.runtime.build.engine import build_for_release
 from edge.runtime.doctor import examine
 from edge.runtime.serve.engine import open_release, start_engine
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.trial.soundness import problem_of_release, require_files, why_better
-from tests.support import serving
 from tests.support.deployable import deployable
 from tests.support.engines import FOLDER, WORKER
-from tests.support.serving import serve
+from tests.support.runs import builder, serve
 
 pytestmark = [
     pytest.mark.usefixtures("third_kind"),
     pytest.mark.slow_but("test_a_release_is_built_proven_and_served_by_it", reason="further services over real models"),
 ]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)
-OURS = (sys.executable, "-m", "edge.runtime.build.worker")
 
 
 def without_it(monkeypatch):
     monkeypatch.setattr(edge.engine, "__path__", [path for path in edge.engine.__path__ if path != str(FOLDER)])
 
 
-def build(device, release, *, worker=(sys.executable, "-c", WORKER)):
-    return serving.build(device, release, worker=worker)
+def build(device, release, *, worker=WORKER):
+    """`worker`: a Python program, or the real one."""
+    return build_for_release(builder(device, worker), release)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_engine_of_a_kind_that_is_gone_is_another_system_s_and_is_built_anew(
     without_it(monkeypatch)
 
     assert problem_of_release(device, release).code == "device.engine.changed"
-    assert build(device, release, worker=OURS).engine.startswith("openvino ")
+    assert build(device, release, worker=None).engine.startswith("openvino ")
     assert problem_of_release(device, release) is None
 
 
@@ -117,7 +117,7 @@ def test_a_better_kind_that_appears_later_is_named_and_the_working_engine_goes_o
     release = deployable(device, tmp_path / "source")
     with pytest.MonkeyPatch.context() as before:
         without_it(before)
-        build(device, release, worker=OURS)
+        build(device, release, worker=None)
 
     told = "onnxruntime runs here by now and auto prefers it to openvino: push the release again to build for it"
     assert why_better(device, release) == told
@@ -145,7 +145,7 @@ def test_the_builder_s_process_builds_for_the_kind_that_it_was_told_or_not_at_al
     release = deployable(device, tmp_path / "source")
 
     with pytest.raises(DeployError, match=r"engine\.kind 'onnxruntime': expected one of"):  # which it does not find
-        build(device, release, worker=OURS)
+        build(device, release, worker=None)
 
     assert not list(device.layout.root.rglob("model.plan"))
     with pytest.MonkeyPatch.context() as before:

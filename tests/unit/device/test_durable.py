@@ -8,7 +8,7 @@ import pytest
 
 from edge.device.durable import Durable, Files
 from edge.errors import DeployError
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faults import FaultyFiles
 from tests.support.raised import code_of
 
 

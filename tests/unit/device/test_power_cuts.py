@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from edge.bundle.sign import run_ssh_keygen
-from tests.support.agent_scenarios import AGENT_SCENARIOS, PULL_SCENARIOS, agent_scenarios, pull_scenarios
 from tests.support.crash import Judge, distinct_states, enumerate_cuts, is_caught, uncaught_mutants
 from tests.support.cut_files import CutFiles
 from tests.support.pushes import device_over
-from tests.support.scenarios import NEW, scenarios
+from tests.support.scenarios import AGENT_SCENARIOS, NEW, PULL_SCENARIOS, agent_scenarios, pull_scenarios, scenarios
 
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
 EVERY = [*SCENARIOS, *AGENT_SCENARIOS, *PULL_SCENARIOS]

@@ -10,7 +10,7 @@ from edge.device.recovery import recover
 from edge.device.state import Phase, Verdict, read_bad
 from edge.device.switch import arm, commit, refuse, roll_back
 from edge.errors import DeployError
-from tests.support.faulty_files import CHANGING, FaultyFiles
+from tests.support.faults import CHANGING, FaultyFiles
 from tests.support.pushes import moment, prepare, push, switch
 from tests.support.raised import code_of, error_of
 from tests.support.scenarios import NEW, OLD, OTHER

@@ -11,7 +11,7 @@ from edge.device.layout import Layout
 from edge.device.releases import Store
 from edge.errors import DeployError
 from tests.support.cut_files import CutFiles
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faults import FaultyFiles
 from tests.support.pushes import device_over
 from tests.support.raised import code_of
 from tests.support.scenarios import BARE

@@ -13,7 +13,7 @@ from edge.media.threads import has_stuck_threads, stuck_streams
 from edge.types import DropReason, SourceCounts, StreamId, StreamState
 from tests.support.clips import CANVAS, numbered
 from tests.support.logged import logged
-from tests.support.recorded import Breakage, RecordedSource, Stall
+from tests.support.service_parts import Breakage, RecordedSource, Stall
 from tests.support.wait import wait_until
 
 ID = StreamId("gate-east")

@@ -9,7 +9,7 @@ from edge.media.camera import Camera
 from edge.media.rate import RateLimit
 from edge.types import DropReason, StreamId
 from tests.support.clips import CANVAS, numbered_pictures
-from tests.support.recorded import RecordedSource
+from tests.support.service_parts import RecordedSource
 
 
 def kept(times_s: list[float], max_fps: float) -> list[float]:

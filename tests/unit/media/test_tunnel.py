@@ -15,7 +15,7 @@ from edge.config.schema import CameraTlsConfig
 from edge.errors import ConfigError
 from edge.media.address import parse_address
 from edge.media.tunnel import Tunnel, require_trust
-from tests.support.certificates import fingerprint_of, make_self_signed
+from tests.support.manifests import fingerprint_of, make_self_signed
 from tests.support.ports import free_port
 from tests.support.tcp_server import TcpServer
 from tests.support.wait import wait_until

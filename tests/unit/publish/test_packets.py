@@ -11,7 +11,7 @@ from edge.publish.mqtt.stream import (
     packet_bytes,
     publish_packet,
 )
-from tests.support.fake_broker import PUBACK, PUBLISH, Packet, packet, parse_publish
+from tests.support.mosquitto import PUBACK, PUBLISH, Packet, packet, parse_publish
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50)
 topics = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=90)

@@ -7,7 +7,7 @@ import pytest
 
 from edge.publish.mqtt.client import Waker
 from edge.publish.mqtt.stream import PacketStream
-from tests.support.fake_broker import PINGRESP, PUBACK, packet
+from tests.support.mosquitto import PINGRESP, PUBACK, packet
 
 
 @pytest.fixture

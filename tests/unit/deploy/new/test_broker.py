@@ -6,7 +6,7 @@ from edge.config.credentials import Credential
 from edge.config.schema import TlsConfig
 from edge.deploy.new.places import broker_from_text, try_broker
 from edge.errors import ConfigError
-from tests.support.fake_broker import Behaviour, FakeBroker
+from tests.support.mosquitto import Behaviour, FakeBroker
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from edge.calibrate.table import read_table, write_table
 from edge.model.inspect import inspect_model
 from tests.support import models
-from tests.support.fake_tensorrt.builds import Handed, Tabled
+from tests.support.fake_gpu import Handed, Tabled
 from tests.support.tables import table_of
 
 

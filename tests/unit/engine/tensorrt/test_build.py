@@ -18,7 +18,7 @@ from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from tests.support import fake_tensorrt, models
 from tests.support.cuda_driver import stand_in
-from tests.support.fake_tensorrt.builds import DESKTOP, ORIN, build
+from tests.support.fake_gpu import DESKTOP, ORIN, build
 
 WEAK = ["8.6.1", "10.3.0", "10.16.1.11"]
 ALL = [*WEAK, "11.4.0.106", "rtx-1.7.1.116"]

@@ -16,7 +16,7 @@ from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import ColourOrder
 from tests.support import fake_tensorrt, models
-from tests.support.fake_tensorrt.builds import DESKTOP
+from tests.support.fake_gpu import DESKTOP
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.tables import minmax
 

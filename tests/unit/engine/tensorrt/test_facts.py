@@ -15,9 +15,8 @@ from edge.engine.tensorrt.examine import KNOWN_BAD, known_bad_on, version_number
 from edge.engine.tensorrt.facts import FACTS, why_not
 from edge.engine.tensorrt.machine import SystemCopy, ThisMachine, read_machine
 from edge.runtime import doctor
-from tests.support import fake_tensorrt
+from tests.support import fake_gpu, fake_tensorrt
 from tests.support.fake_gpu import BOARD
-from tests.support.fake_tensorrt import builds
 
 changed = functools.partial(dataclasses.replace, BOARD)
 
@@ -164,7 +163,7 @@ def test_versions_are_compared_by_their_numbers():
 
 
 def found(machine, monkeypatch, version="10.3.0"):
-    monkeypatch.setattr(examine, "read_device", lambda: builds.ORIN)
+    monkeypatch.setattr(examine, "read_device", lambda: fake_gpu.ORIN)
     with fake_tensorrt.used(version):
         return {one.name: one for one in examine.examined(machine)}
 

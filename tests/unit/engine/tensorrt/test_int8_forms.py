@@ -11,7 +11,7 @@ from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support import fake_tensorrt, models
-from tests.support.fake_tensorrt.builds import DESKTOP
+from tests.support.fake_gpu import DESKTOP
 from tests.support.tables import quantized
 
 CENTRED, PLAIN = "qdq-weak", "qdq-weak without centres"

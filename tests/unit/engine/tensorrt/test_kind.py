@@ -17,7 +17,7 @@ from edge.errors import EngineError, MissingDependencyError
 from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support import fake_tensorrt
-from tests.support.fake_tensorrt.builds import ORIN
+from tests.support.fake_gpu import ORIN
 from tests.support.tensorrt import ROOT
 
 REQUEST = EngineRequest(precision=Precision.FP16, max_batch=2, options=Options())

@@ -8,7 +8,7 @@ import pytest
 
 from edge.engine.tensorrt.plan import PlanHeader, PlanTensor, require_fit, split_plan, written_plan
 from edge.errors import EngineError
-from tests.support.fake_tensorrt.builds import ORIN
+from tests.support.fake_gpu import ORIN
 
 LIBRARY = SimpleNamespace(name="tensorrt", version="10.3.0")
 HEADER = PlanHeader(

@@ -13,8 +13,8 @@ from edge.errors import EngineError
 from edge.model.inspect import inspect_model
 from edge.quantize.forms import Forms
 from tests.support import fake_tensorrt
+from tests.support.fake_gpu import DESKTOP, build
 from tests.support.fake_tensorrt import builder as fake_builder
-from tests.support.fake_tensorrt.builds import DESKTOP, build
 
 WEAK, STRONG = ["8.6.1", "10.3.0", "10.16.1.11"], ["11.4.0.106", "rtx-1.7.1.116"]
 

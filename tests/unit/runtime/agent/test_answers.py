@@ -15,7 +15,7 @@ from edge.transport.channel import Message, PipeChannel, encode_frame, read_fram
 from edge.wire.peer import PROTOCOL, Nothing
 from edge.wire.release import ReleaseAnswer
 from tests.support.audit import audit_lines
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faults import FaultyFiles
 from tests.support.units import FakeUnits
 
 LONG_S = 30.0  # for what never comes

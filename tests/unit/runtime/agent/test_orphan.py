@@ -15,7 +15,7 @@ from edge.runtime.agent.serve import lock_or_take_up
 from edge.wire.release import LockRequest
 from tests.support.agent_session import RESTARTED_AND_ON_TRIAL, AgentSession, hanging_up
 from tests.support.device_releases import attach_engine, serving, stage
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faults import FaultyFiles
 from tests.support.raised import code_of
 
 HOUR_NS = 3600 * 10**9

@@ -15,7 +15,7 @@ from edge.runtime.build.request import ask
 from edge.wire.release import BuildRequest, StageRequest, SwitchRequest
 from tests.support.agent_session import RESTARTED_AND_ON_TRIAL, AgentSession, hanging_up, receive
 from tests.support.device_releases import leave_answer, leave_engine, request_of
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faults import FaultyFiles
 from tests.support.raised import code_of
 from tests.support.wait import wait_until
 

@@ -14,8 +14,7 @@ from edge.runtime.serve.serve import Heartbeat, health_path
 from edge.runtime.serve.service import Service
 from edge.types import StreamId
 from tests.support.logged import logged
-from tests.support.recorded import Breakage, RecordedSource, Stall
-from tests.support.service_parts import PICTURE, live, parts_of, recorded
+from tests.support.service_parts import PICTURE, Breakage, RecordedSource, Stall, live, parts_of, recorded
 from tests.support.systemd import NotifySocket
 from tests.support.wait import wait_until
 

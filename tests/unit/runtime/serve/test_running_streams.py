@@ -7,7 +7,7 @@ from edge.runtime.pipeline.batcher import Batcher
 from edge.runtime.pipeline.counters import FrameCounters
 from edge.runtime.serve.service import RunningStreams
 from edge.types import DropReason, ImageSize, Preprocess, SourceCounts, StreamId
-from tests.support.recorded import RecordedSource, Stall
+from tests.support.service_parts import RecordedSource, Stall
 from tests.support.wait import wait_until
 
 PREPROCESS = Preprocess(size=ImageSize(width=8, height=8))

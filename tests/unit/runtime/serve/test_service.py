@@ -21,8 +21,7 @@ from edge.runtime.serve import overload
 from edge.runtime.serve.serve import Heartbeat, serve_pipeline
 from edge.runtime.serve.service import Service
 from edge.types import DropReason, StreamId, StreamState
-from tests.support.recorded import Breakage, RecordedSource
-from tests.support.service_parts import PICTURE, live, parts_of, recorded
+from tests.support.service_parts import PICTURE, Breakage, RecordedSource, live, parts_of, recorded
 from tests.support.tables import with_joint_scale
 from tests.support.wait import wait_until
 

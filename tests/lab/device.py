@@ -111,18 +111,16 @@ class VirtualDevice:
     def run(
         self, command: str | Sequence[str], *, check: bool = True, timeout_s: float = 120.0, content: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run as root in the device, past ssh; a string is given to a shell."""
+        """Run as root in the device; a string is given to a shell."""
         words = ["sh", "-c", command] if isinstance(command, str) else list(command)
-        done = subprocess.run(
-            ["nsenter", "--target", str(self._init()), "--all", "env", "-i", *_PLAIN, *words],
-            input=content,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
+        done = self._ran(words, content, timeout_s)
         if check and done.returncode:
             raise AssertionError(f"{command!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
         return done
+
+    def _ran(self, words: list[str], content: str | None, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        line = ["nsenter", "--target", str(self._init()), "--all", "env", "-i", *_PLAIN, *words]
+        return subprocess.run(line, input=content, capture_output=True, text=True, timeout=timeout_s)
 
     def over_ssh(
         self, address: SshAddress, command: str = "", *, content: str | None = None, timeout_s: float = 60.0

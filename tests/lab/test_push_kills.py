@@ -18,15 +18,21 @@ def assert_converges(site, bundle) -> None:
     site.wait_serving(bundle.manifest.release)
 
 
+def started(site, bundle, phase, event):
+    """A push that is in a phase; of a switch, where the link has moved."""
+    client = site.start_until(phase, event, "push", bundle.path)
+    if phase == "switch":
+        wait_until(lambda: site.current() == bundle.manifest.release, what="the switch moves", timeout_s=30)
+    return client
+
+
 @IN_EACH_PHASE
 def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_next_push(
     site, large, figures, phase, event
 ):
     old = site.current()
 
-    client = site.start_until(phase, event, "push", large.path)
-    if phase == "switch":
-        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
+    client = started(site, large, phase, event)
     site.kill(client)
     freed_s = site.seconds_until_free()
 
@@ -42,9 +48,7 @@ def test_f7_a_client_that_is_killed_leaves_a_device_that_serves_and_takes_the_ne
 
 @IN_EACH_PHASE
 def test_f6_an_agent_that_is_killed_is_called_again_and_the_push_ends_well(site, large, phase, event):
-    client = site.start_until(phase, event, "push", large.path)
-    if phase == "switch":
-        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
+    client = started(site, large, phase, event)
     site.device.run("pkill -KILL -u edge-deploy -f 'edge-runtime agent'", check=False)
 
     said = site.end(client)
@@ -108,9 +112,7 @@ def test_a_service_that_is_killed_serves_again_with_the_same_release(site):
 def test_f1_a_device_that_goes_down_serves_again_and_the_same_push_goes_on(site, large, how, phase, event):
     old = site.current()
 
-    client = site.start_until(phase, event, "push", large.path)
-    if phase == "switch":
-        wait_until(lambda: site.current() == large.manifest.release, what="the switch moves", timeout_s=30)
+    client = started(site, large, phase, event)
     if how == "power":
         site.device.power_cut()
         site.device.boot()

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tests.soak.scene import STALL_S, Scene
 
@@ -107,29 +108,17 @@ class Faults:
         return outage
 
     def broker_restarted(self) -> Outage:
-        outage = Outage("broker restarted", None, time.monotonic())
-        self._scene.stop_broker()
-        time.sleep(self._rng.uniform(0.5, 4))
-        self._scene.start_broker()
-        outage.up = time.monotonic()
-        return outage
+        away_s = self._rng.uniform(0.5, 4)
+        return _away("broker restarted", None, self._scene.stop_broker, away_s, self._scene.start_broker)
 
     def broker_killed(self) -> Outage:
         """It takes along what it has acknowledged and a subscriber does not have yet; the scene's record knows what."""
-        outage = Outage("broker killed", None, time.monotonic())
-        self._scene.stop_broker(is_kill=True)
-        time.sleep(self._rng.uniform(0.5, 4))
-        self._scene.start_broker(was_killed=True)
-        outage.up = time.monotonic()
-        return outage
+        stop, start = partial(self._scene.stop_broker, is_kill=True), partial(self._scene.start_broker, was_killed=True)
+        return _away("broker killed", None, stop, self._rng.uniform(0.5, 4), start)
 
     def broker_frozen(self) -> Outage:
-        outage = Outage("broker frozen", None, time.monotonic())
-        self._scene.broker.freeze()
-        time.sleep(self._rng.choice([3.0, 8.0, 20.0]))
-        self._scene.broker.thaw()
-        outage.up = time.monotonic()
-        return outage
+        broker, for_s = self._scene.broker, self._rng.choice([3.0, 8.0, 20.0])
+        return _away("broker frozen", None, broker.freeze, for_s, broker.thaw)
 
     def broker_away_while_a_camera_dies(self) -> Outage:
         outage = Outage("broker away while a camera dies", None, time.monotonic())
@@ -140,12 +129,9 @@ class Faults:
         return outage
 
     def stream_removed_and_added(self) -> Outage:
-        outage = Outage("removed and added by reloads", self._any(), time.monotonic())
-        self._scene.reload(without=outage.stream)
-        time.sleep(self._rng.uniform(1, 4))
-        self._scene.reload()
-        outage.up = time.monotonic()
-        return outage
+        name, away_s = self._any(), self._rng.uniform(1, 4)
+        remove = partial(self._scene.reload, without=name)
+        return _away("removed and added by reloads", name, remove, away_s, self._scene.reload)
 
     def _any(self) -> str:
         return self._rng.choice(self._scene.names)
@@ -162,17 +148,20 @@ class Faults:
     def _camera(
         self, how: str, name: str, *, away_s: float = 0.0, content: str | None = None, password: str | None = None
     ) -> Outage:
-        outage = Outage(f"camera {how}", name, time.monotonic())
-        self._scene.servers[name].kill()
-        time.sleep(away_s)
-        self._scene.serve(name, content=content, password=password)
-        outage.up = time.monotonic()
-        return outage
+        serve = partial(self._scene.serve, name, content=content, password=password)
+        return _away(f"camera {how}", name, self._scene.servers[name].kill, away_s, serve)
 
     def _frozen(self, name: str, for_s: float) -> Outage:
-        outage = Outage("camera frozen", name, time.monotonic())
-        self._scene.servers[name].freeze()
-        time.sleep(for_s)
-        self._scene.servers[name].thaw()
-        outage.up = time.monotonic()
-        return outage
+        server = self._scene.servers[name]
+        return _away("camera frozen", name, server.freeze, for_s, server.thaw)
+
+
+def _away(
+    kind: str, stream: str | None, end: Callable[[], object], for_s: float, begin: Callable[[], object]
+) -> Outage:
+    outage = Outage(kind, stream, time.monotonic())
+    end()
+    time.sleep(for_s)
+    begin()
+    outage.up = time.monotonic()
+    return outage

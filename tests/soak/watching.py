@@ -7,16 +7,14 @@ from array import array
 from collections import Counter, defaultdict
 
 import paho.mqtt.client as mqtt
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
 from tests.support.clips import signature_of
+from tests.support.mosquitto import KeptSession
 from tests.support.promise import Reading
-from tests.support.wait import wait_until
 
 
-class Subscriber:
-    """Reads everything below `#` over plain paho, with a session that the broker keeps; keeps little of each message.
+class Subscriber(KeptSession):
+    """Reads everything below `#` over plain paho; keeps little of each message.
 
     Attributes:
         cameras: by stream, the camera whose pictures it has to be about.
@@ -35,17 +33,7 @@ class Subscriber:
         self.errors: list[str] = []
         self.goodbye = False
         self._lock = threading.Lock()
-        self._is_subscribed = False
-        self._client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="soak-subscriber", protocol=mqtt.MQTTv5)
-        self._client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
-        self._client.on_subscribe = self._on_subscribe
-        self._client.on_message = self._on_message
-        self._client.reconnect_delay_set(0.05, 0.2)
-        properties = Properties(PacketTypes.CONNECT)
-        properties.SessionExpiryInterval = 86_400
-        self._client.connect("127.0.0.1", port, clean_start=False, properties=properties)
-        self._client.loop_start()
-        wait_until(lambda: self._is_subscribed, what="the subscriber is subscribed")
+        super().__init__(port, self._on_message)
 
     def count(self, stream: str) -> int:
         return len(self.arrivals[stream])
@@ -59,14 +47,7 @@ class Subscriber:
                 i -= 1
             return times[i] if i < len(times) else None
 
-    def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
-
-    def _on_subscribe(self, *_: object) -> None:
-        self._is_subscribed = True
-
-    def _on_message(self, _client: object, _data: object, message: mqtt.MQTTMessage) -> None:
+    def _on_message(self, message: mqtt.MQTTMessage) -> None:
         try:
             self._enter(message.topic, message.payload)
         except Exception as error:  # paho would end its thread in silence

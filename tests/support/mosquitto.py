@@ -126,27 +126,38 @@ class Mosquitto:
         self.kill()
 
 
-class Collector:
-    """Collects everything below `#`, over reconnects, with a session that the broker keeps."""
+class KeptSession:
+    """Hands on everything below `#`, over reconnects, with a session that the broker keeps."""
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
-        self.messages: list[mqtt.MQTTMessage] = []
+    def __init__(self, port: int, on_message: Callable[[mqtt.MQTTMessage], object], *, host: str = "127.0.0.1") -> None:
         self._is_subscribed = False
         self._client = mqtt.Client(
             mqtt.CallbackAPIVersion.VERSION2, client_id=f"collector-{id(self)}", protocol=mqtt.MQTTv5
         )
         self._client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
         self._client.on_subscribe = self._on_subscribe
-        self._client.on_message = lambda _client, _data, message: self.messages.append(message)
+        self._client.on_message = lambda _client, _data, message: on_message(message)
         self._client.reconnect_delay_set(0.05, 0.2)
         properties = Properties(PacketTypes.CONNECT)
-        properties.SessionExpiryInterval = 3600
+        properties.SessionExpiryInterval = 86_400
         self._client.connect(host, port, clean_start=False, properties=properties)
         self._client.loop_start()
         wait_until(lambda: self._is_subscribed, what="collector subscribed")
 
     def _on_subscribe(self, *_: object) -> None:
         self._is_subscribed = True
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+class Collector(KeptSession):
+    """Collects everything below `#`."""
+
+    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
+        self.messages: list[mqtt.MQTTMessage] = []
+        super().__init__(port, self.messages.append, host=host)
 
     def payloads(self, ending: str | tuple[str, ...]) -> list[dict]:
         """Return the parsed payloads of all topics that end so (or in one of these ways), in order of arrival."""
@@ -174,10 +185,6 @@ class Collector:
     def undeclared(self, stream: str, last: int) -> set[int]:
         """Return which of 1 to `last` neither came nor were declared."""
         return set(range(1, last + 1)) - set(self.numbers()[stream]) - self.declared()[stream]
-
-    def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
 
 
 def config(port: int, **keys: Any) -> MqttConfig:

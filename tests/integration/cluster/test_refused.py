@@ -1,5 +1,6 @@
 """Workers that do not fit are refused by name; schedulers that are not there, or go, are told of; exit codes."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,19 @@ EVALUATE = ("evaluate", "m.onnx", "--images", "images", "--labels", "labels", "-
 def spread(place, cluster, *options, expected=0, env=None):
     out, err = typed(place, *EVALUATE, "--cluster", cluster.address, *options, expected=expected, env=env)
     return json.loads(out) if expected == 0 else err
+
+
+@contextlib.contextmanager
+def calibration(origin, out, *options, until="observe"):
+    """A command at work, which has begun a stage."""
+    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", out, *options)
+    try:
+        while until not in (line := process.stderr.readline()):
+            assert line
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def copy_of_edge(folder, **changed):
@@ -77,17 +91,9 @@ def test_a_worker_that_computes_otherwise_is_refused_unless_that_is_asked_for(or
 
 def test_one_that_comes_later_and_does_not_fit_is_refused_by_name_too(origin, tmp_path, empty_cluster):
     empty_cluster.start_worker()
-    process = start(
-        origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--cluster",
-        empty_cluster.address,
-    )  # fmt: skip
-    try:
-        assert process.stderr.readline().startswith("observe")
+    with calibration(origin, tmp_path / "t.json", "--cluster", empty_cluster.address) as process:
         empty_cluster.start_worker(env={"ONEDNN_MAX_CPU_ISA": "AVX2"})
         told = process.communicate(timeout=300)[1]
-    finally:
-        process.kill()
-        process.communicate()
 
     assert process.returncode == 2, told
     assert "error: worker tcp://127.0.0.1:" in told
@@ -122,15 +128,9 @@ def _answer_as_a_web_server(server):
 def test_the_scheduler_goes_in_the_middle(origin, tmp_path, empty_cluster):
     empty_cluster.start_worker()
     out = tmp_path / "t.json"
-    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", out, "--cluster", empty_cluster.address)
-    try:
-        while "search" not in (line := process.stderr.readline()):
-            assert line
+    with calibration(origin, out, "--cluster", empty_cluster.address, until="search") as process:
         empty_cluster.scheduler.kill()
         told = process.communicate(timeout=60)[1]
-    finally:
-        process.kill()
-        process.communicate()
 
     assert process.returncode == 3, told
     assert "the scheduler is gone" in told
@@ -159,15 +159,9 @@ def test_a_scheduler_with_certificates_wants_them_from_everybody(origin, tmp_pat
 
 @pytest.mark.parametrize("stage", ["observe", "search"])
 def test_ctrl_c_ends_it_and_leaves_nothing(origin, tmp_path, stage):
-    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--workers", "2")
-    try:
-        while stage not in (line := process.stderr.readline()):
-            assert line
+    with calibration(origin, tmp_path / "t.json", "--workers", "2", until=stage) as process:
         os.killpg(process.pid, signal.SIGINT)
         told = process.communicate(timeout=60)[1]
-    finally:
-        process.kill()
-        process.communicate()
 
     assert process.returncode == 130, told
     assert "Traceback" not in told
@@ -177,27 +171,18 @@ def test_ctrl_c_ends_it_and_leaves_nothing(origin, tmp_path, stage):
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
 def test_when_it_is_killed_its_workers_end_with_it(origin, tmp_path, how):
-    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--workers", "2")
-    try:
-        while "observe" not in (line := process.stderr.readline()):
-            assert line
+    with calibration(origin, tmp_path / "t.json", "--workers", "2") as process:
         assert len(members_of(process.pid)) >= 3
         process.send_signal(getattr(signal, how))
         process.communicate(timeout=60)
-    finally:
-        process.kill()
 
     wait_until(lambda: not members_of(process.pid), what="all processes have ended")
 
 
 def test_workers_of_this_machine_listen_to_nobody_but_their_own(origin, tmp_path):
-    process = start(origin, "calibrate", "m.onnx", "--images", "images", "-o", tmp_path / "t.json", "--workers", "2")
-    try:
-        while "observe" not in (line := process.stderr.readline()):
-            assert line
+    with calibration(origin, tmp_path / "t.json", "--workers", "2") as process:
         addresses = listening(members_of(process.pid))
         greetings = {address: plain_greeting(*address) for address in addresses}
-    finally:
         process.terminate()
         process.communicate(timeout=60)
 

@@ -85,6 +85,13 @@ def refused(crowd, device, release):
     return result.problem.problem
 
 
+def leave_named(device, key, *, reused=False):
+    """Leave an engine, or none where it is said to be here, and an answer that names another one."""
+    if not reused:
+        leave_engine(device, plan=PLAN_BYTES)
+    leave_answer(device.layout, request_of(device), key=key, reused=reused, seconds=1.0)
+
+
 def tree(device):
     """Everything that decides what serves, and its content."""
     paths = [path for path in device.layout.var.rglob("*") if not path.name.startswith("build-re")]
@@ -229,22 +236,13 @@ def test_an_engine_that_is_not_of_this_release_or_device_is_not_taken_over(crowd
 
 def test_the_engine_that_serves_is_not_replaced_by_one_under_its_name(crowd, device, release):
     serves = device.releases.engine_key(device.releases.current())
-
-    def leave():
-        leave_engine(device, plan=PLAN_BYTES)
-        leave_answer(device.layout, request_of(device), key=serves, reused=False, seconds=1.0)
-
-    crowd.call(BUILDER, leave)
+    crowd.call(BUILDER, lambda: leave_named(device, serves))
 
     assert "describes engine" in refused(crowd, device, release)
 
 
 def test_a_key_that_is_a_path_is_refused(crowd, device, release):
-    def leave():
-        leave_engine(device, plan=PLAN_BYTES)
-        leave_answer(device.layout, request_of(device), key="../../current", reused=False, seconds=1.0)
-
-    crowd.call(BUILDER, leave)
+    crowd.call(BUILDER, lambda: leave_named(device, "../../current"))
     _, result = taken(crowd, device)
 
     assert result.problem.code == "request.engine"
@@ -263,11 +261,7 @@ def test_an_engine_that_does_not_say_that_it_passed_the_golden_frames_is_not_tak
 
 
 def test_an_engine_that_is_said_to_be_here_and_is_not_is_refused(crowd, device, release):
-    def leave():
-        key = hashlib.sha256(b"nothing").hexdigest()
-        leave_answer(device.layout, request_of(device), key=key, reused=True, seconds=1.0)
-
-    crowd.call(BUILDER, leave)
+    crowd.call(BUILDER, lambda: leave_named(device, hashlib.sha256(b"nothing").hexdigest(), reused=True))
 
     assert "said to be here" in refused(crowd, device, release)
 

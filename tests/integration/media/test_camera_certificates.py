@@ -20,7 +20,7 @@ from edge.media.address import parse_address
 from edge.media.tunnel import Tunnel
 from edge.types import StreamState
 from tests.support.manifests import fingerprint_of, make_certificates, make_self_signed
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 from tests.support.rtsp_cameras import LOGIN, RTSP_CAMERAS, web_cameras
 from tests.support.tcp_server import TcpServer
 from tests.support.viewer import Viewer, assert_balances
@@ -110,11 +110,6 @@ BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 SCHEMES = pytest.mark.parametrize("scheme", ["rtsps", "https"])
 PATHS = {"rtsps": "/main", "https": "/ok"}
 MOUNTS = {"/main": RtspMount(launch=RTSP_CAMERAS["plain"].launch, is_shared=False)}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _gstreamer():
-    require_gstreamer("rtspsrc", "souphttpsrc", "avdec_h264", "x264enc", "jpegparse", server=True)
 
 
 class Site:

@@ -10,7 +10,7 @@ from edge.config.schema import StreamConfig
 from edge.media.select import make_source
 from edge.types import ImageSize, StreamState
 from tests.support.clips import CANVAS, number_of
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 from tests.support.rtsp_cameras import LOGIN, NUMBER, REFUSED, RTSP_CAMERAS, WEB_CAMERAS, WEB_REFUSED, web_cameras
 from tests.support.wait import wait_until
 
@@ -28,7 +28,6 @@ FILE_NAMES = {name: f"/{i}" for i, name in enumerate([*RTSP_CAMERAS, *REFUSED])}
 
 @pytest.fixture(scope="module")
 def rtsp():
-    require_gstreamer("rtspsrc", "avdec_h264", "avdec_h265", "x264enc", "x265enc", "avenc_aac", "opusenc", server=True)
     with contextlib.ExitStack() as stack:
         servers = {}
         for login in ("", "basic", "digest"):
@@ -51,7 +50,6 @@ def rtsp():
 
 @pytest.fixture(scope="module")
 def web():
-    require_gstreamer("souphttpsrc", "jpegparse", "jpegdec")
     with web_cameras() as address:
         yield address
 

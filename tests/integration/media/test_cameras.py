@@ -19,7 +19,7 @@ from edge.media.threads import has_stuck_threads
 from edge.types import ClockSource, ImageSize, StreamState
 from tests.support.clips import CANVAS, write_clip
 from tests.support.ports import free_port
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import QuietWatch, wait_until
@@ -33,11 +33,6 @@ pytestmark = pytest.mark.slow_but(
 )
 LENGTH = 240  # of the clips that the server repeats: longer than a test looks, because its own seam is not even
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
-
-
-@pytest.fixture(autouse=True)
-def _gstreamer():
-    require_gstreamer("rtspsrc", "rtph264depay", "avdec_h264", "avdec_h265", "jpegdec", "jpegenc", server=True)
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +247,6 @@ def test_refused_connection_is_waited_for_and_close_is_prompt():
 
 @BOTH
 def test_web_camera_that_is_not_there_says_so(decoder):
-    require_gstreamer("souphttpsrc", "multipartdemux")
     with Viewer(f"http://127.0.0.1:{free_port()}/video", decoder=decoder) as viewer:
         viewer.await_state(StreamState.DOWN)
 

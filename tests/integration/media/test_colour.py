@@ -16,17 +16,11 @@ from edge.media.images import resize
 from edge.media.select import make_source
 from edge.types import ImageSize, Preprocess
 from tests.support.clips import BT601, BT709, CANVAS, UNDECLARED, write_clip
-from tests.support.rtsp import require_gstreamer
 
 pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick")
 
 # Solid areas of the numbered picture, lower half: red, green, blue, yellow.
 TRUTH = np.array([(200, 40, 40), (40, 180, 60), (50, 70, 210), (220, 200, 60)])
-
-
-@pytest.fixture(autouse=True)
-def _gstreamer():
-    require_gstreamer("parsebin", "avdec_h264", "capssetter")
 
 
 def first_image(path: Path, decoder: str, side: int) -> np.ndarray:

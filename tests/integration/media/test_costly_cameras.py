@@ -7,7 +7,6 @@ import pytest
 from edge.media.threads import stuck_streams
 from edge.types import StreamState
 from tests.support.costly_cameras import COSTLY, costly_cameras
-from tests.support.rtsp import require_gstreamer
 from tests.support.viewer import Viewer
 from tests.support.wait import wait_until
 
@@ -29,7 +28,6 @@ MOST_CPU_S = 4.0  # until it is given up: of a connection that nothing bounds, e
 
 @pytest.fixture(scope="module")
 def cameras():
-    require_gstreamer("rtspsrc", "souphttpsrc", "jpegparse")
     with costly_cameras() as addresses:
         yield addresses
 

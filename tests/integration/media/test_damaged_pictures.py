@@ -18,7 +18,7 @@ from tests.support.clips import (
     write_clip,
     write_signed_clip,
 )
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 from tests.support.tcp_proxy import CuttingProxy
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import wait_until
@@ -27,11 +27,6 @@ pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first r
 GOP, LENGTH = 160, 320  # seconds from the middle of a group to its end, in which a camera is joined
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 CODECS = pytest.mark.parametrize("codec", ["h264", "h265"])
-
-
-@pytest.fixture(autouse=True)
-def _gstreamer():
-    require_gstreamer("rtspsrc", "rtph264depay", "avdec_h264", "avdec_h265", server=True)
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,12 @@ from edge.errors import SourceError
 from edge.media.address import parse_address
 from edge.media.select import look_at
 from tests.support.clips import number_of, turn_clip, write_clip
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick")
 BOTH = pytest.mark.parametrize("decoder", ["software", "pyav"])
 LOGIN = ("bob", "s3cr: t@/x")
-
-
-@pytest.fixture(autouse=True)
-def _gstreamer():
-    require_gstreamer("rtspsrc", "rtph264depay", "avdec_h264", server=True)
 
 
 def looked(uri, folder, *, decoder, login=None, within_s=20.0, **more):

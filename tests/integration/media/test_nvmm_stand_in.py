@@ -12,14 +12,8 @@ from edge.media.gstreamer import build
 from edge.media.gstreamer.binding import load, read_sections, set_if_present
 from edge.media.gstreamer.source import GstSource
 from tests.support.clips import CANVAS, number_of, write_clip
-from tests.support.rtsp import require_gstreamer
 
 pytestmark = pytest.mark.slow(reason="further clips and cameras")
-
-
-@pytest.fixture(autouse=True)
-def _gstreamer():
-    require_gstreamer("parsebin", "avdec_h264", "videotestsrc")
 
 
 def stand_in(name: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from edge.media.address import parse_address
 from edge.media.probe import CameraBackoff, is_there, why_unreached
 from edge.types import ImageSize, StreamState
 from tests.support.clips import write_clip
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import wait_looks, wait_until
 
@@ -19,11 +19,6 @@ pytestmark = pytest.mark.slow_but(
     "test_f28_a_killed_server_is_found_within_five_seconds_of_its_return", reason="further clips and cameras"
 )
 MOST_S = 5.0
-
-
-@pytest.fixture(autouse=True)
-def _gstreamer():
-    require_gstreamer("rtspsrc", "rtph264depay", "avdec_h264", server=True)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from edge.media.rate import Cap
 from edge.media.select import make_source
 from edge.types import DropReason
 from tests.support.clips import CANVAS, number_of, write_clip
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 
 pytestmark = pytest.mark.slow_but(
     "test_a_cap_lets_frames_go_behind_the_decoder_and_counts_them", reason="further clips and cameras"
@@ -23,7 +23,6 @@ DEADLINE_S = 60.0
 @pytest.fixture(params=CODECS)
 def camera(request, tmp_path):
     """An RTSP camera, and its cap."""
-    require_gstreamer("rtspsrc", "avdec_h264", "avdec_h265", server=True)
     codec, options = CODECS[request.param]
     clip = write_clip(tmp_path / f"clip.{request.param}", count=60, codec=codec, gop=30, **options)
     cap = Cap()
@@ -72,8 +71,6 @@ def test_a_cap_lets_frames_go_behind_the_decoder_and_counts_them(camera):
 
 @pytest.mark.parametrize("decoder", ["software", "pyav"])
 def test_counts_balance_with_a_cap(tmp_path, decoder):
-    if decoder == "software":
-        require_gstreamer("avdec_h264")
     clip = write_clip(tmp_path / "clip.mp4", count=60)
     cap = Cap(10.0)
     config = StreamConfig(id="a", uri=str(clip), realtime=True, loop=True, decoder=decoder)
@@ -89,7 +86,6 @@ def test_counts_balance_with_a_cap(tmp_path, decoder):
 
 
 def test_a_file_that_waits_for_its_reader_loses_nothing(tmp_path):
-    require_gstreamer("avdec_h264")
     clip = write_clip(tmp_path / "clip.mp4", count=30)
     cap = Cap(1.0)
     source = make_source(

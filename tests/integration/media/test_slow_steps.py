@@ -19,7 +19,7 @@ from edge.media.gstreamer.tail import BufferGate
 from edge.media.threads import has_stuck_threads
 from edge.types import StreamState
 from tests.support.clips import CANVAS, write_clip
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer, with_sound
+from tests.support.rtsp import RtspMount, RtspServer, with_sound
 from tests.support.viewer import Viewer
 from tests.support.wait import QuietWatch, busy
 
@@ -49,7 +49,6 @@ GSTREAMER_STEPS = [name for name in STEPS if "FFmpeg" not in name]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    require_gstreamer("rtspsrc", "avdec_h264", "avenc_aac", "opusenc", server=True)
     clip = write_clip(tmp_path_factory.mktemp("clips") / "a.h264", count=240, b_frames=2)
     mounts = {
         f"/{'before' if is_first else 'behind'}_{sound}": RtspMount(

@@ -9,7 +9,7 @@ from edge.media.gstreamer import build
 from edge.media.gstreamer.binding import read_sections
 from tests.support.clips import write_clip
 from tests.support.reading_process import ReadingProcess, Seen
-from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp import RtspMount, RtspServer
 from tests.support.viewer import Viewer, assert_balances
 from tests.support.wait import wait_until
 
@@ -23,7 +23,6 @@ SLOW = pytest.mark.slow(reason="three stops, and two seconds after each")
 
 @pytest.fixture(scope="module", params=["h264", pytest.param("h265", marks=SLOW)])
 def server(request, tmp_path_factory):
-    require_gstreamer("rtspsrc", "avdec_h264", "avdec_h265", server=True)
     codec = {"h264": "libx264", "h265": "libx265"}[request.param]
     clip = tmp_path_factory.mktemp("clips") / f"a.{request.param}"
     write_clip(clip, count=LENGTH, gop=LENGTH, fps=FPS, codec=codec, x265="bframes=0")
@@ -88,7 +87,6 @@ def test_what_has_piled_up_in_a_long_pause_does_not_stay_in_memory_nor_late(serv
 @pytest.mark.slow(reason="a decoder that falls behind needs seconds to do so")
 def test_a_decoder_that_is_slower_than_its_camera_leaves_pictures_out_and_stays_near(tmp_path, monkeypatch):
     """What waits is bounded in time, and so in memory: without a bound it grows as long as the camera sends."""
-    require_gstreamer("rtspsrc", "avdec_h264", server=True)
     clip = write_clip(tmp_path / "a.h264", count=LENGTH, gop=12, fps=FPS)
 
     def slow_sections(name: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ import pytest
 from edge.types import ClockSource, StreamState
 from tests.support.clips import write_clip
 from tests.support.http_client import handled_by
-from tests.support.rtsp import require_gstreamer
 from tests.support.viewer import Viewer, assert_balances
 
 FPS, LENGTH = 25, 250
@@ -131,7 +130,6 @@ SEEN = 40
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory):
-    require_gstreamer("souphttpsrc", "parsebin", "flvdemux", "tsdemux", "hlsdemux", "avdec_h264")
     with web_video(tmp_path_factory.mktemp("web")) as address:
         yield address
 

@@ -32,6 +32,15 @@ def _audited(device):
     return [line["what"] for line in audit_lines(device.layout, 100)]
 
 
+def _begun(device, bundle, **options):
+    """Push in a thread, which is returned with its outcomes, until the device builds."""
+    outcomes = []
+    pushing = threading.Thread(target=lambda: outcomes.append(device.push(bundle, **options)))
+    pushing.start()
+    wait_until(lambda: device.layout.build_request.exists(), what="the push builds")
+    return pushing, outcomes
+
+
 def test_a_first_push_ends_committed_and_serving(device):
     bundle = device.bundle()
     outcome = device.push(bundle)
@@ -284,9 +293,7 @@ def test_a_detached_push_leaves_and_the_device_goes_on_alone(device, sshd, is_ov
 @pytest.mark.promised(reason="a push ends well or not at all")
 def test_f10_two_pushes_at_once_the_second_is_told_who_holds_the_lock_or_waits(device):
     device.script(build_s=2.0)
-    first = threading.Thread(target=device.push, args=(device.bundle(),))
-    first.start()
-    wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
+    first, _ = _begun(device, device.bundle())
     other = device.bundle("two", sequence=2)
     outcome = device.push(other)
     assert (outcome.result, outcome.exit_code, outcome.code) == ("refused", 5, "lock.held")
@@ -303,10 +310,7 @@ def test_two_pushes_of_one_release_at_once_try_it_once(device, trial, code):
     device.push(device.bundle("old"))
     device.script(build_s=2.0, trial=trial)
     new = device.bundle("new", sequence=2)
-    firsts = []
-    first = threading.Thread(target=lambda: firsts.append(device.push(new)))
-    first.start()
-    wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
+    first, firsts = _begun(device, new)
 
     second = device.push(new, lock_wait_s=30)
 
@@ -318,10 +322,8 @@ def test_two_pushes_of_one_release_at_once_try_it_once(device, trial, code):
 
 def test_whoever_stops_waiting_is_free_within_a_second_and_so_is_the_lock(device):
     device.script(build="hang")
-    stop, outcomes = threading.Event(), []
-    thread = threading.Thread(target=lambda: outcomes.append(device.push(device.bundle(), stop=stop)))
-    thread.start()
-    wait_until(lambda: device.layout.build_request.exists(), what="the push builds")
+    stop = threading.Event()
+    thread, outcomes = _begun(device, device.bundle(), stop=stop)
     stop.set()
     wait_looks(lambda: not thread.is_alive(), what="the end", seconds=1.5)
     assert (outcomes[0].result, outcomes[0].exit_code) == ("interrupted", 130)
@@ -382,9 +384,7 @@ def test_a_build_of_an_earlier_push_that_still_runs_is_waited_for_and_then_ours_
     device.script(build_s=1.5)
     first, second = device.bundle("one"), device.bundle("two", sequence=2)
     stop = threading.Event()
-    thread = threading.Thread(target=device.push, args=(first,), kwargs={"stop": stop})
-    thread.start()
-    wait_until(lambda: device.layout.build_request.exists(), what="the first push builds")
+    thread, _ = _begun(device, first, stop=stop)
     stop.set()
     thread.join(60)
     outcome = device.push(second)

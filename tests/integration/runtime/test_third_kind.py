@@ -38,6 +38,13 @@ def build(device, release, *, worker=WORKER):
     return build_for_release(builder(device, worker), release)
 
 
+def opened(device, folder):
+    """A release with its engine, opened."""
+    release = deployable(device, folder)
+    build(device, release)
+    return open_release(device.layout.release(release))
+
+
 @pytest.mark.parametrize(
     ("engine", "named"),
     [({}, "auto"), ({"kind": "onnxruntime", "optimize": False}, "onnxruntime")],
@@ -90,9 +97,7 @@ def test_an_engine_of_a_kind_that_is_gone_is_another_system_s_and_is_built_anew(
 
 
 def test_a_plan_that_it_does_not_load_ends_the_start_with_what_to_do(device, tmp_path):
-    release = deployable(device, tmp_path / "source")
-    build(device, release)
-    pipeline, deployed = open_release(device.layout.release(release))
+    pipeline, deployed = opened(device, tmp_path / "source")
     object.__setattr__(deployed, "plan", b"of another device")
 
     with pytest.raises(EngineError, match=r"engine [0-9a-f]{12} cannot be loaded: .*no plan.*built again by itself"):
@@ -100,9 +105,7 @@ def test_a_plan_that_it_does_not_load_ends_the_start_with_what_to_do(device, tmp
 
 
 def test_an_engine_of_a_kind_that_stopped_working_lets_another_one_be_built(device, tmp_path, monkeypatch):
-    release = deployable(device, tmp_path / "source")
-    build(device, release)
-    pipeline, deployed = open_release(device.layout.release(release))
+    pipeline, deployed = opened(device, tmp_path / "source")
     working = facts_of_kind("onnxruntime")
     broken = dataclasses.replace(working, why_not=lambda: "its driver is gone")
     monkeypatch.setattr(sys.modules[f"edge.engine.{working.name}.facts"], "FACTS", broken)
@@ -155,9 +158,7 @@ def test_the_builder_s_process_builds_for_the_kind_that_it_was_told_or_not_at_al
 
 
 def test_a_library_that_stopped_working_lets_the_engine_be_built_anew(device, tmp_path, monkeypatch):
-    release = deployable(device, tmp_path / "source")
-    build(device, release)
-    pipeline, deployed = open_release(device.layout.release(release))
+    pipeline, deployed = opened(device, tmp_path / "source")
 
     def load(plan, spec, request):
         raise MissingDependencyError("onnxruntime is not importable")

@@ -51,12 +51,6 @@ class Record(TcpProxy):
         self._acknowledged: deque[tuple[float, str, bytes]] = deque()
         self._record_lock = threading.Lock()
 
-    def leave(self) -> None:
-        """Refuse connections, as the broker that has just ended does; its last words are still passed on."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
     def come_back(self, *, was_killed: bool) -> None:
         """Let connections through again, to a broker that has begun anew."""
         with self._record_lock:

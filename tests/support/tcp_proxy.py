@@ -12,29 +12,23 @@ import time
 from collections.abc import Iterable
 
 from tests.support.mosquitto import PUBLISH, read_packet
+from tests.support.tcp_server import TcpServer
 
 CHUNK_BYTES = 65_536
 
 
-class TcpProxy:
-    """Listens on `port` of loopback for connections to `target`; a subclass says what passes between the two ends."""
+class TcpProxy(TcpServer):
+    """Takes connections to `target`; a subclass says what passes between the two ends."""
 
     def __init__(self, target: int) -> None:
+        super().__init__()
         self._target = target
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self.connections = 0
 
-    def __enter__(self) -> TcpProxy:
-        threading.Thread(target=self._listen, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+    def __exit__(self, *exc_info: object) -> None:
+        super().__exit__(*exc_info)
         self.cut()
 
     def cut(self) -> None:
@@ -47,29 +41,17 @@ class TcpProxy:
         """Pass on what connection `number` says in one direction until it ends; a thread for each runs this."""
         raise NotImplementedError
 
-    def _listen(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:  # there is nobody
-                client.close()
-                continue
-            with self._lock:
-                self._open += [client, server]
-                number, self.connections = self.connections, self.connections + 1
-            for ends, is_client in (((client, server), True), ((server, client), False)):
-                threading.Thread(
-                    target=self._run, args=(*ends, number), kwargs={"is_client": is_client}, daemon=True
-                ).start()
+    def serve(self, link: socket.socket) -> None:
+        server = socket.create_connection(("127.0.0.1", self._target))
+        with self._lock:
+            self._open += [link, server]
+            number, self.connections = self.connections, self.connections + 1
+        threading.Thread(target=self._answer, args=(server, link, number), daemon=True).start()
+        self.forward(link, server, number, is_client=True)
 
-    def _run(self, source: socket.socket, sink: socket.socket, number: int, *, is_client: bool) -> None:
-        with contextlib.suppress(OSError):
-            self.forward(source, sink, number, is_client=is_client)
-        source.close()  # each socket is the source of exactly one thread
+    def _answer(self, server: socket.socket, client: socket.socket, number: int) -> None:
+        with server, contextlib.suppress(OSError):
+            self.forward(server, client, number, is_client=False)
 
 
 def abort(*connections: socket.socket) -> None:

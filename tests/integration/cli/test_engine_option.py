@@ -211,16 +211,12 @@ def test_a_cache_that_makes_no_usable_table_is_refused(place, monkeypatch, conte
     assert told.startswith("error: the cache of onnxruntime's minmax")
 
 
-def test_an_engine_without_calibrators_says_what_else_there_is(place):
-    told = refused(place, "--engine", "openvino", "--calibrator", "entropy2")
-
-    assert "choose ranges by --method" in told
-
-
-def test_a_calibrator_that_the_engine_does_not_have_is_refused_with_those_it_has(place):
-    told = refused(place, "--engine", "onnxruntime", "--calibrator", "entropy2")
-
-    assert "'entropy2'; expected one of minmax" in told
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [("openvino", "choose ranges by --method"), ("onnxruntime", "'entropy2'; expected one of minmax")],
+)
+def test_a_calibrator_that_an_engine_does_not_have_is_refused_with_what_there_is(place, engine, told):
+    assert told in refused(place, "--engine", engine, "--calibrator", "entropy2")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The demo as a user runs it, and how it fails."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -172,41 +173,37 @@ def test_a_promise_that_is_not_kept_leaves_no_table_and_says_why(tmp_path, monke
     assert not (tmp_path / "traffic.calib.json").exists()
 
 
-def test_ctrl_c_ends_the_preparations_of_the_demo(tmp_path):
-    told, temporary = tmp_path / "told.txt", tmp_path / "tmp"
-    temporary.mkdir()
-    with told.open("w") as stream:
+@contextlib.contextmanager
+def interrupted(folder, until, **settings):
+    """A demo in a process of its own, which does what is told of; whoever asks interrupts it."""
+    told, result = folder / "told.txt", folder / "result.txt"
+    with told.open("w") as stream, result.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "edge.cli.edge_deploy", "demo", "--seconds", "5"],
-            stdout=subprocess.DEVNULL, stderr=stream, env={**os.environ, "TMPDIR": str(temporary)},
+            [sys.executable, "-m", "edge.cli.edge_deploy", "demo", "--seconds", "60"],
+            stdout=output, stderr=stream, **settings,
         )  # fmt: skip
     try:
-        wait_until(lambda: "calibrating" in told.read_text(), what="that it calibrates", timeout_s=120)
-        process.send_signal(signal.SIGINT)
+        wait_until(lambda: until in told.read_text(), what=f"that it is {until}", timeout_s=120)
+        yield process
         assert process.wait(60) == 130
     finally:
         process.kill()
         process.wait()
-
     assert told.read_text().splitlines()[-1] == "interrupted"
+
+
+def test_ctrl_c_ends_the_preparations_of_the_demo(tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with interrupted(tmp_path, "calibrating", env={**os.environ, "TMPDIR": str(temporary)}) as process:
+        process.send_signal(signal.SIGINT)
+
     assert list(temporary.iterdir()) == []
 
 
 def test_ctrl_c_of_a_terminal_while_the_cameras_run_loses_no_message(tmp_path):
-    told, result = tmp_path / "told.txt", tmp_path / "result.txt"
-    with told.open("w") as stream, result.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "edge.cli.edge_deploy", "demo", "--seconds", "60"],
-            stdout=output, stderr=stream, start_new_session=True,
-        )  # fmt: skip
-    try:
-        wait_until(lambda: "running 4 cameras" in told.read_text(), what="that cameras run", timeout_s=120)
+    with interrupted(tmp_path, "running 4 cameras", start_new_session=True) as process:
         time.sleep(2.0)  # messages are on their way
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(60) == 130
-    finally:
-        process.kill()
-        process.wait()
 
-    assert told.read_text().splitlines()[-1] == "interrupted"
-    assert "counts          balance" in result.read_text()
+    assert "counts          balance" in (tmp_path / "result.txt").read_text()

@@ -3,9 +3,6 @@ import sys
 
 import pytest
 
-from tests.support import models
-from tests.support.clips import write_clip
-from tests.support.device_root import DeviceRoot
 from tests.support.showing import chromium, showing
 from tests.support.sshd import Sshd
 
@@ -17,21 +14,9 @@ TRACKING = {
 HOSTILE = '<img src=x onerror="document.title=1">'
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx")
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory):
-    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", count=60)
-
-
 @pytest.fixture
-def device(tmp_path):
-    root = DeviceRoot(tmp_path)
-    yield root
-    root.stop()
+def device(root):
+    return root
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from edge.publish.discovery import KEPT_FILE, announcements
 from edge.publish.message import RetainedBytes
 from edge.publish.messages import LineCounts, StreamStateMessage
 from edge.publish.mqtt.publisher import MqttPublisher
-from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.support.wire_messages import birth, counts, crossing, event, occupancy
@@ -135,12 +134,6 @@ class Device:
 
     def __exit__(self, *_):
         self.publisher.close()
-
-
-@pytest.fixture
-def broker(tmp_path):
-    with Mosquitto(tmp_path / "mosquitto") as started:
-        yield started
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 import pytest
 
 from edge.transport.channel import ChildChannel
-from tests.support.device_root import DeviceRoot
 from tests.support.real_units import RealUnits
 from tests.support.sshd import Sshd
 
 
 @pytest.fixture
-def device(tmp_path):
-    root = DeviceRoot(tmp_path)
-    yield root
-    root.stop()
+def device(root):
+    return root
 
 
 @pytest.fixture

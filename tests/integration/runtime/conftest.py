@@ -2,22 +2,10 @@ import contextlib
 
 import pytest
 
-from tests.support import models
-from tests.support.clips import write_clip
 from tests.support.deployable import deployable
 from tests.support.device_releases import make_device
 from tests.support.mosquitto import Collector, Mosquitto
 from tests.support.runs import Run
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return models.yolov8(tmp_path_factory.mktemp("model") / "tiny.onnx")
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory):
-    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", count=60)
 
 
 @pytest.fixture

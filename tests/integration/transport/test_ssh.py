@@ -69,15 +69,9 @@ def test_a_key_that_the_device_does_not_know_is_refused(server, failure, todo):
 
 
 @BOTH
-def test_a_port_where_nobody_listens(server, failure):
-    error = failure(server.address(port=free_port()))
-    assert error.code == "transfer.ssh.refused"
-
-
-@BOTH
-def test_a_name_that_nobody_knows(failure):
-    error = failure(SshAddress(host="no-such-device.invalid"))
-    assert error.code == "transfer.ssh.unreachable"
+def test_a_port_where_nobody_listens_and_a_name_that_nobody_knows(server, failure):
+    assert failure(server.address(port=free_port())).code == "transfer.ssh.refused"
+    assert failure(SshAddress(host="no-such-device.invalid")).code == "transfer.ssh.unreachable"
 
 
 def test_a_device_without_room_for_what_is_uploaded_has_failed_and_ssh_has_not(server, tmp_path):

@@ -55,8 +55,8 @@ def test_what_no_builder_writes_is_no_result(changes):
 
 
 def test_what_could_move_a_terminal_is_gone_from_a_result():
-    told = {"release": None, "problem": {"code": "build.failed", "problem": "\x1b[2Jgone", "evidence": {"a": "\x1b"}}}
-    problem = decode_result(json.dumps(told).encode()).problem
+    said = {"code": "build.failed", "problem": "\x1b[2Jgone", "evidence": {"a": "\x1b"}}
+    problem = decode_result(json.dumps({"release": "0" * 12, "problem": said}).encode()).problem
     assert (problem.problem, problem.evidence) == ("?[2Jgone", {"a": "?"})
 
 

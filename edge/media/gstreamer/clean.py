@@ -307,11 +307,9 @@ class GstLimit:
     """Lets frames go right behind the decoder, before they are scaled; only `set` installs and removes the probe.
 
     Args:
-        decoded: the element behind whose pad they go.
         most_fps: limit of the stream itself, whether it has a cap or not.
 
     Attributes:
-        cap_fps: the cap in force.
         dropped: how many went, by reason; counted in a streaming thread.
     """
 

@@ -136,7 +136,7 @@ class PixelLayout:
 
 
 class Sample:
-    """A sample of an appsink; it stays ours, and its buffer whole, as long as this or a view of its pixels lives.
+    """A sample of an appsink; its buffer stays ours, and whole, as long as this or a view of its pixels lives.
 
     Attributes:
         pts: of its buffer; `NO_TIME` where it has none.
@@ -174,7 +174,7 @@ class Sample:
         """Return the RGB part of an RGB or RGBA buffer without a copy: uint8 (H, W, 3), read-only, rows padded.
 
         The buffer stays mapped until the returned array and all views of it are gone, so that a reader can never look
-        at memory that has been given back, not even when the source is closed meanwhile. To be called once.
+        at memory that has been given back, not even when the source is closed meanwhile. To be called once, and last.
 
         Raises `SourceError` if the buffer cannot be mapped.
         """
@@ -182,6 +182,9 @@ class Sample:
         if not self._calls.buffer_map(self._buffer, ctypes.byref(mapped), _MAP_READ):
             raise SourceError("a decoded frame could not be mapped for reading")
         self._map = mapped
+        self._calls.mini_object_ref(self._buffer)
+        self._calls.mini_object_unref(self._address)
+        self._address = self._buffer  # from now on: a sink that is flushed wants its sample for itself
         row_bytes, offset_bytes = layout.row_bytes, layout.offset_bytes
         meta_address = self._calls.get_video_meta(self._buffer)
         if meta_address is not None:

@@ -124,8 +124,7 @@ class GstSource(Connection):
     def counts(self) -> SourceCounts:
         # In this order, since frames go on meanwhile: none may be seen behind a place and not yet in front of it.
         clean, damaged, late, taken = self._builder.clean, self._damaged, self._late, self._taken
-        limited = dict(self._limit.dropped)
-        decoded = self._counter.count()
+        limited, decoded = dict(self._limit.dropped), self._counter.count()
         dropped = limited | {
             DropReason.DAMAGED: damaged,
             DropReason.LATE: late,

@@ -12,7 +12,6 @@ from edge.device.engines import read_record
 from edge.engine.section import read_model
 from edge.errors import EngineError
 from edge.runtime.agent.watch import _release as status_of
-from edge.runtime.build.engine import build_for_release
 from edge.runtime.serve.engine import open_release, start_engine
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.publishing import birth_message
@@ -20,7 +19,7 @@ from edge.runtime.trial.soundness import problem_of_release
 from tests.support.deployable import deployable
 from tests.support.fake_gpu import WORKER
 from tests.support.raised import error_of
-from tests.support.runs import builder, serve
+from tests.support.runs import build_for_release, builder, serve
 
 pytestmark = [pytest.mark.usefixtures("fake_board"), pytest.mark.slow(reason="further services over real models")]
 WIDE = GoldenLimits(min_recall=0.9, max_score_error=0.2)

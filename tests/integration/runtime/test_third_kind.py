@@ -13,14 +13,13 @@ from edge.engine.kinds import choose_kind, facts_of_kind, kinds
 from edge.engine.section import read_model
 from edge.errors import ConfigError, DeployError, EngineError, MissingDependencyError
 from edge.runtime.agent.preflight import need_of
-from edge.runtime.build.engine import build_for_release
 from edge.runtime.doctor import examine
 from edge.runtime.serve.engine import open_release, start_engine
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.trial.soundness import problem_of_release, require_files, why_better
 from tests.support.deployable import deployable
 from tests.support.engines import FOLDER, WORKER
-from tests.support.runs import builder, serve
+from tests.support.runs import build_for_release, builder, serve
 
 pytestmark = [
     pytest.mark.usefixtures("third_kind"),

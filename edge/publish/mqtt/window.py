@@ -91,6 +91,6 @@ class Lag:
     def _words(self, window: Window) -> str:
         round_trip_ms = 1000 * (window.round_trip_s or 0.0)
         return (
-            f"publishing cannot keep up: the oldest message has waited {self._outbox.oldest_s():.0f} s; "
+            "publishing cannot keep up: messages wait; "
             f"the broker takes {window.size} at a time with a round trip of {round_trip_ms:.0f} ms"
         )

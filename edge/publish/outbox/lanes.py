@@ -178,12 +178,6 @@ class Backlog:
         away = min(self.first_away.values())
         return away if math.isfinite(away) else next(mine, away)
 
-    def oldest_s(self) -> float:
-        """Zero where none waits."""
-        heads = [lane[0].accepted_at_s for lane in (self._events, self._replay) if lane]
-        heads += [self._live.oldest().accepted_at_s] if self._live else []
-        return max(0.0, self._now_s() - min(heads)) if heads else 0.0
-
     def _next_lane(self, *, may_replay: bool) -> deque[Entry] | _Turns | None:
         if self._events:
             ticket = self._events[0].ticket

@@ -177,12 +177,6 @@ class Outbox:
                 return True
             return self._backlog.has_more(may_replay=may_replay)
 
-    def oldest_s(self) -> float:
-        """Return how long the oldest message has waited that is not retained; 0 where there is none."""
-        with self._lock:
-            self._admit()
-            return self._backlog.oldest_s()
-
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until everything accepted is settled, or nothing more is sent; return whether it is settled."""
         deadline = Deadline.after(timeout_s)

@@ -128,7 +128,7 @@ class HeatWatch:
         self.sensors = self._read()
         self._text = now = self._judged(self.sensors, now_s)
         if now is not None and before is None:
-            _log.warning("device throttled reason=%s", now)
+            _log.warning("device throttled reason=%s%s", now, _where(self.sensors))
         elif now is None and before is not None:
             _log.info("device no longer throttled was=%s", before)
         if now != before:
@@ -140,19 +140,15 @@ class HeatWatch:
         reasons = [*sensors.throttled_by, *grown]
         if reasons:
             self._throttled_at_s = now_s
-            return self._text or _sentence(reasons, sensors)
+            return self._text or f"throttled by {', '.join(reasons)}"
         return None if now_s - self._throttled_at_s >= _CALM_S else self._text
 
 
-def _sentence(reasons: list[str], sensors: Sensors) -> str:
+def _where(sensors: Sensors) -> str:
     measured = {name: zone.celsius for name, zone in sensors.zones.items() if zone.celsius is not None}
     hottest = max(measured, key=lambda name: measured[name] or 0, default=None)
-    parts = [f"throttled by {', '.join(reasons)}"]
-    if hottest is not None:
-        parts.append(f"{hottest} at {measured[hottest]:.1f} °C")
-    if sensors.mode is not None:
-        parts.append(f"power mode {sensors.mode}")
-    return "; ".join(parts)
+    heat = "" if hottest is None else f"; {hottest} at {measured[hottest]:.1f} °C"
+    return heat if sensors.mode is None else f"{heat}; power mode {sensors.mode}"
 
 
 class StatusServer:

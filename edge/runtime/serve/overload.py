@@ -1,4 +1,4 @@
-"""Leaves out what the machine cannot infer, step by step, and says with figures how it stands.
+"""Leaves out what the machine cannot infer, step by step, and says so.
 
 Whether the engine can serve what the streams ask for, measured with the engine that serves; with figures, if not.
 """
@@ -90,7 +90,8 @@ class _Verdict:
 
 class Overload:
     """Tells of an overload, in windows of ten seconds. What a stream's own `max_fps` drops is not wanted.
-    `tell`: called with what is wrong in one sentence, and with None when it is over.
+    `tell`: called with what is wrong in one sentence, and with None when it is over. The sentence stands for as long as
+    the overload does, so it has no figures: the log has those of its beginning, the metrics those of now.
     """
 
     def __init__(
@@ -123,9 +124,7 @@ class Overload:
                 "frames of a stream are not inferred stream=%s wanted_fps=%.2f inferred_fps=%.2f",
                 *(stream, wanted_fps, inferred_fps),
             )
-            self._tell_stream(
-                stream, f"overload: {rate_text(inferred_fps)} of {rate_text(wanted_fps)} fps are inferred"
-            )
+            self._tell_stream(stream, "overload: not every frame is inferred")
         else:
             _log.info("frames of a stream are inferred again stream=%s inferred_fps=%.2f", stream, inferred_fps)
             self._tell_stream(stream, None)
@@ -144,10 +143,7 @@ class Overload:
         _log.warning(
             "the machine cannot keep up wanted_fps=%.1f inferred_fps=%.1f worst=%s", wanted_fps, inferred_fps, worst
         )
-        self._tell(
-            f"cannot keep up: {inferred_fps:.1f} of {wanted_fps:.1f} fps are inferred; {worst} loses "
-            f"{(new[worst].lost + new[worst].shed) / window_s:.1f}"
-        )
+        self._tell("cannot keep up: not every frame is inferred")
 
 
 class Relief:

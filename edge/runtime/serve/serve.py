@@ -256,7 +256,7 @@ def serve_pipeline(
     def tick(report: RunReport) -> None:
         heartbeat.tick(report)
         overload.tick(report)
-        alarm(parts.publisher.alarm, about="publisher", is_wording_news=True)
+        alarm(parts.publisher.alarm, about="publisher")
         if parts.overload.adapt:
             relief.tick(report)
         if admission is not None:

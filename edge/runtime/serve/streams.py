@@ -52,7 +52,6 @@ class StreamStates:
         self._statuses = {stream: _starting(stream) for stream in streams}
         self._device_state: tuple[DeviceState, str | None] = ("online", None)
         self._alarms: dict[str, str] = {}
-        self._said: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._ending: dict[StreamId, tuple[StreamStatus, str]] = {}
         self._overloads: dict[StreamId, str] = {}
 
@@ -114,10 +113,10 @@ class StreamStates:
             if status is not None and status.state is StreamState.UP:
                 self._publish_stream(status, rfc3339_from_ns(time.time_ns()))
 
-    def alarm(self, what: str | None, *, about: str = "heat", is_wording_news: bool = False) -> None:
+    def alarm(self, what: str | None, *, about: str = "heat") -> None:
         """Record what is wrong with the machine itself; None: nothing any more, as far as it is about this.
 
-        Another wording reaches subscribers only with `is_wording_news`: figures change all the time.
+        Each wording reaches subscribers and stands until the next one: it has no figures that change meanwhile.
         """
         with self._lock:
             if self._alarms.get(about) == what:
@@ -125,7 +124,7 @@ class StreamStates:
             self._alarms.pop(about, None)
             if what is not None:
                 self._alarms[about] = what
-            self._publish_device(rfc3339_from_ns(time.time_ns()), is_news=is_wording_news)
+            self._publish_device(rfc3339_from_ns(time.time_ns()))
 
     @property
     def device_state(self) -> tuple[DeviceState, str | None]:
@@ -153,17 +152,15 @@ class StreamStates:
             )
         )
 
-    def _publish_device(self, since: str, *, is_news: bool = False) -> None:
+    def _publish_device(self, since: str) -> None:
         # A file that was read to its end is no fault; neither is a camera that has not answered yet.
         down = [stream for stream, status in self._statuses.items() if status.state is StreamState.DOWN]
         wrong = [*([f"down: {', '.join(down)}"] if down else []), *self._alarms.values()]
         state: DeviceState = "degraded" if wrong else "online"
         reason = "; ".join(wrong) or None
-        news = tuple(sorted(down)), tuple(sorted(self._alarms))
-        if is_news or news != self._said:
-            self._said = news
+        if (state, reason) != self._device_state:
+            self._device_state = (state, reason)
             self._publisher.publish(StateMessage(device=self._device, state=state, since=since, reason=reason))
-        self._device_state = (state, reason)
 
 
 def _starting(stream: StreamId) -> StreamStatus:

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import logging
-import re
 import threading
 import time
 
@@ -185,10 +184,10 @@ def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec
 
     try:
         wait_until(lambda: parts.states.device_state[0] == "degraded", what="it is told")
-        assert " fps" in parts.states.device_state[1]
+        assert "cannot keep up" in parts.states.device_state[1]
         wait_until(lambda: words_of_stream()[-1][0] == "degraded", what="the stream says so, too")
         assert words_of_stream()[0] == ("up", None)
-        assert re.fullmatch(r"overload: [0-9.]+ of [0-9.]+ fps are inferred", words_of_stream()[-1][1])
+        assert words_of_stream()[-1][1].startswith("overload: ")
     finally:
         stop.set()
         running.join(60)

@@ -17,6 +17,7 @@ import pytest
 from edge.cli.edge_deploy import edge_deploy
 from edge.cli.runtime_commands import edge_runtime
 from edge.runtime.entry import COMMANDS
+from edge.types import DropReason
 from tests.support.pages import ROOT, Page, our_calls, pages, read_page
 
 _PROGRAMS: dict[str, click.Group] = {"edge-deploy": edge_deploy, "edge-runtime": edge_runtime}
@@ -225,6 +226,13 @@ def test_every_page_that_the_code_names_is_there():
         path, _, anchor = found.partition("#")
         assert (ROOT / path).exists(), f"{where} names {found}; give the path from the root of the checkout"
         assert not anchor or anchor in read_page(path).anchors, f"{where} names {found}"
+
+
+def test_the_page_on_operating_explains_every_reason_to_drop_a_frame():
+    _, _, section = read_page("docs/operating.md").text.partition("### Dropped frames")
+    explained = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)))
+
+    assert sorted(explained) == sorted(reason.value for reason in DropReason)
 
 
 def test_every_command_that_is_printed_can_be_typed():

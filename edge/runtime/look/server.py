@@ -216,31 +216,33 @@ class StatusServer:
             yield Listener(name=str(socket_path), bind=bind, respond=self._all, is_tcp=False)
 
     def _public(self, request: HttpRequest) -> HttpResponse:
-        answers: dict[str, Callable[[], HttpResponse]] = {
-            "/metrics": self._metrics,
-            "/livez": self._livez,
-            "/readyz": self._readyz,
-        }
-        found = answers.get(request.path)
-        return text_response(404, f"not here; there are {', '.join(answers)}") if found is None else found()
+        return self._answer(request.path, {})
 
     def _all(self, request: HttpRequest) -> HttpResponse:
-        if request.path == "/":
-            return page_response()
-        if request.path == "/status.json":
-            moment = self._moment
-            return (
-                text_response(503, "starting")
-                if moment is None
-                else json_response(status_json(moment, self._shown.places(), self._shown.recent_events()))
-            )
         stream = picture_of(request.path)
-        return self._public(request) if stream is None else self._picture(stream)
+        if stream is not None:
+            return self._picture(stream)
+        return self._answer(request.path, {"/": page_response, "/status.json": self._status})
+
+    def _answer(self, path: str, pages: Mapping[str, Callable[[], HttpResponse]]) -> HttpResponse:
+        figures = {"/metrics": self._metrics, "/livez": self._livez, "/readyz": self._readyz}
+        answers = {**figures, **pages}
+        if path in answers:
+            return answers[path]()
+        there = [*answers, *(["/pictures/STREAM.jpg"] if pages else [])]
+        return text_response(404, f"not here; there are {', '.join(there)}")
+
+    def _status(self) -> HttpResponse:
+        moment = self._moment
+        if moment is None:
+            return text_response(503, "starting")
+        return json_response(status_json(moment, self._shown.places(), self._shown.recent_events()))
 
     def _picture(self, stream: str) -> HttpResponse:
-        status = self._shown.states.statuses().get(StreamId(stream))
+        statuses = self._shown.states.statuses()
+        status = statuses.get(StreamId(stream))
         if status is None:
-            return text_response(404, "no stream of that name")
+            return text_response(404, f"no stream of that name; there are {', '.join(statuses)}")
         return picture_response(self._shown.pictures.ask(StreamId(stream)), is_early=status.state is StreamState.UP)
 
     def _livez(self) -> HttpResponse:

@@ -101,8 +101,21 @@ def test_a_camera_without_frames_has_no_picture_and_is_not_waited_for(served):
     assert (status, headers["retry-after"], asked) == (503, "1", [FIRST])
 
 
-@pytest.mark.parametrize("path", ["/pictures/b.jpg", "/pictures/..%2f..jpg", "/pictures/s0.jpg/x", "/pictures/", "/x"])
-def test_what_is_not_there_is_not_found(served, path):
+PATHS = ["/metrics", "/livez", "/readyz", "/", "/status.json", "/pictures/STREAM.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        ("/pictures/b.jpg", ["s0"]),
+        ("/pictures/..%2f..jpg", PATHS),
+        ("/pictures/s0.jpg/x", PATHS),
+        ("/pictures/", PATHS),
+        ("/x", PATHS),
+    ],
+)
+def test_what_is_not_there_is_not_found_and_the_answer_names_what_is(served, path, there):
     server, _, where = served
     server.tick(account((UP, 0, 0)))
-    assert ask(where, path)[0] == 404
+    status, _, body = ask(where, path)
+    assert (status, body.decode().strip().partition(" there are ")[2].split(", ")) == (404, there)

@@ -18,6 +18,9 @@ __all__ = ["Endpoint", "endpoint_from_config", "no_dots", "topic_root"]
 
 _TLS_PORT = 8883
 _PLAIN_PORT = 1883
+# Expected in a file, and what to do where it is something else.
+_AUTHORITIES = "certificates (PEM)", "name the file of the authority that has signed the broker's certificate"
+_CERTIFICATE = "PEM, certificate and key belonging together", "encrypted keys are not supported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ def _tls_context(config: TlsConfig | bool, base_dir: Path) -> ssl.SSLContext | N
     # Only the authority that is named: with the system's left in, any public certificate for the name would do.
     context = client_context(has_system_cas=files.ca is None)
     if files.ca is not None:
-        _load("ca", base_dir / files.ca, lambda path: context.load_verify_locations(cafile=path))
+        _load("ca", base_dir / files.ca, lambda path: context.load_verify_locations(cafile=path), *_AUTHORITIES)
     _load_client_certificate(context, files, base_dir)
     return context
 
@@ -93,17 +96,15 @@ def _load_client_certificate(context: ssl.SSLContext, files: TlsConfig, base_dir
         "certificate",
         base_dir / files.certificate,
         lambda path: context.load_cert_chain(path, key, password=lambda: b""),
+        *_CERTIFICATE,
     )
 
 
-def _load(key: str, path: Path, load: Callable[[Path], None]) -> None:
+def _load(key: str, path: Path, load: Callable[[Path], None], expected: str, hint: str) -> None:
     try:
         os.close(open_file(path, follows_links=True))  # OpenSSL would wait for a pipe
         load(path)
     except ssl.SSLError as error:
-        raise ConfigError(
-            f"mqtt.tls.{key}: {path}: expected PEM, certificate and key belonging together: {error.reason}",
-            hint="encrypted keys are not supported",
-        ) from error
+        raise ConfigError(f"mqtt.tls.{key}: {path}: expected {expected}: {error.reason}", hint=hint) from error
     except OSError as error:
         raise ConfigError(f"mqtt.tls.{key}: {path}: {error.strerror}", hint="the file has to be readable") from error

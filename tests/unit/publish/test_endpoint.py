@@ -9,6 +9,7 @@ from edge.config.pipeline import mqtt_from_options
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
+from tests.support.certificates import make_certificates
 
 SECRET = "canary-7c1f"
 
@@ -51,12 +52,14 @@ def test_a_missing_password_is_said_at_once():
     ("files", "words"),
     [
         (TlsConfig(ca="absent.pem"), "mqtt.tls.ca: .*absent.pem: No such file"),
-        (TlsConfig(ca="empty.pem"), "mqtt.tls.ca: .*empty.pem: expected PEM"),
-        (TlsConfig(certificate="empty.pem"), "mqtt.tls.certificate: .*empty.pem"),
+        (TlsConfig(ca="empty.pem"), r"mqtt.tls.ca: .*empty.pem: expected certificates \(PEM\): .*authority"),
+        (TlsConfig(ca="server.key"), r"mqtt.tls.ca: .*server.key: expected certificates \(PEM\): .*authority"),
+        (TlsConfig(certificate="empty.pem"), "mqtt.tls.certificate: .*empty.pem: expected PEM, certificate and key"),
         (TlsConfig(key="key.pem"), "a key needs its certificate"),
     ],
 )
 def test_an_unusable_file_is_named(tmp_path, files, words):
+    make_certificates(tmp_path)
     (tmp_path / "empty.pem").touch()
 
     with pytest.raises(ConfigError, match=words):

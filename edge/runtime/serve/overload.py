@@ -307,14 +307,14 @@ class Admission:
         self._say(verdict)
 
     def tick(self, report: RunReport) -> None:
-        """Streams that a reload brings are judged as well."""
+        """Streams that a reload brings are judged as well, once all live ones have had a whole window."""
         window = self._windows.cut(report)
         if window is None:
             return
         new, window_s, _ = window
-        live = self._batcher.live & new.keys()
+        live = self._batcher.live
         are_up = all(one.state is StreamState.UP for one in report.statuses.values())
-        if not live or not are_up or not all(new[stream].wanted for stream in live):
+        if not live or not are_up or not all(stream in new and new[stream].wanted for stream in live):
             return
         verdict = judge_admission(self._speed, {stream: new[stream].wanted / window_s for stream in live})
         self._against = 0 if verdict.is_served is self._is_served else self._against + 1

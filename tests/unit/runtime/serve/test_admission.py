@@ -125,6 +125,16 @@ def test_streams_of_a_reload_are_judged_as_well(run):
     assert "60.0 fps" in run.told[1]
 
 
+def test_a_stream_that_a_reload_begins_anew_is_waited_for(run):
+    run.seconds(10, inferred=(30, 30))
+    run.away = frozenset((B,))
+    run.seconds(10, inferred=(60, 0))
+    run.away = frozenset()
+    run.seconds(15, inferred=(30, 30))
+
+    assert len(run.told) == 1, "of both, and no verdict on one alone"
+
+
 def test_a_stream_that_reloads_take_out_and_bring_back_wants_what_it_sends_now(run):
     run.seconds(600, inferred=(10, 10))
     run.away, run.live = frozenset((B,)), frozenset((A,))

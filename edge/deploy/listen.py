@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -119,9 +119,10 @@ def line_from_message(message: WireMessage) -> str:
         case OccupancyMessage():
             counts = ", ".join(f"{name} {sum(by_label.values())}" for name, by_label in message.zones.items())
             where = f"; zones: {counts}" if counts else ""
-            return f"{message.device}/{message.stream} {message.state}, {_counted(message.objects)}{where}"
+            objects = _counted(message.objects) or ("no objects" if message.state == "following" else "")
+            return f"{message.device}/{message.stream} {message.state}{objects and ', '}{objects}{where}"
         case CountsMessage():
-            counts = ", ".join(f"{label} {count}" for label, count in message.objects.items() if count is not None)
+            counts = _counted(message.objects)
             return f"{message.device}/{message.stream} {message.state}{counts and ', '}{counts}"
         case GapMessage():
             numbers = f"#{message.from_} to #{message.to}" if message.to is not None else f"from #{message.from_} on"
@@ -275,8 +276,8 @@ def _fetched(message: PullMessage) -> str:
     return f"fetches {message.channel}-{message.ring} of {message.repository}: {found}{_because(message.reason)}"
 
 
-def _counted(by_label: dict[str, int]) -> str:
-    return ", ".join(f"{label} {count}" for label, count in by_label.items()) or "nobody"
+def _counted(by_label: Mapping[str, int | None]) -> str:
+    return ", ".join(f"{label} {count}" for label, count in by_label.items() if count is not None)
 
 
 def _object(label: str | None, class_id: int, score: float) -> str:

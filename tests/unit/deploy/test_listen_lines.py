@@ -20,7 +20,8 @@ from tests.support.wire_messages import counts, crossing, event, occupancy
         (counts(), "gate-01/east counting, car 2, person 0"),
         (counts(state="interrupted", objects={"car": None}, total=None), "gate-01/east interrupted"),
         (occupancy(), "gate-01/east following, car 2; zones: yard 1"),
-        (occupancy(state="stopped", objects={}, zones={}), "gate-01/east stopped, nobody"),
+        (occupancy(objects={}, zones={}), "gate-01/east following, no objects"),
+        (occupancy(state="stopped", objects={}, zones={}), "gate-01/east stopped"),
         (
             GapMessage(device="g", stream="east", epoch=1, from_=2, to=4, count=3, reason="spool-bytes", of="events"),
             "g/east lost events #2 to #4: spool-bytes",

@@ -15,7 +15,7 @@ from edge.config.credentials import Credential
 from edge.config.schema import MqttConfig
 from edge.deadline import NEVER, Deadline
 from edge.errors import DeployError
-from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage, account_key
+from edge.publish.ledger import Account, AccountKey, Ledger, NumberedMessage
 from edge.publish.message import WireMessage
 from edge.publish.messages import (
     CountsMessage,
@@ -43,6 +43,7 @@ _JPEG = b"\xff\xd8"  # as a file of that kind begins
 _MAX_SHOWN = 8
 _MOST_LETTERS = 200
 _QUIET_S = 3.0
+_GAPS_EVERY_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +78,17 @@ def listen(options: ListenOptions, out: TextIO, *, progress: TextIO | None = Non
     stderr = progress or sys.stderr
     subscriber.open()
     _write(stderr, f"listening to {subscriber}")
-    ledger = Ledger()
+    gaps = _Gaps(out, is_json=options.is_json)
     try:
-        count = _show_all(subscriber, options, ledger, out, lambda text: _write(stderr, text))
+        count = _show_all(subscriber, options, gaps, out, lambda text: _write(stderr, text))
     finally:
         subscriber.close()
         if options.is_gaps:
-            _report(ledger, out, is_json=options.is_json)
+            gaps.tell()
+            _report(gaps.ledger, out, is_json=options.is_json)
     if not options.is_gaps:
         return _DONE
-    return _MISSING if ledger.missing else _DONE if count else _UNHEARD
+    return _MISSING if gaps.ledger.missing else _DONE if count else _UNHEARD
 
 
 def for_people(message: WireMessage | None) -> WireMessage | None:
@@ -142,20 +144,23 @@ def line_from_message(message: WireMessage) -> str:
 
 
 def _show_all(
-    subscriber: Subscriber, options: ListenOptions, ledger: Ledger, out: TextIO, say: Callable[[str], None]
+    subscriber: Subscriber, options: ListenOptions, gaps: _Gaps, out: TextIO, say: Callable[[str], None]
 ) -> int:
     until = NEVER if options.duration_s is None else Deadline.after(options.duration_s)
-    quiet = Deadline.after(_QUIET_S)
+    quiet, next_gaps = Deadline.after(_QUIET_S), Deadline.after(_GAPS_EVERY_S)
     count = 0
     for arrival in subscriber.receive(on_status=say):
         if until.is_over:
             break
+        if options.is_gaps and next_gaps.is_over:
+            gaps.tell()
+            next_gaps = Deadline.after(_GAPS_EVERY_S)
         if arrival is None:
             if quiet.is_over and count == 0 and subscriber.is_connected:
                 quiet = NEVER
                 say(_nothing_yet(options))
             continue
-        _show(arrival, options, ledger, out)
+        _show(arrival, options, gaps.ledger, out)
         count += 1
         if count == options.max_messages:
             break
@@ -179,12 +184,11 @@ def _few(names: list[str]) -> str:
 
 
 def _show(arrival: Arrival, options: ListenOptions, ledger: Ledger, out: TextIO) -> None:
-    """Enter a message into the accounts and write it, or with `is_gaps` only what it changes in them."""
+    """Write a message, or with `is_gaps` only enter it into the accounts."""
     message = for_people(arrival.message)
-    change = _enter(message, ledger)
     if options.is_gaps:
-        if change is not None:
-            _write(out, _json_line({"event": "missing", **change}) if options.is_json else _change_line(change))
+        if isinstance(message, NumberedMessage):
+            ledger.enter(message)
     elif options.is_json:
         _write(out, _raw_line(arrival))
     elif not arrival.payload:
@@ -214,17 +218,22 @@ def _json_line(value: object) -> str:
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
-def _enter(message: WireMessage | None, ledger: Ledger) -> dict[str, object] | None:
-    """Return what is missing or declared now in the account of a message, if it changed that."""
-    if not isinstance(message, NumberedMessage):
-        return None
-    key = account_key(message)
-    account = ledger.accounts.get(key)
-    before = (0, 0) if account is None else (account.missing.total, account.declared.total)
-    account = ledger.enter(message)
-    if (account.missing.total, account.declared.total) == before:
-        return None
-    return _account_facts(key, account)
+class _Gaps:
+    """Accounts, and what was said of each: late messages fill a gap one by one, so a look now and then is enough."""
+
+    def __init__(self, out: TextIO, *, is_json: bool) -> None:
+        self.ledger = Ledger()
+        self._out, self._is_json = out, is_json
+        self._told: dict[AccountKey, tuple[object, object]] = {}
+
+    def tell(self) -> None:
+        """Write what is missing or declared by now, of the accounts where that is not what was written last."""
+        for key, account in self.ledger.accounts.items():
+            facts = _account_facts(key, account)
+            found = facts["missing"], facts["declared"]
+            if found != self._told.get(key, ([], [])):
+                self._told[key] = found
+                _write(self._out, _json_line({"event": "missing", **facts}) if self._is_json else _change_line(facts))
 
 
 def _account_facts(key: AccountKey, account: Account) -> dict[str, object]:

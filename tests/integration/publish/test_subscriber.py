@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 
 import msgspec
 import pytest
@@ -148,6 +149,34 @@ def test_listen_reports_missing_numbers(broker, make_publisher, seqs, code):
     assert lines[-1] == (
         f"gate-01/east epoch 41: #1 to #{seqs[-1]}, received 3, duplicates 0, declared lost 0, missing {missing}"
     )
+
+
+def test_listen_tells_no_gap_that_late_messages_fill_at_once(broker, make_publisher):
+    def act():
+        publisher = make_publisher(broker.port)
+        for seq in (1, 30, *range(2, 30)):
+            publisher.publish(detections(seq))
+
+    code, lines = listened(broker, act, is_gaps=True, max_messages=32)
+
+    assert code == 0
+    assert len(lines) <= 3  # one where a look fell in between, one that it is over, and the report
+    assert lines[-1].endswith("#1 to #30, received 30, duplicates 0, declared lost 0, missing 0")
+
+
+def test_listen_tells_a_gap_that_stays_while_it_goes_on(broker, make_publisher, monkeypatch):
+    monkeypatch.setattr("edge.deploy.listen._GAPS_EVERY_S", 0.1)
+
+    def act():
+        publisher = make_publisher(broker.port)
+        for seq in (1, 4, 2, 3):
+            publisher.publish(detections(seq))
+            time.sleep(0.5)
+
+    code, lines = listened(broker, act, is_gaps=True, max_messages=6)
+
+    assert code == 0
+    assert lines[:-1] == [f"gate-01/east missing {left}, declared lost []" for left in ([[2, 3]], [[3, 3]], [])]
 
 
 def test_listen_reports_missing_events(broker, make_publisher):

@@ -24,7 +24,7 @@ TOO_MUCH, FEW = 0.10, 0.03
 _DOWN, _UP = 2, 3  # windows in a row
 _FITS = 0.85  # of what the engine could do, so that a step up does not end in the next step down
 _SERVED = 0.97  # of what was inferred when frames were lost: a cap at the very edge would lose some
-_SPARE = 1.15  # times as much as the caps allow: then they are worth to be raised
+_SPARE = 1.15  # times as high as one of the caps: then they are worth to be raised
 _LONGEST = 64  # windows without a step up
 _FAILED_SOON = 6  # windows; overload that comes later is another one
 
@@ -198,10 +198,12 @@ class Ladder:
             return None
         if sum(wanted_fps.values()) <= _FITS * capacity_fps:
             return {}
-        now_fps = sum(self.caps.get(stream, fps) for stream, fps in wanted_fps.items())
-        if _FITS * capacity_fps < _SPARE * now_fps:
-            return None
-        return fair_caps(wanted_fps, terms, total_fps=_FITS * capacity_fps)
+        # At least what goes through now, shared anew: a stream that gave few frames when caps were set has none since.
+        now_fps = sum(min(fps, self.caps.get(stream, fps)) for stream, fps in wanted_fps.items())
+        caps = fair_caps(wanted_fps, terms, total_fps=max(now_fps, _FITS * capacity_fps))
+        capped = self.caps.keys() & wanted_fps.keys()
+        is_worth = any(caps.get(stream, wanted_fps[stream]) >= _SPARE * self.caps[stream] for stream in capped)
+        return caps if is_worth else None
 
 
 def fair_caps(

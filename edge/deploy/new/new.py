@@ -144,17 +144,26 @@ def _looked(
     ask_trust: AskTrust,
 ) -> tuple[list[FoundCamera], Broker | None]:
     """Return the cameras and the broker as they are, with the logins that are known or told."""
-    logins = _logins_of(places, secrets, credential=request.credential) | _broker_login(request, secrets)
+    stated = None if request.credential is None else read_credential(request.credential)
+    logins: dict[str, Credential | None] = {place.id: place.login for place in places}
+    if request.broker is not None:
+        logins[_BROKER] = request.broker[1]
     found = _tried(request, places, logins)
     known = {place.id: place for place in _trusted(places, found, ask_trust)}
     places = [known.get(place.id, place) for place in places]
     found |= _tried(request, places, {name: logins[name] for name in known})
-    told: dict[str, Credential | None] = {**_wanting(places, found, ask)}
-    if request.broker is not None and request.broker[1] is None and wants_login(found[_BROKER]):
-        told[_BROKER] = ask_broker(f"the broker {request.broker[0].host}")
-    told = {name: login for name, login in told.items() if login is not None}
-    found |= _tried(request, places, told)
-    logins |= told
+    # A secret, too, goes to what asks for a login: behind one address there may be several.
+    sources: tuple[tuple[Callable[[Place], Credential | None], Ask], ...] = (
+        (lambda place: stated or secrets.kept(place.host), lambda host: secrets.kept(slug(host))),
+        (lambda place: ask(place.address.shown), lambda host: ask_broker(f"the broker {host}")),
+    )
+    for of_camera, of_broker in sources:
+        told = _wanting(places, found, of_camera)
+        if request.broker is not None and request.broker[1] is None and wants_login(found[_BROKER]):
+            told[_BROKER] = of_broker(request.broker[0].host)
+        told = {name: login for name, login in told.items() if login is not None}
+        found |= _tried(request, places, told)
+        logins |= told
     cameras = [_camera(request, place, found[place.id], logins[place.id], secrets) for place in places]
     return cameras, _broker(request, found.get(_BROKER), logins.get(_BROKER), secrets)
 
@@ -183,19 +192,6 @@ def _attempt_of(place: Place, login: Credential | None, *, within_s: float) -> A
     return lambda is_stopped: look_at(stream, address, within_s=within_s, is_stopped=is_stopped)
 
 
-def _logins_of(places: Sequence[Place], secrets: Secrets, *, credential: str | None) -> dict[str, Credential | None]:
-    """Return each place's first login: typed in its address, else kept under its host's name or under `credential`.
-
-    Raises `ConfigError` if a secret cannot be used, or `credential` is not there.
-    """
-    stated = None if credential is None else read_credential(credential)
-    asking = ("rtsp", "rtsps", "http", "https")
-    return {
-        place.id: place.login or ((stated or secrets.kept(place.host)) if place.address.scheme in asking else None)
-        for place in places
-    }
-
-
 def _trusted(places: Sequence[Place], found: Mapping[str, object], ask: AskTrust) -> list[Place]:
     """Return the places whose certificates a person has taken for theirs, as ones that are known by these."""
     asked: dict[tuple[str, str], bool] = {}
@@ -213,18 +209,16 @@ def _trusted(places: Sequence[Place], found: Mapping[str, object], ask: AskTrust
     return taken
 
 
-def _wanting(places: Sequence[Place], found: Mapping[str, object], ask: Ask) -> dict[str, Credential]:
-    """Return a login for each place that wants one and came with none, as far as there is somebody who knows it."""
+def _wanting(
+    places: Sequence[Place], found: Mapping[str, object], login_of: Callable[[Place], Credential | None]
+) -> dict[str, Credential | None]:
+    """Return a login, asked for once a host, for each place that wants one and came with none."""
+    wanting = [place for place in places if needs_login(found[place.id]) and place.login is None]
     asked: dict[str, Credential | None] = {}
-    logins = {}
-    for place in places:
-        if not needs_login(found[place.id]) or place.login is not None:
-            continue
+    for place in wanting:
         if place.host not in asked:
-            asked[place.host] = ask(place.address.shown)
-        if (login := asked[place.host]) is not None:
-            logins[place.id] = login
-    return logins
+            asked[place.host] = login_of(place)
+    return {place.id: asked[place.host] for place in wanting}
 
 
 def _camera(
@@ -236,20 +230,13 @@ def _camera(
 ) -> FoundCamera:
     assert not isinstance(found, str)  # which is what comes of the broker
     if isinstance(found, EdgeError):
-        wanted = place.host if needs_login(found) else None
+        wanted = (request.credential or place.host) if needs_login(found) else None
         return FoundCamera(place=place, look=None, problem=found, credential=wanted)
     name = None
     if login is not None:
         is_stated = request.credential is not None and login == secrets.kept(request.credential)
         name = request.credential if is_stated else secrets.use(login, wanted=place.host)
     return FoundCamera(place=place, look=found, problem=None, credential=name)
-
-
-def _broker_login(request: PipelineRequest, secrets: Secrets) -> dict[str, Credential | None]:
-    if request.broker is None:
-        return {}
-    config, typed = request.broker
-    return {_BROKER: typed or secrets.kept(slug(config.host))}
 
 
 def _broker(

@@ -232,6 +232,22 @@ def test_a_login_is_taken_from_where_it_is(desk, server, how):
     desk.require_discretion()
 
 
+@pytest.mark.parametrize("option", [[], ["--credential", "127-0-0-1"]])
+def test_a_secret_goes_to_what_asks_for_a_login_and_to_nothing_else_behind_its_address(
+    desk, server, unlocked, tmp_path, option
+):
+    folder = desk.folder / "config/edge-deploy/credentials"
+    folder.mkdir(parents=True)
+    (folder / "127-0-0-1").write_text(LOGIN)
+    (folder / "127-0-0-1").chmod(0o600)
+    with Mosquitto(tmp_path / "broker") as broker:
+        desk.new(server.url("/main"), unlocked.url("/main"), "--broker", f"mqtt://127.0.0.1:{broker.port}", *option)
+
+    config = desk.pipeline().config
+    assert [stream.credential for stream in config.streams] == ["127-0-0-1", None]
+    assert config.mqtt.credential is None
+
+
 class Typist:
     """The command at a terminal of its own."""
 

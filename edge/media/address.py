@@ -18,10 +18,11 @@ from edge.errors import ConfigError
 __all__ = [
     "Address",
     "CLIP_SUFFIXES",
-    "IS_REFUSED",
     "IS_UNKNOWN",
     "PORTS",
+    "REFUSES_LOGIN",
     "Trust",
+    "WANTS_LOGIN",
     "parse_address",
     "redact",
     "remedy_of",
@@ -185,7 +186,8 @@ def _network_address(uri: str, scheme: str, credential: tuple[str, str] | None) 
     return Address(scheme=scheme, location=with_login(location, *credential), credential=credential, template=location)
 
 
-IS_REFUSED = "store the camera's user:password under the name of the stream's credential"
+WANTS_LOGIN = "it wants a login: store the camera's user:password under the name of the stream's credential"
+REFUSES_LOGIN = "it refuses this user and password: correct the secret of the stream's credential"
 IS_UNKNOWN = "correct the path in the stream's address: the camera does not have this one"
 _BY_SCHEME = {
     "v4l2": "see which cameras this machine has (ls -l /dev/video*), and that the service may read it (group video)",

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from edge.media.address import IS_REFUSED, Address
+from edge.media.address import REFUSES_LOGIN, WANTS_LOGIN, Address
 
 __all__ = ["CameraBackoff", "ProbeWatch", "is_there", "remedy_of_refusal", "why_unreached"]
 
@@ -71,17 +71,19 @@ def remedy_of_refusal(address: Address) -> str:
     """Return what to do where a camera has refused a login. One of RTSP is asked, within a second, which logins it
     takes: GStreamer and FFmpeg compute digests of MD5 alone, and call the others a wrong password.
     """
-    if address.scheme != "rtsp" or address.credential is None or address.server is None:
-        return IS_REFUSED
+    if address.credential is None:
+        return WANTS_LOGIN
+    if address.scheme != "rtsp" or address.server is None:
+        return REFUSES_LOGIN
     try:
         with socket.create_connection(address.server, _ANSWER_S) as link:
             _ask(link, address.location, "DESCRIBE")
             head = link.recv(_HEAD_BYTES).decode(errors="replace")
     except (OSError, ValueError):
-        return IS_REFUSED
+        return REFUSES_LOGIN
     wanted = {name.upper() if kind.lower() == "digest" else "" for kind, name in _CHALLENGE.findall(head)}
     if not wanted or wanted & {"", "MD5"}:
-        return IS_REFUSED
+        return REFUSES_LOGIN
     return f"the camera takes digests of {', '.join(sorted(wanted))} only, set its RTSP login to MD5 or basic"
 
 

@@ -16,7 +16,7 @@ from edge.deploy.look import Attempt, side_by_side
 from edge.deploy.new.document import Broker, FoundCamera, NewPipeline, needs_login, pipeline_text
 from edge.deploy.new.places import Place, clips_of, path_text, places_of, slug, try_broker, wants_login
 from edge.errors import CertificateError, ConfigError, EdgeError, SourceError
-from edge.media.address import Trust
+from edge.media.address import REFUSES_LOGIN, WANTS_LOGIN, Trust
 from edge.media.images import encode_jpeg
 from edge.media.select import FirstLook, look_at
 from edge.model.inspect import inspect_model
@@ -69,6 +69,10 @@ class Secrets:
 _REST_S = 8.0  # counting the rate of a camera that was seen, and taking its connection down
 _JPEG_QUALITY = 90
 _BROKER = "the broker"
+_BEFORE_A_STREAM = {
+    WANTS_LOGIN: "it wants a login: type user:password@ before the host, or set EDGE_CAMERA_LOGIN=user:password",
+    REFUSES_LOGIN: "it refuses this user and password: correct what was typed, EDGE_CAMERA_LOGIN or the kept secret",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +234,9 @@ def _camera(
 ) -> FoundCamera:
     assert not isinstance(found, str)  # which is what comes of the broker
     if isinstance(found, EdgeError):
+        if found.hint in _BEFORE_A_STREAM and isinstance(found, SourceError):
+            hint = _BEFORE_A_STREAM[found.hint]
+            found = SourceError(found.problem, hint=hint, wants_login=found.wants_login)
         wanted = (request.credential or place.host) if needs_login(found) else None
         return FoundCamera(place=place, look=None, problem=found, credential=wanted)
     name = None

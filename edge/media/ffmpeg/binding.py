@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import MissingDependencyError, SourceError
-from edge.media.address import IS_REFUSED, IS_UNKNOWN, Address, redact
+from edge.media.address import IS_UNKNOWN, Address, redact
 from edge.media.probe import remedy_of_refusal
 from edge.types import ImageSize
 
@@ -28,7 +28,7 @@ _OPEN_S, _READ_S = 5.0, 4.0
 _BARE_JPEGS = {"use_wallclock_as_timestamps": "1", "probesize": "65536", "analyzeduration": "200000"}
 # Some cameras refuse to set up what is not to be read (ONVIF's backchannel).
 _VIDEO_ONLY = {"allowed_media_types": "video"}
-_REFUSALS = {"HTTPUnauthorizedError": IS_REFUSED, "HTTPForbiddenError": IS_REFUSED, "HTTPNotFoundError": IS_UNKNOWN}
+_REFUSALS = ("HTTPUnauthorizedError", "HTTPForbiddenError")
 
 # ISO/IEC 23091-2 codes of the matrix -> swscale's; 0 and 2 say nothing, which means BT.601 (docs/adr/0009).
 _BT601 = 5
@@ -224,13 +224,16 @@ class Decoder:
             words = "what the server sends ended without a picture in it"
         elif is_opening and self._address.scheme == "rtsp" and getattr(error, "errno", None) == errno.EPERM:
             words = "the camera ended the connection when it was asked to play; it may have too many viewers"
-        hint, is_login = _REFUSALS.get(type(error).__name__), type(error).__name__ == "HTTPUnauthorizedError"
+        kind = type(error).__name__
+        hint = remedy_of_refusal(self._address) if kind in _REFUSALS else None
+        if kind == "HTTPNotFoundError":
+            hint = IS_UNKNOWN
         is_bad_file = is_opening and self._address.scheme == "file"
         return SourceError(
             f"{self._address.shown}: {redact(str(words))}",
-            hint=remedy_of_refusal(self._address) if is_login else hint,
+            hint=hint,
             is_permanent=hint is not None or is_bad_file,
-            wants_login=is_login,
+            wants_login=kind == "HTTPUnauthorizedError",
         )
 
     def _is_out_of_time(self, error: Exception) -> bool:

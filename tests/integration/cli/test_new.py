@@ -206,7 +206,8 @@ def test_a_wrong_password_is_refused_not_kept_and_not_told(desk, clips, server, 
 
     desk.new(wrong, clips / "lobby.mp4", "-v", expected=3, **environ)
 
-    assert "Unauthorized" in desk.told
+    assert "Unauthorized; it refuses this user and password: " in desk.told
+    assert "the stream's credential" not in desk.told
     assert len(desk.secrets()) == (how == "kept")
     text = (desk.folder / "pipeline.yaml").read_text()
     assert "  #   credential: 127-0-0-1  # " in text

@@ -176,7 +176,7 @@ def test_f40_the_clock_is_set_by_hours_and_every_frame_is_accounted_for(run, bro
 
 
 NETWORK = "see that the camera is on, and that this machine knows its name and reaches its port"
-PASSWORD = "store the camera's user:password under the name of the stream's credential"
+PASSWORD = "it wants a login: store the camera's user:password under the name of the stream's credential"
 
 
 @pytest.mark.parametrize("decoder", ["software", "pyav"])

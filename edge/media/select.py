@@ -188,6 +188,7 @@ class FirstLook:
     codec: str | None  # such as `h264`; None where the decoder does not tell
     size: ImageSize
     fps: float | None  # frames per second, counted; None where there was one frame only
+    is_slow: bool  # it goes on, with less than a frame a second
     # by how many degrees clockwise players turn it, which is not done here; None where nothing says so
     turn_deg: int | None
     picture: NDArray[np.uint8]  # its first frame, uint8 (H, W, 3) RGB, at most 1280 px long, its own memory
@@ -212,10 +213,12 @@ def look_at(
         source.open()
         first = _first_frame(source, address, within_s, is_stopped)
         picture = _picture(first)
+        fps, has_ended = _rate(source, first.header, is_stopped)
         return FirstLook(
             codec=source.codec,
             size=first.header.source_size,
-            fps=_rate(source, first.header, is_stopped),
+            fps=fps,
+            is_slow=not has_ended and (fps or 0) < 1,
             turn_deg=source.turn_deg,
             picture=picture,
         )
@@ -240,20 +243,23 @@ def _first_frame(
     raise SourceError(f"{address.shown}: no frame within {within_s:g} s")
 
 
-def _rate(source: GstSource | PyavSource, first: FrameHeader, is_stopped: Callable[[], bool]) -> float | None:
-    """Return the usual rate within the two seconds that follow, as far as the stream goes on."""
-    until, before, periods_ns = Deadline.after(_RATE_S), first, list[float]()
+def _rate(
+    source: GstSource | PyavSource, first: FrameHeader, is_stopped: Callable[[], bool]
+) -> tuple[float | None, bool]:
+    """Return the usual rate within the two seconds that follow, and whether the stream ends in these."""
+    until, before, periods_ns, has_ended = Deadline.after(_RATE_S), first, list[float](), False
     while before.pts_ns - first.pts_ns < _RATE_NS and not until.is_over and not is_stopped():
         try:
             frame = source.read(min(_SLICE_S, until.left_s))
         except SourceError:  # its end, too
+            has_ended = True
             break
         if frame is not None:
             periods_ns.append((frame.header.pts_ns - before.pts_ns) / (frame.header.frame - before.frame))
             before = frame.header
     # Of the latter half: GStreamer needs about a second to learn how fast a camera's clock goes.
     usual_ns = statistics.median(periods_ns[len(periods_ns) // 2 :]) if periods_ns else 0
-    return round(1e9 / usual_ns, 1) if usual_ns > 0 else None
+    return (round(1e9 / usual_ns, 1) if usual_ns > 0 else None), has_ended
 
 
 def _picture(frame: Frame) -> NDArray[np.uint8]:

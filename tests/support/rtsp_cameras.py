@@ -148,6 +148,7 @@ WEB_CAMERAS: dict[str, dict] = {
     "/digest": {"is_digest": True},
     "/digest-one-picture": {"kind": "image/jpeg", "is_one": True, "is_digest": True},
 }
+WEB_SLOW: dict[str, dict] = {"/one-in-five-seconds": {"fps": 0.2}}
 WEB_REFUSED: dict[str, dict] = {
     "/page": {"kind": "text/html", "is_one": True, "body": b"<html>log in</html>"},
     "/empty": {"kind": "image/jpeg", "is_one": True, "body": b""},
@@ -161,7 +162,7 @@ class _Camera(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(f"{self.headers['Host']}{self.path}")
-        manners = {**WEB_CAMERAS, **WEB_REFUSED}.get(self.path)
+        manners = {**WEB_CAMERAS, **WEB_SLOW, **WEB_REFUSED}.get(self.path)
         if manners is None or self.path == "/not-there":
             self.send_error(404)
         elif manners.get("is_digest") and not self._is_known():
@@ -186,6 +187,7 @@ class _Camera(BaseHTTPRequestHandler):
         is_chunked: bool = False,
         is_one: bool = False,
         at_once: int = 1,
+        fps: float = _FPS,
     ) -> None:
         self.send_response(200)
         if kind is not None:
@@ -205,7 +207,7 @@ class _Camera(BaseHTTPRequestHandler):
         head = b"Content-Type: " + part.encode() + b"\r\n" + length + b"\r\n"
         write(prefix + (b"--" + line + b"\r\n" if is_begun else b"\r\n"))
         pace = threading.Event()
-        while not pace.wait(at_once / _FPS):
+        while not pace.wait(at_once / fps):
             write(at_once * (head + body + b"\r\n--" + line + b"\r\n"))
 
     def _is_known(self) -> bool:

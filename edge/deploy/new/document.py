@@ -203,6 +203,8 @@ def _seen(new: NewPipeline, camera: FoundCamera, look: FirstLook) -> Iterator[st
     yield f"  - id: {scalar_text(camera.place.id)}  # {look_text(look)}; {cleaned(snapshot.name)}"
     note = _AS_A_CAMERA if camera.place.address.scheme == "file" else ""
     yield f"    uri: {scalar_text(camera.place.uri)}{note}"
+    if look.is_slow:
+        yield "    stall_s: 30  # its frames are far apart: it is connected to anew after so long without one"
     if (trust := camera.place.address.trust) is not None:
         yield f"    tls: {_trust_text(trust, new.out.parent)}"
     if camera.credential is not None:

@@ -24,6 +24,7 @@ from tests.support.manifests import fingerprint_of, make_certificates, make_self
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer, require_gstreamer
+from tests.support.rtsp_cameras import web_cameras
 
 pytestmark = pytest.mark.slow_but(
     "test_cameras_and_clips_become_a_file_that_runs_to_its_first_detection",
@@ -135,6 +136,13 @@ def test_cameras_and_clips_become_a_file_that_runs_to_its_first_detection(desk, 
     done = subprocess.run(doctor, cwd=desk.folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert first_detection(run[:-2], desk.folder)["schema"] == "edge.detections/1"
+
+
+def test_a_camera_whose_frames_are_far_apart_gets_the_patience_that_it_wants(desk):
+    with web_cameras() as cameras:
+        desk.new(f"{cameras}/one-in-five-seconds", f"{cameras}/ok")
+
+    assert [stream.stall_s for stream in desk.pipeline().config.streams] == [30, 3]
 
 
 def next_commands(told):

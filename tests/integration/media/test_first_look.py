@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from tests.support.web_cameras import web_cameras
 
 from edge.config.schema import StreamConfig
 from edge.deploy.new.document import look_text
@@ -51,6 +52,12 @@ def test_a_clip_of_one_picture_has_no_rate(tmp_path, decoder):
     write_clip(tmp_path / "a.mp4", count=1)
 
     assert looked("a.mp4", tmp_path, decoder=decoder).fps is None
+
+
+@pytest.mark.parametrize(("path", "is_slow"), [("/ok", False), ("/one-picture", False), ("/one-in-five-seconds", True)])
+def test_a_camera_whose_frames_are_far_apart_is_slow_and_one_of_a_picture_a_request_is_not(tmp_path, path, is_slow):
+    with web_cameras() as cameras:
+        assert looked(cameras + path, tmp_path, decoder="software").is_slow == is_slow
 
 
 @BOTH

@@ -61,7 +61,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="see docs/fleet.md") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", hint="save it as UTF-8") from None
 
 
 def _parse(text: str, path: Path) -> dict[str, Any]:

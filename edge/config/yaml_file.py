@@ -41,10 +41,11 @@ def read_yaml(path: Path, *, kind: str = "a pipeline file") -> Document[ConfigEr
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=f"give the path of {kind}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", hint="save it as UTF-8") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}") from None
+        hint = "YAML takes no tabs here: write blanks" if "'\\t'" in (error.problem or "") else None
+        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}", hint=hint) from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {error}") from None
     except RecursionError:

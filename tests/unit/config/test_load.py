@@ -263,12 +263,14 @@ def test_a_file_that_is_not_there(tmp_path):
     ("content", "told"),
     [
         (b"\xff\xfev\0", "text in UTF-16; save it"),
-        (b"a: \xe4", "not UTF-8"),
+        (b"a: \xe4", "not UTF-8 text .byte 3.; save it as UTF-8"),
+        (b"a:\n\tb: 1", "p.yaml:2: not YAML: .*; YAML takes no tabs here: write blanks"),
+        (b"a:\n  b:\t1", "p.yaml:2: not YAML: .*; YAML takes no tabs here: write blanks"),
         ("# a\u00a0b\na:\n \u00a0b: 1".encode(), "p.yaml:3: a non-breaking space"),
         ("- a:\u00a01".encode(), "p.yaml:1: a non-breaking space"),
     ],
 )
-def test_a_file_that_is_not_utf_8(tmp_path, content, told):
+def test_a_file_that_is_not_utf_8_or_not_blank(tmp_path, content, told):
     (tmp_path / "p.yaml").write_bytes(content)
 
     with pytest.raises(ConfigError, match=told):

@@ -103,7 +103,7 @@ LINES_OF_ROOMS = {
     "capacity": 992,
     "cli": 6651,
     "client": 527,
-    "config": 1472,
+    "config": 1476,
     "delivery": 1032,
     "demo": 599,
     "deploy": 7308,

@@ -20,6 +20,7 @@ __all__ = [
     "with_login",
 ]
 
+_PLAYLISTS = (".m3u8", ".m3u", ".pls", ".xspf")
 _HERE = ("", "localhost")
 _NETWORK = ("rtsp", "rtsps", "http", "https")
 PLACEHOLDERS = ("{user}", "{password}")
@@ -124,6 +125,9 @@ def _authority(rest: str) -> str:
 def _require_usable(name: str, uri: str) -> None:
     if not name.strip("/"):
         raise ValueError(f"expected the path of a file, got {uri!r}")
+    if name.lower().endswith(_PLAYLISTS):
+        todo = "name its clips (edge-deploy new takes their folder, too)"
+        raise ValueError(f"expected the path of a video, got the playlist {uri!r}: {todo}")
     if "\0" in name:
         raise ValueError(f"a path holds no NUL character, got {uri!r}")
     try:

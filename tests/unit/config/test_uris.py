@@ -31,7 +31,7 @@ def test_paths_that_are_meant(monkeypatch, uri, path):
     assert str(local_path(uri, HERE)) == path
 
 
-@pytest.mark.parametrize("uri", ["rtsp://camera/main", "test://", "http://[::1"])
+@pytest.mark.parametrize("uri", ["rtsp://camera/main", "http://camera/a.m3u8", "test://", "http://[::1"])
 def test_other_addresses_mean_no_file(uri):
     assert local_path(uri, HERE) is None
 
@@ -45,9 +45,13 @@ def test_name_as_it_stands_wins_if_there_is_such_a_file(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "file://", "file:///", "file://localhost", "a\0.mp4", "file:///a%00.mp4", "\ud800.mp4"]
+    "uri",
+    [
+        *("", "file://", "file:///", "file://localhost", "a\0.mp4", "file:///a%00.mp4", "\ud800.mp4"),
+        *("clips/a.m3u8", "A.M3U", "file:///srv/a.pls"),
+    ],
 )
-def test_names_that_no_file_can_have_are_refused(uri):
+def test_names_that_no_video_can_have_are_refused(uri):
     with pytest.raises(ValueError, match="path"):
         local_path(uri, HERE)
 

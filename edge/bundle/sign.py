@@ -22,11 +22,13 @@ from pathlib import Path
 from edge.errors import DeployError
 
 __all__ = [
+    "CERTIFICATE",
     "DOWNGRADE",
     "MAX_SIGNATURE_BYTES",
     "RELEASE",
     "RanSshKeygen",
     "SshSignature",
+    "certificate_error",
     "fingerprint",
     "namespace_of",
     "read_signature",
@@ -41,6 +43,8 @@ _MAGIC = b"SSHSIG"
 RELEASE = "edge-release"
 DOWNGRADE = "edge-release-downgrade"
 """Namespace of a signature that allows a lower sequence than the device has seen."""
+CERTIFICATE = "-cert-v01@openssh.com"
+"""End of a certificate's kind."""
 
 _OPTIONS = {RELEASE: "--signer", DOWNGRADE: "--downgrade-signer"}
 _SIGNING_DEADLINE_S = 120.0  # a person may have to type a passphrase or touch a security key
@@ -117,6 +121,7 @@ def run_ssh_keygen(*arguments: str, content: bytes = b"", deadline_s: float = 10
 
 def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
     """Return the signature by a private key, or the public half of one in an agent; DeployError `bundle.key`."""
+    fingerprint(key)
     ran = run_ssh_keygen("-Y", "sign", "-n", namespace, "-f", str(key), content=content, deadline_s=_SIGNING_DEADLINE_S)
     if not ran.is_ok or not ran.output:
         raise DeployError(
@@ -128,12 +133,19 @@ def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
 
 
 def fingerprint(key: Path) -> str:
-    """Return `SHA256:...` of a key file, private or public; DeployError `bundle.key`, if it is no key."""
+    """Return `SHA256:...` of a key file, private or public; DeployError `bundle.key` for any other file."""
     ran = run_ssh_keygen("-l", "-E", "sha256", "-f", str(key))
     words = ran.output.decode("utf-8", "replace").split()
     if not ran.is_ok or len(words) < 2:
         raise DeployError("bundle.key", f"{key}: is no SSH key: {_last_line(ran.complaint)}", hint="give --key FILE")
+    if b"-CERT)\n" in ran.output:
+        raise certificate_error("bundle.key", key)
     return words[1]
+
+
+def certificate_error(code: str, path: Path) -> DeployError:
+    plain = re.sub(r"-cert\.pub$", ".pub", str(path))
+    return DeployError(code, f"{path}: is a certificate: its dates are not read", hint=f"give the key alone: {plain}")
 
 
 def namespace_of(signature: bytes) -> str:

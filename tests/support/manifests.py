@@ -46,6 +46,13 @@ def ssh_key(folder: Path, name="key") -> Path:
     return path
 
 
+def ssh_certificate(folder: Path, name: str) -> Path:
+    """Return a certificate of a key that is made beside it; it has run out."""
+    key = ssh_key(folder, name)
+    keygen("-s", ssh_key(folder, "ca"), "-I", name, "-n", "edge", "-V", "20200101:20200102", key.with_suffix(".pub"))
+    return folder / f"{name}-cert.pub"
+
+
 @functools.cache
 def _key_pair(name: str) -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory(prefix="edge-key-") as folder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from edge.bundle.sign import in_file, run_ssh_keygen, sign
+from edge.bundle.sign import CERTIFICATE, certificate_error, in_file, run_ssh_keygen, sign
 from edge.bundle.statement import TRUST, SignedTrust, TrustDocument, decode_chain, encode_document
 from edge.errors import DeployError
 from edge.reading import read_file
@@ -25,13 +25,15 @@ __all__ = [
     "read_revocations",
 ]
 
-_KINDS = (
+_KINDS = {
     "ssh-ed25519",
-    "ecdsa-sha2-nistp",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
     "ssh-rsa",
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
-)
+}
 _MOST_REVOKED_BYTES = 1 << 20
 _HINT = "convert one of PuTTY by ssh-keygen -i -f FILE, or make a pair: ssh-keygen -t ed25519"
 _AGENT = "/opt/edge/bin/edge-runtime agent"
@@ -62,7 +64,7 @@ class Revocations:
 
 
 def read_public_key(path: Path) -> PublicKey:
-    """DeployError `request.key` if it cannot be read, is private or is no key."""
+    """DeployError `request.key` if it cannot be read, is private, a certificate or no key."""
     try:
         text = read_file(path, follows_links=True).decode("utf-8-sig", "replace").strip()
     except OSError as error:
@@ -70,7 +72,9 @@ def read_public_key(path: Path) -> PublicKey:
     if "PRIVATE KEY" in text:
         raise _wrong(path, "is a private key, which never leaves its machine", f"give {path}.pub")
     words = text.split(None, 2)
-    is_key = len(words) >= 2 and words[0].startswith(_KINDS) and re.fullmatch(r"[A-Za-z0-9+/]{60,}={0,2}", words[1])
+    if words and words[0].endswith(CERTIFICATE):
+        raise certificate_error("request.key", path)
+    is_key = len(words) >= 2 and words[0] in _KINDS and re.fullmatch(r"[A-Za-z0-9+/]{60,}={0,2}", words[1])
     if not is_key or "\n" in text:
         raise _wrong(path, "is not one public key of OpenSSH", _HINT)
     owner = re.sub(r"[^A-Za-z0-9@._-]+", "-", words[2] if len(words) > 2 else path.stem).strip("-")

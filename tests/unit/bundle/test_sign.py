@@ -10,8 +10,9 @@ import pytest
 from edge.bundle.manifest import encode_manifest
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, namespace_of, run_ssh_keygen, sign, verify
 from edge.bundle.statement import RING
+from edge.deploy.provision.keys import read_public_key
 from edge.errors import DeployError
-from tests.support.manifests import allowed, manifest, revocation, ssh_agent, ssh_key
+from tests.support.manifests import allowed, manifest, revocation, ssh_agent, ssh_certificate, ssh_key
 from tests.support.raised import code_of, error_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
@@ -193,6 +194,20 @@ def test_a_key_that_cannot_sign_says_why(tmp_path):
         with pytest.raises(DeployError, match="no_key") as refusal:
             act()
         assert refusal.value.code == "bundle.key"
+
+
+@pytest.mark.parametrize("given", ["me-cert.pub", "named", "named.pub"])
+def test_a_certificate_is_no_signer(tmp_path, given):
+    ssh_certificate(tmp_path, "me")
+    shutil.copy(tmp_path / "me", tmp_path / "named")
+    shutil.copy(tmp_path / "me-cert.pub", tmp_path / "named.pub")
+
+    for act in (sign, lambda _, key: fingerprint(key), lambda _, key: read_public_key(key.with_suffix(".pub"))):
+        refusal = error_of(act, CONTENT, tmp_path / given)
+        assert refusal.code in ("bundle.key", "request.key")
+        assert "certificate" in refusal.problem
+        assert given != "me-cert.pub" or str(tmp_path / "me.pub") in refusal.hint
+    assert fingerprint(tmp_path / "me") == fingerprint(tmp_path / "me.pub")
 
 
 def test_ssh_keygen_that_hangs_is_ended(tmp_path, monkeypatch):

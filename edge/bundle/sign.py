@@ -10,6 +10,7 @@ import base64
 import binascii
 import os
 import re
+import stat
 import struct
 import subprocess
 import tempfile
@@ -124,10 +125,12 @@ def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
     fingerprint(key)
     ran = run_ssh_keygen("-Y", "sign", "-n", namespace, "-f", str(key), content=content, deadline_s=_SIGNING_DEADLINE_S)
     if not ran.is_ok or not ran.output:
+        if key.suffix == ".pub":
+            _require_closed(key.with_suffix(""))
         raise DeployError(
             "bundle.key",
             f"{key}: ssh-keygen could not sign with it: {_last_line(ran.complaint)}",
-            hint="give a key that you can use with ssh, --key FILE; load it into ssh-agent if it has a passphrase",
+            hint="give a key that you can use with ssh; load it into ssh-agent if it has a passphrase",
         )
     return ran.output
 
@@ -137,10 +140,24 @@ def fingerprint(key: Path) -> str:
     ran = run_ssh_keygen("-l", "-E", "sha256", "-f", str(key))
     words = ran.output.decode("utf-8", "replace").split()
     if not ran.is_ok or len(words) < 2:
-        raise DeployError("bundle.key", f"{key}: is no SSH key: {_last_line(ran.complaint)}", hint="give --key FILE")
+        raise DeployError(
+            "bundle.key", f"{key}: is no SSH key: {_last_line(ran.complaint)}", hint="give a private or public key"
+        )
+    if key.suffix != ".pub":  # of which ssh-agent may have the other half
+        _require_closed(key)
     if b"-CERT)\n" in ran.output:
         raise certificate_error("bundle.key", key)
     return words[1]
+
+
+def _require_closed(private: Path) -> None:
+    """Raise DeployError `bundle.key` for a private key that ssh-keygen ignores because others may read it."""
+    status = private.stat() if private.exists() else None
+    if status is not None and status.st_uid == os.getuid() and status.st_mode & 0o077:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
+        raise DeployError(
+            "bundle.key", f"{private}: its mode {mode} lets others have the private key", hint=f"chmod 600 {private}"
+        )
 
 
 def certificate_error(code: str, path: Path) -> DeployError:

@@ -196,6 +196,17 @@ def test_a_key_that_cannot_sign_says_why(tmp_path):
         assert refusal.value.code == "bundle.key"
 
 
+@pytest.mark.parametrize("given", ["me", "me.pub"])
+def test_a_private_key_that_others_may_read_is_to_be_closed(tmp_path, monkeypatch, given):
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    ssh_key(tmp_path, "me").chmod(0o640)
+
+    error = error_of(sign, CONTENT, tmp_path / given)
+
+    assert (error.code, error.hint) == ("bundle.key", f"chmod 600 {tmp_path / 'me'}")
+    assert "0640" in error.problem
+
+
 @pytest.mark.parametrize("given", ["me-cert.pub", "named", "named.pub"])
 def test_a_certificate_is_no_signer(tmp_path, given):
     ssh_certificate(tmp_path, "me")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "bundle_of",
     "check_libraries",
-    "echo_not_taken",
+    "echo_doubts",
     "echo_secrets",
     "golden_limit_option",
     "making_options",
@@ -148,12 +148,13 @@ def bundle_of(
     )
     click.echo(f"bundle {made.bundle.path}", err=True)
     echo_secrets(what)
-    echo_not_taken(made)
+    echo_doubts(made)
     return made.bundle
 
 
-def echo_not_taken(made: Bundled) -> None:
-    """Name the Q/DQ pairs of a model for which a device may refuse the release when it builds its engine."""
+def echo_doubts(made: Bundled) -> None:
+    """Say what makes the proof of a release weak, and for which Q/DQ pairs a device may refuse to build its engine."""
+    echo_warnings(f"golden frames: {sentence}" for sentence in (made.golden.notes if made.golden else ()))
     echo_warnings(f"a device may refuse the Q/DQ pairs of the model: {sentence}" for sentence in made.not_taken)
 
 

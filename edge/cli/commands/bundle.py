@@ -13,7 +13,7 @@ import click
 
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
 from edge.bundle.software import software_of
-from edge.cli.bundles import check_libraries, echo_not_taken, echo_secrets, golden_limit_option, software_options
+from edge.cli.bundles import check_libraries, echo_doubts, echo_secrets, golden_limit_option, software_options
 from edge.cli.output import echo_result, echo_warnings, pair_lines
 from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, READ_FOLDER, command
 from edge.deploy.packing.bundle import AgainOptions, Bundled, BundleOptions, make_again, make_bundle
@@ -155,7 +155,7 @@ def _check_together(given: Mapping[str, Any]) -> None:
 
 def _warn(made: Bundled, pipeline: Path) -> None:
     echo_secrets(pipeline)
-    echo_not_taken(made)
+    echo_doubts(made)
     if made.bundle.manifest.golden_frames is GoldenFrames.UNKNOWN:
         flatters = "the golden frames may be among the images of the calibration table, which then flatters it"
         echo_warnings([f"{flatters}; --calibrated-on DIR leaves those out"])

@@ -42,11 +42,12 @@ _NO_FRAMES_HINT = "give a folder of images, --golden DIR, or state --no-golden"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenCandidates:
-    """Pictures to choose golden frames from; `canvases` can be gone through once."""
+    """Pictures to choose golden frames from; `canvases` can be gone through once. `notes`: what was left out."""
 
     canvases: Iterator[Canvas]
     proof: GoldenFrames
     origin: str
+    notes: tuple[str, ...] = ()
 
 
 def find_golden_candidates(
@@ -77,7 +78,7 @@ def find_golden_candidates(
     if dataset is not None:
         images, proven = _outside(found, folder, dataset, calibration_images)
     canvases = still_canvases([image.path for image in images], spec.preprocess)
-    return GoldenCandidates(canvases=canvases, proof=proven, origin=f"{len(images)} of {folder}")
+    return GoldenCandidates(canvases=canvases, proof=proven, origin=f"{len(images)} of {folder}", notes=found.notes)
 
 
 def _outside(
@@ -149,13 +150,17 @@ _QDQ_HINT = "train or quantize it again; edge-deploy table import takes its pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedGolden:
-    """Golden frames of a release: their pictures as PNG files by path, what is to be found, and how it went here."""
+    """Golden frames of a release: their pictures as PNG files by path, what is to be found, and how it went here.
+
+    `notes` say what makes the proof weak.
+    """
 
     golden: GoldenSet
     pictures: dict[str, Path]
     proof: GoldenFrames
     limits: GoldenLimits
     score: GoldenScore
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +212,21 @@ def make_golden(
         images=tuple(GoldenImage(path=p, detections=one.found) for p, one in zip(pictures, chosen, strict=True)),
     )
     return PackedGolden(
-        golden=golden, pictures=pictures, proof=candidates.proof, limits=_tightened(limits, score), score=score
+        golden=golden,
+        pictures=pictures,
+        proof=candidates.proof,
+        limits=_tightened(limits, score),
+        score=score,
+        notes=(*candidates.notes, *_few(score)),
     )
+
+
+def _few(score: GoldenScore) -> Iterator[str]:
+    if score.expected < _ENOUGH_SURE or score.images < MIN_IMAGES:
+        yield (
+            f"the proof is weak: {score.expected} of {_ENOUGH_SURE} sure detections, on {score.images} images "
+            f"({MIN_IMAGES} to {MAX_IMAGES}); --golden DIR takes others, which show more of what is to be found"
+        )
 
 
 def _reference(forms: Forms) -> Forms:

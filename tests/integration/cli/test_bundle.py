@@ -1,6 +1,7 @@
 """`edge-deploy bundle` as a user types it, on the demo's model and table and scenes of its street."""
 
 import json
+import re
 import shutil
 from datetime import datetime, timezone
 from pathlib import Path
@@ -255,6 +256,22 @@ def test_int8_without_a_table_is_refused(place):
     told = refused(place, "--golden", place / "golden", pipeline="bare.yaml")
 
     assert "bare.yaml:2: model.precision: int8 needs a calibration table" in told
+
+
+@pytest.mark.parametrize("verb", ["bundle", "push"])
+def test_few_golden_frames_and_copies_of_one_are_told_as_a_weak_proof(place, tmp_path, verb):
+    (tmp_path / "copies").mkdir()
+    for number in range(8):
+        shutil.copy(place / "golden" / "0.png", tmp_path / "copies" / f"{number}.png")
+    options = ("-o", tmp_path / "out") if verb == "bundle" else ("nobody", "--plan")
+
+    told = command(
+        "edge-deploy", verb, place / "gates.yaml", *options, "--key", place / "key", "--golden", tmp_path / "copies",
+        expected=0 if verb == "bundle" else 3,
+    ).stderr  # fmt: skip
+
+    assert "7 of 8 images are copies" in told
+    assert re.search(r"\b[1-9] of 40 sure detections, on 1 images", told)
 
 
 @pytest.mark.parametrize(

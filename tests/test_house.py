@@ -101,7 +101,7 @@ LINES_OF_ROOMS = {
     "bundle": 1780,
     "calibrate": 2648,
     "capacity": 992,
-    "cli": 6652,
+    "cli": 6677,
     "client": 527,
     "config": 1476,
     "delivery": 1032,

@@ -26,6 +26,7 @@ __all__ = [
     "check_libraries",
     "echo_doubts",
     "echo_secrets",
+    "echo_wide_limits",
     "golden_limit_option",
     "making_options",
     "software_options",
@@ -130,7 +131,9 @@ def bundle_of(
             raise click.UsageError(
                 f"{what} is a bundle already; --key, --golden, --golden-limit, --software are for a pipeline"
             )
-        return open_bundle(what)
+        bundle = open_bundle(what)
+        echo_wide_limits(bundle)
+        return bundle
     from edge.deploy.packing.bundle import BundleOptions, make_bundle  # which a bundle that is there needs not
 
     made = make_bundle(
@@ -149,7 +152,21 @@ def bundle_of(
     click.echo(f"bundle {made.bundle.path}", err=True)
     echo_secrets(what)
     echo_doubts(made)
+    echo_wide_limits(made.bundle)
     return made.bundle
+
+
+def echo_wide_limits(bundle: Bundle) -> None:
+    """Name the limits of a release on its golden frames that are wider than the defaults."""
+    given, usual = bundle.manifest.golden, GoldenLimits()
+    wide = [
+        f"{name} {value:g} ({default:g})"
+        for name, field in _LIMITS.items()
+        for value, default in [(getattr(given, field), getattr(usual, field))]
+        if (value > default if field.startswith("max_") else value < default)
+    ]
+    if wide:
+        echo_warnings([f"golden limits are wider than the defaults: {', '.join(wide)}"])
 
 
 def echo_doubts(made: Bundled) -> None:

@@ -13,7 +13,14 @@ import click
 
 from edge.bundle.manifest import GoldenFrames, GoldenLimits
 from edge.bundle.software import software_of
-from edge.cli.bundles import check_libraries, echo_doubts, echo_secrets, golden_limit_option, software_options
+from edge.cli.bundles import (
+    check_libraries,
+    echo_doubts,
+    echo_secrets,
+    echo_wide_limits,
+    golden_limit_option,
+    software_options,
+)
 from edge.cli.output import echo_result, echo_warnings, pair_lines
 from edge.cli.paths import FOLDER, IMAGES, PIPELINE, READ, READ_FOLDER, command
 from edge.deploy.packing.bundle import AgainOptions, Bundled, BundleOptions, make_again, make_bundle
@@ -127,6 +134,7 @@ def bundle(
             on_step=lambda name: click.echo(f"{name} ...", err=True),
         )
         _warn(made, pipeline)
+    echo_wide_limits(made.bundle)
     echo_result(made.as_json(), pair_lines(_lines(made)), as_json=as_json)
 
 

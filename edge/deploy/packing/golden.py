@@ -297,6 +297,6 @@ def _sure_count(chosen: Sequence[_Chosen], sure: float) -> int:
 
 
 def _tightened(limits: GoldenLimits, score: GoldenScore) -> GoldenLimits:
-    """Hold the device to what the release has reached here: one broken scale costs less than the widest limit."""
+    """Hold the device to what the release has reached here: one broken scale costs less than the limit."""
     allowed = max(_MIN_SCORE_ERROR, round(score.score_error * _MORE_THAN_HERE + 0.01, 3))
     return dataclasses.replace(limits, max_score_error=min(limits.max_score_error, allowed))

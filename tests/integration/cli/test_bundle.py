@@ -258,6 +258,18 @@ def test_int8_without_a_table_is_refused(place):
     assert "bare.yaml:2: model.precision: int8 needs a calibration table" in told
 
 
+def test_limits_wider_than_the_defaults_are_told_where_the_release_is_made_signed_again_and_pushed(place, tmp_path):
+    limits = [word for one in ("recall=0", "iou=0.5", "extra=0.5", "score-error=1") for word in ("--golden-limit", one)]
+
+    made = bundle(place, "--golden", place / "golden", "-o", tmp_path, *limits, "--json")
+
+    path = json.loads(made.stdout)["bundle"]
+    again = command("edge-deploy", "bundle", "--again", path, "--key", place / "key", "-o", tmp_path / "again")
+    pushed = command("edge-deploy", "push", path, "nobody", "--plan", expected=3)
+    for told in (made.stderr, again.stderr, pushed.stderr):
+        assert "wider than the defaults: recall 0 (0.95), extra 0.5 (0.05)\n" in told  # the score's is tightened
+
+
 @pytest.mark.parametrize("verb", ["bundle", "push"])
 def test_few_golden_frames_and_copies_of_one_are_told_as_a_weak_proof(place, tmp_path, verb):
     (tmp_path / "copies").mkdir()
@@ -271,6 +283,7 @@ def test_few_golden_frames_and_copies_of_one_are_told_as_a_weak_proof(place, tmp
     ).stderr  # fmt: skip
 
     assert "7 of 8 images are copies" in told
+    assert "wider" not in told
     assert re.search(r"\b[1-9] of 40 sure detections, on 1 images", told)
 
 

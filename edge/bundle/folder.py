@@ -18,11 +18,21 @@ from edge.digest import sha256_and_length
 from edge.errors import DeployError
 from edge.writing import remedy
 
-__all__ = ["MANIFEST", "SIGNATURE", "SUFFIX", "Bundle", "bundle_name", "open_bundle", "write_bundle"]
+__all__ = [
+    "MANIFEST",
+    "SIGNATURE",
+    "SUFFIX",
+    "Bundle",
+    "bundle_name",
+    "open_bundle",
+    "require_writable",
+    "write_bundle",
+]
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
 SUFFIX = ".bundle"
+_ELSEWHERE = "give another folder: edge-deploy bundle -o DIR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +79,14 @@ def open_bundle(path: Path) -> Bundle:
     return Bundle(path=path, manifest=decode_manifest(content), manifest_bytes=content, signature=signature)
 
 
+def require_writable(folder: Path) -> None:
+    """Raise DeployError `bundle.write` where `write_bundle` could not put one; nothing is made yet."""
+    there = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "this user may not write there" if there.is_dir() else "no folder"
+        raise DeployError("bundle.write", f"{folder}: cannot be written: {there}: {why}", hint=_ELSEWHERE)
+
+
 def write_bundle(
     folder: Path, manifest: Manifest, *, manifest_bytes: bytes, signature: bytes, files: Mapping[str, Path | bytes]
 ) -> Bundle:
@@ -91,7 +109,7 @@ def write_bundle(
         raise DeployError(
             "bundle.write",
             f"{target}: cannot be written: {error.strerror or error}",
-            hint=remedy(error, "give another folder with -o"),
+            hint=remedy(error, _ELSEWHERE),
         ) from error
     return open_bundle(target)
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from edge.bundle.checks import read_time
-from edge.bundle.folder import SUFFIX, Bundle, open_bundle, write_bundle
+from edge.bundle.folder import SUFFIX, Bundle, open_bundle, require_writable, write_bundle
 from edge.bundle.manifest import BundledFile, GoldenFrames, GoldenLimits, Manifest, Role, encode_manifest, release_name
 from edge.bundle.sbom import ModelCard, make_sbom, make_software_sbom
 from edge.bundle.sign import DOWNGRADE, RELEASE, fingerprint, sign
@@ -133,6 +133,7 @@ def make_bundle(options: BundleOptions, *, on_step: Callable[[str], None] = lamb
     pipeline = load_pipeline(options.pipeline, is_for_here=False)
     key = find_key(options.key)
     signer = fingerprint(key)
+    require_writable(options.out)
     file, spec = open_model(pipeline)
     computed = precision_of(pipeline, spec, file.graph)
     not_taken = check_pairs(pipeline, file.graph)

@@ -12,8 +12,8 @@ import msgspec
 import onnx
 import pytest
 
-from edge.bundle.folder import open_bundle
-from edge.bundle.manifest import GoldenFrames, Role
+from edge.bundle.folder import open_bundle, write_bundle
+from edge.bundle.manifest import GoldenFrames, GoldenLimits, Role, encode_manifest
 from edge.bundle.sign import DOWNGRADE, namespace_of, verify
 from edge.calibrate.table import TensorRange, read_table, write_table
 from edge.deploy.fleet.over_ssh import BoundOfDevices
@@ -25,7 +25,7 @@ from edge.types import ImageSize
 from edge.version import __version__
 from tests.support.command_line import command
 from tests.support.demo_model import MODEL, TABLE
-from tests.support.manifests import allowed, ssh_key
+from tests.support.manifests import allowed, bundled, manifest, ssh_key
 from tests.support.models import with_nan
 from tools.street.scene import Scene
 
@@ -258,16 +258,33 @@ def test_int8_without_a_table_is_refused(place):
     assert "bare.yaml:2: model.precision: int8 needs a calibration table" in told
 
 
-def test_limits_wider_than_the_defaults_are_told_where_the_release_is_made_signed_again_and_pushed(place, tmp_path):
-    limits = [word for one in ("recall=0", "iou=0.5", "extra=0.5", "score-error=1") for word in ("--golden-limit", one)]
+def test_limits_wider_than_the_defaults_are_told_where_a_release_is_signed_again_and_pushed(place, tmp_path):
+    files = {"model.onnx": b"model", "pipeline.yaml": b"version: 1\n"}
+    made = manifest(
+        golden=GoldenLimits(min_recall=0, max_extra=0.5, max_score_error=0.05),
+        files=(bundled("model.onnx", Role.MODEL, b"model"), bundled("pipeline.yaml", Role.PIPELINE, b"version: 1\n")),
+    )
+    path = write_bundle(tmp_path, made, manifest_bytes=encode_manifest(made), signature=b"sig", files=files).path
 
-    made = bundle(place, "--golden", place / "golden", "-o", tmp_path, *limits, "--json")
-
-    path = json.loads(made.stdout)["bundle"]
     again = command("edge-deploy", "bundle", "--again", path, "--key", place / "key", "-o", tmp_path / "again")
     pushed = command("edge-deploy", "push", path, "nobody", "--plan", expected=3)
-    for told in (made.stderr, again.stderr, pushed.stderr):
-        assert "wider than the defaults: recall 0 (0.95), extra 0.5 (0.05)\n" in told  # the score's is tightened
+
+    for told in (again.stderr, pushed.stderr):
+        assert "wider than the defaults: recall 0 (0.95), extra 0.5 (0.05)\n" in told
+
+
+@pytest.mark.parametrize("make", ["key", "folder"])
+def test_a_key_and_a_folder_of_no_use_are_told_before_the_golden_frames(place, tmp_path, make):
+    key, out = ssh_key(tmp_path), tmp_path / "out"
+    if make == "key":
+        key.chmod(0o644)
+    else:
+        out.write_text("a file")
+
+    told = bundle(place, "--golden", place / "golden", "--key", key, "-o", out, expected=2).stderr
+
+    assert "golden frames" not in told
+    assert str(key if make == "key" else out) in told
 
 
 @pytest.mark.parametrize("verb", ["bundle", "push"])
@@ -279,11 +296,12 @@ def test_few_golden_frames_and_copies_of_one_are_told_as_a_weak_proof(place, tmp
 
     told = command(
         "edge-deploy", verb, place / "gates.yaml", *options, "--key", place / "key", "--golden", tmp_path / "copies",
+        "--golden-limit", "recall=0",
         expected=0 if verb == "bundle" else 3,
     ).stderr  # fmt: skip
 
     assert "7 of 8 images are copies" in told
-    assert "wider" not in told
+    assert "wider than the defaults: recall 0 (0.95)\n" in told
     assert re.search(r"\b[1-9] of 40 sure detections, on 1 images", told)
 
 

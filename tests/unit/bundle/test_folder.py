@@ -1,12 +1,14 @@
 """A bundle on disk: whole or absent, and nothing in it is believed that the manifest does not say."""
 
+import os
+
 import pytest
 
-from edge.bundle.folder import open_bundle, write_bundle
+from edge.bundle.folder import open_bundle, require_writable, write_bundle
 from edge.bundle.manifest import Role, encode_manifest
 from edge.errors import DeployError
 from tests.support.manifests import bundled, manifest
-from tests.support.raised import code_of
+from tests.support.raised import code_of, error_of
 
 FILES = {"model.onnx": b"model", "pipeline.yaml": b"version: 1\n"}
 
@@ -49,10 +51,18 @@ def test_a_source_that_changed_meanwhile_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+@pytest.mark.parametrize("name", ["out", "out/deeper", "closed", "closed/deeper"])
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_made(tmp_path, monkeypatch, name):
     (tmp_path / "out").write_text("a file")
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path / "closed")
 
-    assert code_of(lambda: write(tmp_path / "out")) == "bundle.write"
+    for look in (require_writable, write) if name.startswith("out") else (require_writable,):
+        error = error_of(look, tmp_path / name)
+        assert error.code == "bundle.write"
+        assert str(tmp_path / name) in error.problem
+    require_writable(tmp_path / "new" / "deeper")
+    assert {one.name for one in tmp_path.iterdir()} == {"out", "closed"}
 
 
 def test_a_file_that_was_changed_is_found_when_it_is_used(tmp_path):

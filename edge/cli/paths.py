@@ -44,6 +44,7 @@ __all__ = [
     "command",
     "engine_option",
     "pipeline_argument",
+    "skip_option",
 ]
 
 
@@ -84,6 +85,10 @@ def _names() -> tuple[str, ...]:
 
 engine_option = click.option(
     "--engine", type=_EngineKind(), default="auto", show_default=True, help="The kind of engine to use."
+)
+
+skip_option = click.option(
+    "--skip-undecodable", "is_skipping_undecodable", is_flag=True, help="Leave out files that cannot be decoded."
 )
 
 

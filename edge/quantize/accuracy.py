@@ -22,7 +22,7 @@ from edge.quantize.crew import Crew, Here
 from edge.quantize.feed import Detecting, coco_detector
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, computed_precision
-from edge.quantize.stills import StillImage
+from edge.quantize.stills import StillImage, each_decoded
 from edge.types import Detections, ModelSpec, Precision
 
 __all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
@@ -45,6 +45,7 @@ class EvaluationOptions:
     precision: Precision | None = None
     table: Path | None = None
     is_cross_checked: bool = False
+    is_skipping_undecodable: bool = False  # leave out files that cannot be decoded, instead of refusing them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,7 @@ class Evaluation:
     classes_by: str
     notes: tuple[str, ...]
     elapsed_s: float
+    undecodable: tuple[Path, ...] = ()  # files that were left out
     pycocotools: tuple[float, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -116,13 +118,16 @@ def evaluate_model(
     paths = _images_by_stem(options.images)
     labels = open_labels(options.labels, spec.labels, images=options.images)
     forms, computed = _forms(file, spec, options)
+    seen, undecodable = each_decoded(
+        paths, lambda picture: None, is_skipping_undecodable=options.is_skipping_undecodable
+    )
     work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
     accumulator, class_blind = Accumulator(), ClassBlind(spec.labels, is_int8=computed.precision is Precision.INT8)
     detected, truths = dict[str, Detections](), dict[str, GroundTruth]()  # to be cross-checked
     with (crew or Here()).take_on(work) as job:
         started = time.monotonic()
-        found_on = job.each([StillImage(path) for path in paths], on_item=on_image)
-        for path, (size, found) in zip(paths, found_on, strict=True):
+        found_on = job.each([StillImage(path) for path in seen], on_item=on_image)
+        for path, (size, found) in zip(seen, found_on, strict=True):
             truth = labels.truth(path.stem, size)
             accumulator.add(path.stem, found, truth)
             class_blind.add(found, truth)
@@ -142,6 +147,7 @@ def evaluate_model(
         classes_by=labels.classes_by,
         notes=(*labels.notes, *class_blind.notes, *_notes_of(spec)),
         elapsed_s=time.monotonic() - started,
+        undecodable=undecodable,
         pycocotools=map_by_pycocotools(detected, truths) if options.is_cross_checked else None,
     )
 

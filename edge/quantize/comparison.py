@@ -30,7 +30,7 @@ from edge.protocols import ActivationEngine
 from edge.quantize.crew import Crew, Here, ReadImage
 from edge.quantize.feed import StillsWork, run_stills, still_canvases
 from edge.quantize.forms import Forms
-from edge.quantize.stills import StillImage
+from edge.quantize.stills import StillImage, each_decoded
 from edge.types import ModelSpec
 
 __all__ = ["Comparison", "ComparisonOptions", "TIMED_RUNS", "compare_model", "images_to_compare", "times_of"]
@@ -206,6 +206,7 @@ class ComparisonOptions:
     table: Path
     images: Path
     limit: int | None = None
+    is_skipping_undecodable: bool = False  # leave out files that cannot be decoded, instead of refusing them
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
@@ -224,6 +225,7 @@ class Comparison:
     layers: tuple[LayerError, ...]  # the weighted nodes, in the order of the model
     inputs: Mapping[str, Histogram]  # |x| of each activation that a layer reads, in float
     untimed: str | None = None  # why no layer was timed; None: they were, as far as each is known alone
+    undecodable: tuple[Path, ...] = ()  # files that were left out
 
     def as_json(self) -> dict[str, Any]:
         """Give null where a value is not finite."""
@@ -251,7 +253,7 @@ def compare_model(
 ) -> Comparison:
     """`on_step`: called after each image, and after each of the TIMED_RUNS.
     `crew`: runs the images; None: this process. Times are those of this machine in any case.
-    Raises `EdgeError` if model, table or images cannot be used; nothing has run then, but for an image that is damaged.
+    Raises `EdgeError` if model, table or images cannot be used; nothing has run then.
     """
     file, paths = read_model_file(options.model), images_to_compare(options)
     spec = inspect_file(file)
@@ -260,6 +262,10 @@ def compare_model(
     resolved = resolved_for_one(file.graph, spec)
     with_copies, copies = with_float_copies(quantized, resolved)
     layers = compared_layers(resolved, spec, quantized, copies)
+    seen, undecodable = each_decoded(
+        paths, lambda picture: None, is_skipping_undecodable=options.is_skipping_undecodable
+    )
+    paths = list(seen)
     errors, inputs = _none_yet(layers), dict[str, Histogram]()
     work = Comparing(kind=kind, forms=forms, max_batch=spec.batch or 1, layers=layers, with_copies=with_copies)
     with (crew or Here()).take_on(work) as job:
@@ -282,6 +288,7 @@ def compare_model(
         layers=tuple(errors.result(one, all_macs=macs, times=times.get(one.name)) for one in layers),
         inputs=inputs,
         untimed=untimed,
+        undecodable=undecodable,
     )
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.digest import sha256_of
 from edge.errors import DatasetError
-from edge.media.images import shrunk
+from edge.evaluate.class_names import listed
+from edge.media.images import read_image, shrunk
 from edge.reading import read_file
 from edge.types import ImageSize
 
-__all__ = ["Look", "StillImage", "image_content", "image_digest", "look_of", "looking_like"]
+__all__ = ["Look", "StillImage", "each_decoded", "image_content", "image_digest", "look_of", "looking_like"]
+
+Seen = TypeVar("Seen")
 
 
 class StillImage:
@@ -59,6 +63,34 @@ def image_content(image: StillImage, most_bytes: int) -> bytes:
     if hashlib.sha256(content).hexdigest() != image.sha256:
         raise DatasetError(f"{image.path}: has changed since it was looked at", hint="run the command again")
     return content
+
+
+def each_decoded(
+    paths: Sequence[Path], look: Callable[[NDArray[np.uint8]], Seen], *, is_skipping_undecodable: bool | None = None
+) -> tuple[dict[Path, Seen], tuple[Path, ...]]:
+    """Return what `look` gives for the picture, uint8 (H, W, 3) RGB, of each image of a folder, and those left out.
+
+    `is_skipping_undecodable`: leave out what cannot be decoded; None: the command has no option for that.
+    Raises `DatasetError` that names all that cannot be decoded, or if none of them can.
+    """
+    seen, broken = dict[Path, Seen](), dict[Path, DatasetError]()
+    for path in paths:
+        try:
+            seen[path] = look(read_image(path))
+        except DatasetError as error:
+            broken[path] = error
+    folder = paths[0].parent
+    if broken and not is_skipping_undecodable:
+        first = next(iter(broken.values()))
+        way_out = "" if is_skipping_undecodable is None else ", or leave them out with --skip-undecodable"
+        raise DatasetError(
+            f"{folder}: {len(broken)} of {len(paths)} images cannot be decoded: "
+            f"{listed([path.name for path in broken])}; the first: {first.problem}",
+            hint=(first.hint or "mend or remove them") + way_out,
+        )
+    if not seen:
+        raise DatasetError(f"{folder}: none of the {len(paths)} images can be decoded")
+    return seen, tuple(broken)
 
 
 _SIDE = 48

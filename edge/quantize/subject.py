@@ -21,14 +21,14 @@ from edge.errors import DatasetError, ModelError, nearest
 from edge.evaluate.class_names import listed
 from edge.evaluate.labels import open_labels
 from edge.evaluate.truth import GroundTruth, Labels
-from edge.media.images import list_images, read_image
+from edge.media.images import list_images
 from edge.model.cost import cost_for_one
 from edge.model.graph import Graph, read_model_file
 from edge.model.inspect import inspect_file
 from edge.model.opset import require_float32
 from edge.model.qdq.placement import WEIGHTED, called, place
 from edge.quantize.forms import Forms
-from edge.quantize.stills import Look, StillImage, image_digest, look_of, looking_like
+from edge.quantize.stills import Look, StillImage, each_decoded, image_digest, look_of, looking_like
 from edge.types import ModelSpec
 
 __all__ = [
@@ -121,37 +121,23 @@ class FoundImages(NamedTuple):
         return {image.sha256: scene_of(self.looks[image.sha256].coarse, image.path.stem) for image in images}
 
 
-def find_images(folder: Path, *, is_decodable_only: bool = False, way_out: str = "") -> FoundImages:
+def find_images(folder: Path, *, is_skipping_undecodable: bool | None = None) -> FoundImages:
     """Return the images directly in `folder`, each of which was decoded once; of copies the first by name.
 
-    `is_decodable_only`: leave out those that cannot be decoded. `way_out`: what else can be done about those, for the
-    error. Raises `DatasetError` if there is no such folder or no image in it, or some cannot be read or are damaged.
+    Raises `DatasetError` if there is no such folder or no image in it, and as `each_decoded`.
     """
-    paths = list_images(folder)
-    by_digest, looks, broken = dict[str, Path](), dict[str, Look](), dict[Path, DatasetError]()
+    found, left_out = each_decoded(list_images(folder), look_of, is_skipping_undecodable=is_skipping_undecodable)
+    by_digest, looks = dict[str, Path](), dict[str, Look]()
     by_pixels, copies = dict[str, Path](), list[str]()
-    for path in paths:
-        try:
-            digest, look = image_digest(path), look_of(read_image(path))
-        except DatasetError as error:
-            broken[path] = error
-            continue
+    for path, look in found.items():
         first = by_pixels.setdefault(look.pixels_sha256, path)
         if first is path:
+            digest = image_digest(path)
             by_digest[digest], looks[digest] = path, look
         else:
             copies.append(f"{path.name} = {first.name}")
-    if broken and not is_decodable_only:
-        first_error = next(iter(broken.values()))
-        raise DatasetError(
-            f"{folder}: {len(broken)} of {len(paths)} images cannot be decoded: "
-            f"{listed([path.name for path in broken])}; the first: {first_error.problem}",
-            hint=(first_error.hint or "mend or remove them") + way_out,
-        )
-    if not by_digest:
-        raise DatasetError(f"{folder}: none of the {len(paths)} images can be decoded")
     images = tuple(StillImage(by_digest[digest], digest) for digest in sorted(by_digest))
-    return FoundImages(images, tuple(broken), looks, tuple(copies))
+    return FoundImages(images, left_out, looks, tuple(copies))
 
 
 def labelled_objects(found: FoundImages, labels: Labels, classes: Sequence[str]) -> Objects:
@@ -275,11 +261,7 @@ def _notes(found: FoundImages, split: ImageSplit) -> tuple[str, ...]:
 def _images(options: CalibrationOptions) -> tuple[FoundImages | None, ImageSplit]:
     if options.images is None:
         return None, ImageSplit(observed=(), held_out=())
-    found = find_images(
-        options.images,
-        is_decodable_only=options.is_skipping_undecodable,
-        way_out=", or leave them out with --skip-undecodable",
-    )
+    found = find_images(options.images, is_skipping_undecodable=options.is_skipping_undecodable)
     images = found.images
     held_out = 0
     if options.is_searched or options.labels is not None:

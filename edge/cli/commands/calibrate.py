@@ -15,10 +15,10 @@ from edge.calibrate.files import write_all
 from edge.calibrate.histogram import Method
 from edge.calibrate.observations import observations_bytes
 from edge.calibrate.table import Evidence, table_text
-from edge.cli.commands.table import margin, unlabelled_line
+from edge.cli.commands.table import margin, undecodable_line, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.output import StageBars, echo_passed_over, echo_result, folded, pair_lines, shown_width
-from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command, engine_option
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command, engine_option, skip_option
 from edge.engine.kind import usable_kind
 from edge.quantize.calibrate import FEW_IMAGES, Calibration
 from edge.quantize.calibrate import calibrate as run
@@ -94,9 +94,7 @@ class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Images on one canvas; the result is the same, but for that of some calibrators.",
 )
 @crew_options
-@click.option(
-    "--skip-undecodable", "is_skipping_undecodable", is_flag=True, help="Leave out files that cannot be decoded."
-)
+@skip_option
 def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
     """Make the calibration table with which a model runs in INT8.
 
@@ -175,8 +173,7 @@ def _require_calibrator_alone(save_histograms: Path | None, asked: Mapping[str, 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:
     seen = done.observations.images
     if done.left_out:
-        names = ", ".join(path.name for path in done.left_out)
-        yield f"{len(done.left_out)} of the files could not be decoded and were left out: {names}"
+        yield undecodable_line(done.left_out)
     if seen < FEW_IMAGES:
         yield f"ranges come from {seen} images only; with fewer than {FEW_IMAGES} INT8 may clip what cameras see later"
     evidence = done.table.evidence

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from edge.calibrate.files import write_bytes
+from edge.cli.commands.table import undecodable_line
 from edge.cli.comparison import SHOWN_WORST, comparison_page, comparison_summary, figures, sum_ms
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.output import (
@@ -21,7 +22,7 @@ from edge.cli.output import (
     progress_bar,
     shown_width,
 )
-from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command, engine_option
+from edge.cli.paths import IMAGES, MODEL, READ, WRITTEN, command, engine_option, skip_option
 from edge.engine.kind import usable_kind
 from edge.evaluate.layers import LayerError, LayerVerdict, worst_layers
 from edge.quantize.comparison import TIMED_RUNS, Comparison, ComparisonOptions, compare_model, images_to_compare
@@ -52,6 +53,7 @@ Verdicts, of which the first that is true counts:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N images, by name.")
 @engine_option
 @crew_options
+@skip_option
 @click.option("--html", "page", type=WRITTEN, metavar="FILE", help="Also write a page with plots.")
 def compare(
     model: Path,
@@ -59,6 +61,7 @@ def compare(
     images: Path,
     limit: int | None,
     engine: str,
+    is_skipping_undecodable: bool,
     page: Path | None,
     as_json: bool,
     **spread: Any,
@@ -69,11 +72,15 @@ def compare(
     it adds itself is measured against the same layer in float on the same input. Times are medians for one frame on one
     thread of this machine, not of a Jetson, also where --workers or a --cluster measure what is lost.
     """
-    options = ComparisonOptions(model=model, table=table, images=images, limit=limit)
+    options = ComparisonOptions(
+        model=model, table=table, images=images, limit=limit, is_skipping_undecodable=is_skipping_undecodable
+    )
     kind, count = usable_kind(engine), len(images_to_compare(options)) + TIMED_RUNS
     echo_passed_over(images)
     with crew_that(kind=kind, **spread) as crew, progress_bar("compare", total=count) as step:
         found = compare_model(options, kind, on_step=step, crew=crew)
+    if found.undecodable:
+        echo_warnings([undecodable_line(found.undecodable)])
     if found.untimed is not None:
         echo_warnings([f"no times: {found.untimed}"])
     if as_json:

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from edge.cli.commands.table import unlabelled_line
+from edge.cli.commands.table import undecodable_line, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.output import echo_json, echo_pairs, echo_passed_over, echo_warnings, progress_bar
-from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command, engine_option
+from edge.cli.paths import IMAGES, LABELS, MODEL, READ, command, engine_option, skip_option
 from edge.engine.kind import usable_kind
 from edge.media.images import list_images
 from edge.quantize.accuracy import Evaluation, EvaluationOptions, evaluate_model
@@ -39,6 +39,7 @@ __all__ = ["evaluate"]
 )
 @engine_option
 @crew_options
+@skip_option
 @click.option("--pycocotools", "is_cross_checked", is_flag=True, help="Also measure with pycocotools (extra: coco).")
 def evaluate(
     model: Path,
@@ -48,6 +49,7 @@ def evaluate(
     table: Path | None,
     engine: str,
     is_cross_checked: bool,
+    is_skipping_undecodable: bool,
     as_json: bool,
     **spread: Any,
 ) -> None:
@@ -66,6 +68,7 @@ def evaluate(
         precision=None if precision is None else Precision(precision),
         table=table,
         is_cross_checked=is_cross_checked,
+        is_skipping_undecodable=is_skipping_undecodable,
     )
     kind, count = usable_kind(engine), len(list_images(images))
     echo_passed_over(images)
@@ -82,6 +85,8 @@ def evaluate(
 
 
 def _warnings(result: Evaluation) -> Iterator[str]:
+    if result.undecodable:
+        yield undecodable_line(result.undecodable)
     if result.unlabelled:
         yield unlabelled_line(result.unlabelled, result.accuracy.images)
     if result.left_out:

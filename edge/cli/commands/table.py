@@ -19,7 +19,7 @@ from edge.engine.kind import QdqForm
 from edge.evaluate.class_names import listed
 from edge.quantize.tables import export_ranges, export_table, import_cache, import_qdq, lint_file, write_qdq
 
-__all__ = ["margin", "table", "unlabelled_line"]
+__all__ = ["margin", "table", "undecodable_line", "unlabelled_line"]
 
 _VERIFICATION_FAILED = 4
 _CLASSES_SHOWN = 8
@@ -338,6 +338,11 @@ def margin(evidence: Evidence) -> str:
 
 def unlabelled_line(names: Sequence[str], images: int) -> str:
     return f"{len(names)} of {images} images have no labels, and were taken as empty: {listed(names)}"
+
+
+def undecodable_line(left_out: Sequence[Path]) -> str:
+    names = ", ".join(path.name for path in left_out)
+    return f"{len(left_out)} of the files could not be decoded and were left out: {names}"
 
 
 def _origin(content: CalibrationTable) -> str:

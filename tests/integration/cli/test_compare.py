@@ -56,6 +56,18 @@ def test_the_text_is_a_line_for_each_layer_and_a_summary(model):
     assert lines[-1].startswith("Verdict: ")
 
 
+def test_pictures_that_cannot_be_decoded_are_all_named_first_and_left_out_when_asked(model):
+    (model.images / "cut.png").write_bytes(b"")
+    (model.images / "page.jpg").write_bytes(b"<!DOCTYPE html>")
+    told = compare(model, expected=2).stderr
+    done = compare(model, "--skip-undecodable", "--json")
+
+    assert "2 of 5 images cannot be decoded: cut.png, page.jpg" in told
+    assert "--skip-undecodable" in told
+    assert "2 of the files could not be decoded and were left out: cut.png, page.jpg" in done.stderr
+    assert json.loads(done.stdout)["images"] == 3
+
+
 def test_html_is_written_beside_the_json(model):
     page = model.folder / "layers.html"
     content = json.loads(compare(model, "--json", "--html", page).stdout)

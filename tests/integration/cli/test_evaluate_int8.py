@@ -86,6 +86,18 @@ def test_share_and_table_are_told(place):
     assert "multiply" not in evaluate(place, "m.onnx").stdout
 
 
+def test_pictures_that_cannot_be_decoded_are_all_named_first_and_left_out_when_asked(place):
+    (place / "images" / "cut.png").write_bytes(b"")
+    (place / "images" / "page.jpg").write_bytes(b"<!DOCTYPE html>")
+    told = evaluate(place, "m.onnx", expected=2).stderr
+    done = evaluate(place, "m.onnx", "--skip-undecodable", "--json")
+
+    assert f"2 of {IMAGES + 2} images cannot be decoded: cut.png, page.jpg" in told
+    assert "--skip-undecodable" in told
+    assert "2 of the files could not be decoded and were left out: cut.png, page.jpg" in done.stderr
+    assert json.loads(done.stdout)["images"] == IMAGES
+
+
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_table_for_another_precision_is_refused(place, precision):
     told = evaluate(place, "m.onnx", "--table", place / "t.json", "--precision", precision, expected=2).stderr

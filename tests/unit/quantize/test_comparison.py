@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from edge.engine.kind import usable_kind
-from edge.errors import CalibrationError, DatasetError
+from edge.errors import CalibrationError
 from edge.evaluate.layers import LayerVerdict, worst_layers
 from edge.model.graph import load_graph
 from edge.model.qdq import insert_qdq
@@ -209,13 +209,6 @@ def test_a_model_that_is_quantized_already_is_refused(model):
 
     with pytest.raises(CalibrationError, match="Q/DQ"):
         compare_model(options, usable_kind())
-
-
-def test_an_image_that_cannot_be_decoded_is_named(model):
-    (model.images / "1.png").write_bytes(b"no image")
-
-    with pytest.raises(DatasetError, match=r"1\.png"):
-        compare(model, model.table_with())
 
 
 def test_a_limit_of_nothing_is_refused(model):

@@ -38,6 +38,7 @@ def write_together(
     files: Mapping[Path, bytes],
     *,
     closed: Collection[Path] = (),
+    is_replacing: bool = True,
     check: Callable[[Mapping[Path, Path]], object] = lambda new: None,
 ) -> None:
     """Put contents that belong together at their paths: all of them, or none; an interrupt comes before or after.
@@ -46,6 +47,7 @@ def write_together(
 
     Args:
         closed: those of the paths that their owner alone may read.
+        is_replacing: whether what is at the paths gives way; else FileExistsError is raised, also if it came meanwhile.
         check: looks at the new files, by their paths, before any has its name; what it raises ends it.
 
     Raises `OSError` as `write_whole`.
@@ -59,9 +61,23 @@ def write_together(
             if path.is_dir() and not path.is_symlink():  # all else gives way to a rename
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         check(new)
-        with _interrupts_wait():
+        with _interrupts_wait(), contextlib.ExitStack() as undo:
             for path, one in new.items():
-                one.replace(path)
+                if is_replacing:
+                    one.replace(path)
+                else:
+                    _put_new(one, path)
+                    undo.callback(path.unlink)
+            undo.pop_all()
+
+
+def _put_new(one: Path, path: Path) -> None:
+    try:
+        os.link(one, path)
+    except OSError as error:
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        one.replace(path)  # a file system without links, such as exFAT
 
 
 @contextlib.contextmanager

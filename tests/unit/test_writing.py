@@ -124,6 +124,26 @@ def test_a_check_sees_the_new_files_and_its_no_leaves_nothing(tmp_path):
     assert names(tmp_path) == []
 
 
+@pytest.mark.parametrize("has_links", [True, False])
+@pytest.mark.parametrize("taken", ["a", "b"])
+def test_of_two_that_replace_nothing_the_second_is_refused_and_leaves_all_as_they_were(
+    tmp_path, monkeypatch, has_links, taken
+):
+    if not has_links:  # as on exFAT
+        monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no", paths)))
+
+    def other(new):
+        (tmp_path / taken).write_bytes(b"other")
+
+    with pytest.raises(FileExistsError) as refused:
+        both(tmp_path, is_replacing=False, check=other)
+    assert refused.value.filename == str(tmp_path / taken)
+    assert ((tmp_path / taken).read_bytes(), names(tmp_path)) == (b"other", [taken])
+
+    both(tmp_path, *"cd", is_replacing=False)
+    assert names(tmp_path) == sorted([taken, "c", "d"])
+
+
 def test_an_interrupt_comes_after_the_last_file(tmp_path, monkeypatch):
     replace = type(tmp_path).replace
     monkeypatch.setattr(

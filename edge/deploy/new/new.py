@@ -73,6 +73,7 @@ _BEFORE_A_STREAM = {
     WANTS_LOGIN: "it wants a login: type user:password@ before the host, or set EDGE_CAMERA_LOGIN=user:password",
     REFUSES_LOGIN: "it refuses this user and password: correct what was typed, EDGE_CAMERA_LOGIN or the kept secret",
 }
+_TAKEN_HINT = "name another file with -o, or replace it with --force"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ def make_pipeline(
         secrets=sorted(secrets.new),
         passed_over=_passed_over(request),
     )
-    _write(new, secrets)
+    _write(new, secrets, is_forced=request.is_forced)
     return new
 
 
@@ -271,7 +272,7 @@ def _with_ca_from(request: PipelineRequest, config: MqttConfig) -> MqttConfig:
 def _require_free(request: PipelineRequest, places: Sequence[Place], paths: Sequence[Path]) -> None:
     taken = next((path for path in paths if os.path.lexists(path)), None)
     if taken is not None and not request.is_forced:
-        raise ConfigError(f"{taken}: is there already", hint="name another file with -o, or replace it with --force")
+        raise ConfigError(f"{taken}: is there already", hint=_TAKEN_HINT)
     read = [request.model, *(Path(place.address.location) for place in places if place.address.scheme == "file")]
     lost = next((path for path in paths for one in read if path.exists() and path.samefile(one)), None)
     if lost is not None:
@@ -283,7 +284,7 @@ def _none_seen(cameras: Sequence[FoundCamera]) -> SourceError:
     return SourceError(f"no camera was seen, and nothing is written:{reasons}")
 
 
-def _write(new: NewPipeline, secrets: Secrets) -> None:
+def _write(new: NewPipeline, secrets: Secrets, *, is_forced: bool) -> None:
     kept = {own_path(name): line_from_credential(login, where=name) for name, login in secrets.new.items()}
     for path in kept:
         _make_folder(path.parent)
@@ -294,7 +295,10 @@ def _write(new: NewPipeline, secrets: Secrets) -> None:
     }
     files = {**kept, **pictures, new.out: pipeline_text(new).encode()}
     try:
-        write_together(files, closed=kept, check=lambda staged: load_pipeline(staged[new.out]))
+        write_together(files, closed=kept, is_replacing=is_forced, check=lambda staged: load_pipeline(staged[new.out]))
+    except FileExistsError as error:  # of another command, which was faster
+        hint = "run the command again" if Path(error.filename) in kept else _TAKEN_HINT
+        raise ConfigError(f"{error.filename}: is there already", hint=hint) from error
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}", hint=remedy(error)) from error
 

@@ -417,6 +417,18 @@ def test_nothing_is_overwritten_unless_that_is_asked_for(desk, clips):
     assert (desk.folder / "pipeline.yaml").read_bytes() == before
 
 
+def test_of_two_at_once_the_second_is_refused(desk, clips):
+    command, more = (
+        [BIN / "edge-deploy", "new", MODEL, clips / "lobby.mp4"],
+        {"cwd": desk.folder, "stderr": subprocess.PIPE},
+    )
+    both = [subprocess.Popen(command, text=True, **more) for _ in range(2)]
+    told = [process.communicate(timeout=120)[1] for process in both]
+
+    assert sorted(process.returncode for process in both) == [0, 2], told
+    assert "is there already" in "".join(told)
+
+
 def test_the_file_never_takes_the_place_of_what_it_is_made_of(desk, clips):
     clip = desk.folder / "a.mp4"
     clip.write_bytes((clips / "lobby.mp4").read_bytes())

@@ -16,6 +16,7 @@ from edge.cli.interrupts import end_as_interrupted, hand_over_interrupts
 from edge.device.units import FAILURE, LACKING_STATUS, Notifier
 from edge.errors import ConfigError, DeployError, EdgeError, LackingError, MissingDependencyError, ModelError
 from edge.stdout import lenient_stderr, stdout_problem
+from edge.writing import remedy
 
 __all__ = ["INTERRUPTED", "exit_code_of", "let_go", "run_command", "tell"]
 
@@ -88,7 +89,8 @@ def _failed(error: Exception, *, is_service: bool) -> int:
     if logging.getLogger("edge").isEnabledFor(logging.INFO):
         logging.getLogger(__name__).error("internal error", exc_info=error)
     if isinstance(error, OSError) and isinstance(error.filename, (str, bytes, os.PathLike)) and error.strerror:
-        tell(f"error: {os.fsdecode(error.filename)}: {error.strerror}")
+        todo = f"; {room} (TMPDIR for temporary files)" if (room := remedy(error, "")) else ""
+        tell(f"error: {os.fsdecode(error.filename)}: {error.strerror}{todo}")
         return _USAGE_ERROR
     tell(f"internal error: {type(error).__name__}: {error}; run again with -v and report it")
     return _INTERNAL_ERROR

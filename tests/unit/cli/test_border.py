@@ -267,6 +267,17 @@ def test_errors_that_are_each_other_s_cause_are_told(ended):
     assert "the first" in said
 
 
+@pytest.mark.parametrize(("number", "says"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EACCES, False)])
+def test_a_full_disk_says_what_to_do(ended, number, says):
+    @click.command()
+    def writes():
+        raise OSError(number, os.strerror(number), "/tmp/edge-demo-x/labels/camera-4-110.txt")
+
+    code, said = ended(writes)
+    assert (code, "camera-4-110.txt" in said) == (2, True)
+    assert ("make room" in said, "TMPDIR" in said) == (says, says)
+
+
 def test_numbers_of_a_device_s_error_stand_below_it_one_in_a_line(ended):
     @click.command()
     def refused():

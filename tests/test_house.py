@@ -105,7 +105,7 @@ LINES_OF_ROOMS = {
     "client": 527,
     "config": 1476,
     "delivery": 1032,
-    "demo": 599,
+    "demo": 610,
     "deploy": 7335,
     "device": 3036,
     "engine": 6854,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +52,11 @@ class SyntheticCamera:
 
 
 def lay_out_cameras(count: int, folder: Path) -> list[SyntheticCamera]:
-    """Copy the clips of `count` cameras and their labelled stills to `folder`; four streets take turns."""
+    """Copy the clips of `count` cameras and their labelled stills to `folder`, in place of those of an earlier demo;
+    four streets take turns.
+    """
+    for path in _files("camera-*"):
+        (folder / path.relative_to(CLIPS)).unlink(missing_ok=True)
     cameras = []
     for number in range(count):
         street = f"camera-{number % _STREETS + 1}"
@@ -63,10 +68,15 @@ def lay_out_cameras(count: int, folder: Path) -> list[SyntheticCamera]:
 
 
 def _copy(street: str, folder: Path) -> None:
-    for path in (CLIPS / f"{street}.mp4", *CLIPS.glob(f"images/{street}-*.jpg"), *CLIPS.glob(f"labels/{street}-*.txt")):
+    for path in _files(street):
         target = folder / path.relative_to(CLIPS)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, path.read_bytes())
+
+
+def _files(street: str) -> Iterator[Path]:
+    for pattern in (f"{street}.mp4", f"images/{street}-*.jpg", f"labels/{street}-*.txt"):
+        yield from CLIPS.glob(pattern)
 
 
 def read_truths(path: Path) -> tuple[Truth, ...]:

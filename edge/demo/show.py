@@ -35,6 +35,7 @@ from edge.runtime.pipeline.counters import RunReport
 from edge.runtime.serve.parts import build_parts
 from edge.runtime.serve.service import Service
 from edge.types import Precision
+from edge.writing import write_whole
 
 __all__ = [
     "MAX_DROP",
@@ -49,7 +50,7 @@ __all__ = [
 
 _ARRIVAL_TIMEOUT_S = 5.0
 _DEVICE = "demo"
-_PIPELINE = "demo.yaml"
+_PIPELINE, _TABLE = "demo.yaml", "traffic.calib.json"
 MAX_DROP = 1.0
 """Promise, in mAP50-95 points: INT8 loses no more, or is not used."""
 
@@ -187,13 +188,13 @@ def _claim(folder: Path) -> None:
     if others:
         raise ConfigError(f"{folder}: no demo has made its {others[0].name}", hint="name a new folder")
     (folder / _PIPELINE).touch()
+    (folder / _TABLE).unlink(missing_ok=True)
 
 
 def calibrate_demo(folder: Path, hooks: DemoHooks) -> DemoCalibration:
     """Calibrate the demo's model on the stills in `images/` and `labels/` of `folder`; write the table beside them."""
     hooks.on_stage("calibrating for INT8 on some of their frames, proving it on others")
     model, started = _model(), time.monotonic()
-    name = f"{model.stem}.calib.json"
     try:
         layers = layers_of(load_graph(model), inspect_model(model))
         options = CalibrationOptions(
@@ -205,12 +206,12 @@ def calibrate_demo(folder: Path, hooks: DemoHooks) -> DemoCalibration:
             keep_float=tuple(layer.name for layer in layers if layer.is_last),
         )
         done = calibrate(options, quick_kind(usable_kind()), on_stage=hooks.on_work, on_step=hooks.on_step)
-        write_table(folder / name, done.table)
+        write_table(folder / _TABLE, done.table)
     except EdgeError as error:  # the demo goes on in float, and its account says why
         hooks.on_stage(f"no INT8, going on in FP32: {error.problem}")
         return DemoCalibration(seconds=time.monotonic() - started, problem=error.problem)
     return DemoCalibration(
-        table=name,
+        table=_TABLE,
         evidence=done.table.evidence,
         images=done.observations.images,
         float_layers=len(done.table.keep_float),
@@ -233,7 +234,7 @@ def _write_pipeline(folder: Path, cameras: list[SyntheticCamera], mqtt: MqttConf
         "publish": {"mode": "all"},
     }
     path = folder / _PIPELINE
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")  # JSON is YAML
+    write_whole(path, f"{json.dumps(content, indent=2)}\n".encode())  # JSON is YAML
     return path
 
 

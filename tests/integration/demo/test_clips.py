@@ -58,6 +58,14 @@ def error(one, other):
     return float(np.abs(one.astype(np.int16) - other).mean())
 
 
+def test_nothing_stays_of_an_earlier_demo_with_more_cameras_but_what_others_put_there(tmp_path):
+    lay_out_cameras(4, tmp_path)
+    (tmp_path / "images" / "mine.jpg").touch()
+    lay_out_cameras(1, tmp_path)
+
+    assert {path.name[:8] for path in tmp_path.rglob("*") if path.is_file()} == {"camera-1", "mine.jpg"}
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_a_clip_shows_the_frames_that_are_painted_and_the_truth_is_theirs(cameras, number):
     camera, scene = cameras[number], Scene(SEEDS[number], SIZE)

@@ -79,7 +79,10 @@ def test_int8_is_what_runs_and_is_proven(kept):
     assert load_pipeline(folder / "demo.yaml").config.model.calibration == "traffic.calib.json"
 
 
-def test_float_is_not_calibrated(tmp_path):
+def test_float_is_not_calibrated_and_no_table_of_an_earlier_demo_stays(tmp_path):
+    (tmp_path / "kept").mkdir()
+    for name in ("demo.yaml", "traffic.calib.json"):
+        (tmp_path / "kept" / name).touch()
     done = demo("--cameras", 1, "--seconds", 2, "--precision", "fp32", "--keep", tmp_path / "kept", "--json")
 
     assert done.returncode == 0, done.stderr

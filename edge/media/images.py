@@ -36,6 +36,7 @@ __all__ = [
     "decode_image",
     "draw_boxes",
     "encode_jpeg",
+    "image_bytes",
     "ink_on",
     "list_images",
     "passed_over",
@@ -71,12 +72,17 @@ def read_image(path: Path) -> NDArray[np.uint8]:
     """Return an image file as uint8 (H, W, 3) RGB, contiguous. Raises `DatasetError` if it cannot be read, is no whole
     image, or states more than `MAX_PIXELS`, whatever its length.
     """
+    return decode_image(path, image_bytes(path))  # imread cannot tell a missing file from a damaged one
+
+
+def image_bytes(path: Path) -> bytes:
+    """Raise `DatasetError` if it cannot be read."""
     try:
-        # imread cannot tell a missing file from a damaged one.
-        content = read_file(path, most_bytes=MAX_FILE_BYTES, follows_links=True)
+        return read_file(path, most_bytes=MAX_FILE_BYTES, follows_links=True)
     except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror}", hint="mend or remove it") from error
-    return decode_image(path, content)
+        is_dangling = isinstance(error, FileNotFoundError) and path.is_symlink()
+        why = f"it is a link to {path.readlink()}, which is not there" if is_dangling else error.strerror
+        raise DatasetError(f"{path}: cannot be read: {why}", hint="mend or remove it") from error
 
 
 def decode_image(path: Path, content: bytes) -> NDArray[np.uint8]:
@@ -290,7 +296,7 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 
 def list_images(folder: Path) -> list[Path]:
-    """Directly in `folder`, by name, without hidden files, which macOS leaves beside images (`._a.jpg`).
+    """Directly in `folder`, by name, without folders and hidden files, which macOS leaves beside images (`._a.jpg`).
     Raises `DatasetError` if there is no such folder, or no image in it.
     """
     if not folder.is_dir():
@@ -307,7 +313,7 @@ def list_images(folder: Path) -> list[Path]:
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".") and not path.is_dir()
 
 
 def _other_images(folder: Path) -> str | None:

@@ -327,7 +327,7 @@ class ClusterJob(contextlib.AbstractContextManager["ClusterJob[Item, Found]"], C
             with contextlib.suppress(Exception):  # the worker that has it may be gone meanwhile
                 part.came = part.future.result(timeout=_PATIENCE_S)
         if isinstance(part.came, _Done) and part.came.missing:
-            part.sent |= {image.sha256: image_content(image, MAX_FILE_BYTES) for image in part.came.missing}
+            part.sent |= {image.sha256: image_content(image) for image in part.came.missing}
             part.came = None
         if part.came is None:
             part.future = self._cluster.client.submit(_JobThere.do, self._job, part.items, part.sent, pure=False)

@@ -12,11 +12,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.digest import sha256_of
 from edge.errors import DatasetError
 from edge.evaluate.class_names import listed
-from edge.media.images import read_image, shrunk
-from edge.reading import read_file
+from edge.media.images import image_bytes, read_image, shrunk
 from edge.types import ImageSize
 
 __all__ = ["Look", "StillImage", "each_decoded", "image_content", "image_digest", "look_of", "looking_like"]
@@ -46,20 +44,12 @@ class StillImage:
 
 def image_digest(path: Path) -> str:
     """Raise `DatasetError` if the file cannot be read."""
-    try:
-        if not path.is_file():  # reading a pipe would not end
-            raise DatasetError(f"{path}: expected a regular file")
-        return sha256_of(path)
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    return hashlib.sha256(image_bytes(path)).hexdigest()
 
 
-def image_content(image: StillImage, most_bytes: int) -> bytes:
+def image_content(image: StillImage) -> bytes:
     """Raise `DatasetError` if it cannot be read, or is not what it was when its digest was taken."""
-    try:
-        content = read_file(image.path, most_bytes=most_bytes, follows_links=True)
-    except OSError as error:
-        raise DatasetError(f"{image.path}: cannot be read: {error.strerror}") from error
+    content = image_bytes(image.path)
     if hashlib.sha256(content).hexdigest() != image.sha256:
         raise DatasetError(f"{image.path}: has changed since it was looked at", hint="run the command again")
     return content

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge.errors import DatasetError
-from edge.media.images import colour_of, draw_boxes, ink_on, list_images, read_image, resize, write_image
+from edge.media.images import colour_of, draw_boxes, ink_on, list_images, passed_over, read_image, resize, write_image
 from edge.types import ImageSize
 from tests.support.clips import cmyk_jpeg
 
@@ -78,9 +78,20 @@ def test_damaged_image_is_named(tmp_path, content):
         read_image(path)
 
 
-def test_missing_image_is_named(tmp_path):
-    with pytest.raises(DatasetError, match=r"gone\.jpg: cannot be read: No such file"):
-        read_image(tmp_path / "gone.jpg")
+@pytest.mark.parametrize(
+    ("name", "why"), [("gone.jpg", "No such file"), ("a.jpg", "it is a link to nas/a.jpg, which is")]
+)
+def test_missing_image_is_named(tmp_path, name, why):
+    (tmp_path / "a.jpg").symlink_to("nas/a.jpg")
+    with pytest.raises(DatasetError, match=rf"{name}: cannot be read: {why}"):
+        read_image(tmp_path / name)
+
+
+def test_a_folder_is_no_image_whatever_its_name(tmp_path):
+    write_image(tmp_path / "a.jpg", RED)
+    (tmp_path / "b.jpg").mkdir()
+
+    assert (list_images(tmp_path), passed_over(tmp_path)) == ([tmp_path / "a.jpg"], [tmp_path / "b.jpg"])
 
 
 def test_write_to_an_unknown_format_is_refused(tmp_path):

@@ -115,7 +115,7 @@ LINES_OF_ROOMS = {
     "media": 4637,
     "model": 4631,
     "publish": 6396,
-    "quantize": 3107,
+    "quantize": 3110,
     "registry": 1059,
     "roofline": 917,
     "runtime": 11866,

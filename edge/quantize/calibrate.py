@@ -126,7 +126,10 @@ class Promise:
                 hint="give more labelled images, or allow a larger drop",
             )
         if error > promised:
-            return (f"the standard error of the difference, {error:.2f} points, is larger than what was promised",)
+            return (
+                f"the standard error of the difference, {error:.2f} points, is larger than what was promised: "
+                "give more labelled images",
+            )
         return ()
 
 

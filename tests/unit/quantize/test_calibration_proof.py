@@ -56,6 +56,14 @@ def test_a_promise_that_fails_tells_what_was_doubtful_and_first_what_was_not_tri
         promise.require_sense(0.01, Claimed())
 
 
+@pytest.mark.parametrize(("uncertainty", "notes"), [(0.004, 0), (0.0074, 1)])
+def test_a_promise_that_chance_may_have_kept_says_what_makes_it_surer(uncertainty, notes):
+    table = Promise(MaxDrop(amount=0.5)).with_evidence(calibration_table({}), "m", proof(0.4, uncertainty))
+
+    assert len(table.evidence.notes) == notes
+    assert all("0.74 points" in note and "give more labelled images" in note for note in table.evidence.notes)
+
+
 def test_the_drop_is_in_points():
     assert proof(1.25, None).drop == pytest.approx(1.25)
 

@@ -101,7 +101,7 @@ LINES_OF_ROOMS = {
     "bundle": 1798,
     "calibrate": 2648,
     "capacity": 992,
-    "cli": 6698,
+    "cli": 6702,
     "client": 527,
     "config": 1476,
     "delivery": 1032,

@@ -76,13 +76,17 @@ class LazyGroup(HintingGroup):
         return None if found is None else found.load()
 
     def hint(self, ctx: click.Context, name: str) -> str:
-        """Return the other program where it has the very command, else what is similar here."""
+        """Return the other program or the group of commands that has the very command, else what is similar here."""
         try:
             other = self._other.load()
         except ImportError:  # the workstation's does not travel to devices
             return super().hint(ctx, name)
         if isinstance(other, click.Group) and name in other.list_commands(ctx):
             return f"did you mean: {self._other.summary} {name}"
+        for own in self._lazy:
+            group = self.get_command(ctx, own)
+            if isinstance(group, click.Group) and name in group.list_commands(ctx):
+                return f"did you mean: {ctx.command_path} {own} {name}"
         return super().hint(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -17,6 +17,8 @@ from edge.cli.runtime_commands import edge_runtime
         (edge_deploy, "edge-deploy", "calibrat", "edge-deploy calibrate"),
         (edge_deploy, "edge-deploy", "run", "edge-runtime run"),
         (edge_deploy, "edge-deploy", "bench", "edge-runtime bench"),
+        (edge_deploy, "edge-deploy", "lint", "edge-deploy table lint"),
+        (edge_deploy, "edge-deploy", "listn", "edge-deploy listen"),
         (edge_runtime, "edge-runtime", "push", "edge-deploy push"),
         (edge_runtime, "edge-runtime", "xyzzy", "edge-runtime --help"),
         (table, "edge-deploy table", "lnit", "edge-deploy table lint"),

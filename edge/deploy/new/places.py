@@ -19,6 +19,7 @@ from edge.config.schema import MqttConfig
 from edge.config.uris import ESCAPES, has_secret, split_login
 from edge.errors import ConfigError
 from edge.media.address import CLIP_SUFFIXES, Address, Trust, parse_address, redact
+from edge.media.images import IMAGE_SUFFIXES
 from edge.media.tunnel import require_trust
 from edge.publish.mqtt.client import Connection
 from edge.publish.mqtt.endpoint import endpoint_from_config
@@ -101,6 +102,8 @@ def _uris(one: str | Path, folder: Path) -> Iterator[str]:
     if not one.is_dir():
         if not one.is_file():
             raise ConfigError(f"{one}: there is no such file", hint="give an address, a clip, or a folder of clips")
+        if one.suffix.lower() in IMAGE_SUFFIXES:
+            raise ConfigError(f"{one}: expected a clip, this is a picture", hint="give an address, or a clip")
         yield path_text(one, folder)
         return
     clips = clips_of(one)

@@ -125,10 +125,12 @@ def test_a_name_that_is_no_text_is_refused(tmp_path):
         (["rtsp://a/b", "rtsp://a/c", "rtsp://me:s3cret@a/b"], "rtsp://a/b: is given twice"),
         (["empty"], "expected clips"),
         (["nothing.mp4"], "there is no such file"),
+        (["big.PNG"], "expected a clip, this is a picture"),
     ],
 )
 def test_what_cannot_be_a_list_of_cameras_is_refused(tmp_path, typed, expected):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "big.PNG").touch()
     given = [one if "://" in one else tmp_path / one for one in typed]
 
     with pytest.raises(ConfigError, match=expected):

@@ -95,7 +95,7 @@ def compare(
 def _echo(found: Comparison) -> None:
     worst = worst_layers(found.layers, count=SHOWN_WORST)
     echo_lines(layer_error_lines(found, worst))
-    click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model", err=True)
+    click.echo(f"* the {len(worst)} layers that add most noise; all layers in the order of the model")
     click.echo()
     echo_parts([[comparison_summary(found), _verdict(found)]])
 

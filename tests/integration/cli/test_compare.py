@@ -49,7 +49,8 @@ def test_the_text_is_a_line_for_each_layer_and_a_summary(model):
 
     lines = done.stdout.splitlines()
     assert sum("  Conv  " in line for line in lines) == 15
-    assert sum(line.startswith("*") for line in lines) <= 10
+    assert sum(line.startswith("*") for line in lines) <= 10 + 1
+    assert sum(line.startswith("* the ") for line in lines) == 1  # what the stars mean
     assert "  float  " in next(line for line in lines if line.endswith(f"  {kept}"))
     assert lines[-2].startswith("Output ")
     assert "(this machine)" in lines[-2]

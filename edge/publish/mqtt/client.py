@@ -310,7 +310,7 @@ class Connection:
             return BrokerError(Trouble.LOST, "the connection was closed or went silent", hint=hint)
         if isinstance(self._stream.failure, ssl.SSLError):  # with TLS 1.3 it comes behind the handshake
             return trouble_from_error(self._stream.failure, self._endpoint)
-        hints = [] if self._endpoint.tls else ["if this is the broker's TLS port, remove `tls: false`"]
+        hints = [] if self._endpoint.tls else ["if this is the broker's TLS port, remove `tls: false` (--no-tls)"]
         if self.version == V5:
             hints.append("if it knows no MQTT v5, it takes `protocol: auto`, which tries v3.1.1 too")
         elif self._will is not None and self._will.is_retained:  # v3.1.1 has no word for it: mosquitto just closes

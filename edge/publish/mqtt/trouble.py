@@ -58,8 +58,8 @@ class BrokerError(PublishError):
 
 _REASONS: dict[int, tuple[Trouble, str | None]] = {
     0x84: (Trouble.VERSION, "with `protocol: auto`, the default, MQTT v5 is tried and then v3.1.1"),
-    0x85: (Trouble.REFUSED, "set mqtt.client_id to one that the broker accepts"),
-    0x86: (Trouble.REFUSED, "check user name and password of mqtt.credential"),  # and v3.1.1's code 4
+    0x85: (Trouble.REFUSED, "set mqtt.client_id (listen --client-id) to one that the broker accepts"),
+    0x86: (Trouble.REFUSED, "check user name and password (mqtt.credential; listen --credential)"),  # v3.1.1's 4
     0x87: (
         Trouble.REFUSED,
         "the broker wants a user (mqtt.credential; listen --credential), or its access list does not allow this one",
@@ -78,7 +78,8 @@ _REASONS: dict[int, tuple[Trouble, str | None]] = {
 # Brokers do not tell which: mosquitto answers a wrong password with 0x87, the code for access lists.
 _LOGIN_REASONS = frozenset({0x86, 0x87})
 _LOGIN_HINT = (
-    "user name or password of mqtt.credential may be wrong, or the broker's access list does not allow this user"
+    "user name or password (mqtt.credential; listen --credential) may be wrong, "
+    "or the broker's access list does not allow this user"
 )
 
 
@@ -101,7 +102,7 @@ def trouble_from_reason(
 def trouble_from_error(error: OSError | ValueError, endpoint: Endpoint) -> BrokerError:
     if isinstance(error, ssl.SSLError):
         return _tls_trouble(error)
-    kind, hint = Trouble.UNREACHABLE, "check the network and mqtt.host"
+    kind, hint = Trouble.UNREACHABLE, "check the network and mqtt.host (listen --host)"
     if isinstance(error, socket.gaierror):
         what, hint = f"no such host name: {endpoint.host}", "check its spelling and the name server"
     elif isinstance(error, ConnectionRefusedError):
@@ -113,7 +114,7 @@ def trouble_from_error(error: OSError | ValueError, endpoint: Endpoint) -> Broke
     elif isinstance(error, OSError):
         what = error.strerror or type(error).__name__
     else:  # no name at all, or one that cannot be looked up: an empty or very long label
-        kind, hint = Trouble.REFUSED, "correct mqtt.host"
+        kind, hint = Trouble.REFUSED, "correct mqtt.host (listen --host)"
         what = f"expected a host name or an address, got {endpoint.host!r} ({error})"
     return BrokerError(kind, what, hint=hint)
 
@@ -122,19 +123,19 @@ def _tls_trouble(error: ssl.SSLError) -> BrokerError:
     reason = error.reason or "connection closed"
     if isinstance(error, ssl.SSLCertVerificationError):
         what = f"the broker's certificate is not accepted: {error.verify_message}"
-        hint = "mqtt.tls.ca names the authority, and mqtt.host has to be a name in the certificate"
+        hint = "its authority has to be named (mqtt.tls.ca; --ca), and mqtt.host (--host) be a name in it"
         if error.verify_code in _OF_TIME:
             hint = "renew the broker's certificate, or set this machine's clock"
     elif "ALERT" in reason:
         what = f"the broker ended the TLS handshake: {reason}"
-        hint = "it may want a client certificate: mqtt.tls.certificate and mqtt.tls.key"
+        hint = "it may want a client certificate (mqtt.tls.certificate and key; listen --certificate --key)"
     else:
         return _no_tls_trouble(reason)
     return BrokerError(Trouble.TLS, what, hint=hint)
 
 
 def _no_tls_trouble(reason: str) -> BrokerError:
-    hint = "mqtt.port has to be the broker's TLS port; plain text has to be asked for with `tls: false`"
+    hint = "name the broker's TLS port; plain text has to be asked for (`tls: false`; listen --no-tls)"
     return BrokerError(Trouble.TLS, f"TLS handshake failed: {reason}", hint=hint)
 
 

@@ -512,7 +512,7 @@ def test_a_broker_that_does_not_is_said_and_left_as_a_comment(desk, clips, tmp_p
         "absent": f"127.0.0.1:{port}",
         "hangs": "does not answer a CONNECT",
         "wants a login": "(mqtt.credential; ",
-        "login is wrong": "user name or password of mqtt.credential may be wrong",
+        "login is wrong": "user name or password (mqtt.credential; listen --credential) may be wrong",
         "speaks no TLS": "plain text has to be asked for",
     }
     assert f"not reached: 127.0.0.1:{port}" in desk.told

@@ -125,7 +125,7 @@ def test_a_wrong_password_is_named_as_a_possible_cause(make_broker, make_publish
     broker = make_broker(users={"gate": "right"}).start()
     publisher = make_publisher(broker.port, protocol=protocol, credential=Credential(user="gate", password=SECRET))
 
-    expect(publisher, "user name or password of mqtt.credential may be wrong")
+    expect(publisher, "user name or password (mqtt.credential; listen --credential) may be wrong")
 
 
 def test_f33_a_wrong_password_is_told_once_and_not_tried_at_once(make_broker, make_publisher, caplog):

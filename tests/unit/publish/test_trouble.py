@@ -34,11 +34,11 @@ def unverified(code, message):
         (socket.gaierror(-2, "Name or service not known"), PLAIN, Trouble.UNREACHABLE, "broker.example"),
         (ConnectionRefusedError(111, "Connection refused"), PLAIN, Trouble.UNREACHABLE, "is the broker running"),
         (TimeoutError(), PLAIN, Trouble.UNREACHABLE, "no answer"),
-        (ConnectionResetError(104, "reset"), TLS, Trouble.TLS, "tls: false"),
+        (ConnectionResetError(104, "reset"), TLS, Trouble.TLS, "(`tls: false`; listen --no-tls)"),
         (ValueError("Invalid host."), PLAIN, Trouble.REFUSED, "correct mqtt.host"),
         (OSError(113, "No route to host"), PLAIN, Trouble.UNREACHABLE, "No route to host"),
         (unverified(10, "certificate has expired"), TLS, Trouble.TLS, "set this machine's clock"),
-        (unverified(20, "unable to get local issuer certificate"), TLS, Trouble.TLS, "mqtt.tls.ca names the authority"),
+        (unverified(20, "unable to get local issuer certificate"), TLS, Trouble.TLS, "(mqtt.tls.ca; --ca)"),
     ],
 )
 def test_an_error_says_what_to_do(error, endpoint, kind, words):
@@ -69,7 +69,7 @@ def test_a_refused_login_says_that_the_password_may_be_wrong(reason):
     trouble = trouble_from_reason(reason, "name", is_login=True)
 
     assert trouble.kind is Trouble.REFUSED
-    assert "user name or password of mqtt.credential may be wrong" in str(trouble)
+    assert "user name or password (mqtt.credential; listen --credential) may be wrong" in str(trouble)
 
 
 def test_without_a_login_a_refusal_asks_for_a_user():

@@ -140,7 +140,7 @@ def test_cameras_and_clips_become_a_file_that_runs_to_its_first_detection(desk, 
 
 def test_a_camera_whose_frames_are_far_apart_gets_the_patience_that_it_wants(desk):
     with web_cameras() as cameras:
-        desk.new(f"{cameras}/one-in-five-seconds", f"{cameras}/ok")
+        desk.new(f"{cameras}/one-in-five-seconds", f"{cameras}/ok", "--timeout", "30")
 
     assert [stream.stall_s for stream in desk.pipeline().config.streams] == [30, 3]
 

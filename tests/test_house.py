@@ -106,7 +106,7 @@ LINES_OF_ROOMS = {
     "config": 1476,
     "delivery": 1032,
     "demo": 610,
-    "deploy": 7338,
+    "deploy": 7354,
     "device": 3036,
     "engine": 6854,
     "evaluate": 1930,

@@ -76,9 +76,25 @@ def read_public_key(path: Path) -> PublicKey:
         raise certificate_error("request.key", path)
     is_key = len(words) >= 2 and words[0] in _KINDS and re.fullmatch(r"[A-Za-z0-9+/]{60,}={0,2}", words[1])
     if not is_key or "\n" in text:
-        raise _wrong(path, "is not one public key of OpenSSH", _HINT)
+        raise _wrong(path, *_fault(text))
     owner = re.sub(r"[^A-Za-z0-9@._-]+", "-", words[2] if len(words) > 2 else path.stem).strip("-")
     return PublicKey(kind=words[0], base64=words[1], owner=owner or "somebody")
+
+
+def _fault(text: str) -> tuple[str, str]:
+    """Return what a text has that is not one public key, and what to do."""
+    lines = text.splitlines()
+    holding = [line for line in lines if _KINDS & set(line.split())]
+    if not text:
+        return "is empty", "give the .pub file of a pair, which ssh-keygen -t ed25519 makes"
+    if len(holding) > 1:
+        return f"holds {len(holding)} keys, expected one", "give one file for each key, and the option for each file"
+    if len(lines) == len(holding) and (before := text.partition(next(one for one in text.split() if one in _KINDS))[0]):
+        return (
+            f"has {before.strip()[:100]!r} before the key, expected the key alone",
+            "give its .pub file; options of a signer, such as valid-before, go to the device's allowed_signers",
+        )
+    return "is not one public key of OpenSSH", _HINT
 
 
 def read_revocations(path: Path, trusted: Iterable[PublicKey]) -> Revocations:

@@ -13,6 +13,7 @@ from edge.deploy.provision.provision import _require_keys
 from edge.deploy.provision.wanted import SIGNERS, Wanted, _settings, _trust
 from edge.errors import DeployError
 from tests.support.manifests import ssh_key
+from tests.support.raised import error_of
 from tests.support.wheels import device_facts, facts_told
 
 PULL = {"repository": "registry.example/farms/gates"}
@@ -96,3 +97,25 @@ def test_a_device_that_has_a_list_or_a_document_of_a_root_knows_a_signer(tmp_pat
     (tmp_path / name).write_text("x")
 
     assert facts_told(FACTS_SCRIPT.replace("/etc/edge-deploy", str(tmp_path))).has_signer
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "way_out"),
+    [
+        ("", "is empty", "ssh-keygen -t"),
+        ("{key}{key}", "holds 2 keys", "one file for each"),
+        ('me@x valid-before="20261129" {key}', "'me@x valid-before", "allowed_signers"),
+        ('a {key}b valid-after="20261129" {key}', "holds 2 keys", "one file for each"),
+        ("---- BEGIN SSH2 PUBLIC KEY ----\nAAAA\n", "not one public key", "PuTTY"),
+        ("ssh-ed25519 AAAA\n", "not one public key", "PuTTY"),
+    ],
+)
+def test_a_file_that_is_not_one_public_key_is_told_by_what_it_has(tmp_path, text, told, way_out):
+    key = ssh_key(tmp_path, "release").with_suffix(".pub").read_text()
+    (tmp_path / "given.pub").write_text(text.replace("{key}", key))
+
+    error = error_of(read_public_key, tmp_path / "given.pub")
+
+    assert error.code == "request.key"
+    assert told in error.problem
+    assert way_out in error.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +17,6 @@ from edge.cli.output import echo_warnings
 from edge.cli.paths import IMAGES, READ
 from edge.config.pipeline import load_pipeline
 from edge.deploy.provision.facts import ENVIRONMENTS, Environment
-from edge.errors import DeployError
 
 if TYPE_CHECKING:
     from edge.deploy.packing.bundle import Bundled
@@ -62,11 +62,10 @@ def _golden_limits(ctx: click.Context, param: click.Parameter, given: tuple[str,
         try:
             values[_LIMITS[name]] = float(text)
         except ValueError:
-            raise click.BadParameter(f"{one!r}: expected a number from 0 to 1, as in {name}=0.9", ctx, param) from None
-    try:
-        return dataclasses.replace(GoldenLimits(), **values)
-    except DeployError as error:
-        raise click.BadParameter(error.problem, ctx, param) from None
+            values[_LIMITS[name]] = math.nan
+        if not 0 <= values[_LIMITS[name]] <= 1:
+            raise click.BadParameter(f"{one!r}: expected a number from 0 to 1, as in {name}=0.9", ctx, param)
+    return dataclasses.replace(GoldenLimits(), **values)
 
 
 golden_limit_option = click.option(

@@ -196,7 +196,7 @@ def make_golden(
             "bundle.golden",
             f"{pipeline.path}: the release does not find what its float model finds: {'; '.join(score.failures)}",
             hint=_QDQ_HINT if spec.is_quantized else "calibrate again with images of these cameras, or use fp16",
-            evidence=score.as_json(spec.labels),
+            evidence={"found again": _by_class(score, spec.labels)},
         )
     pictures = {f"golden/{index:02}.png": folder / f"{index:02}.png" for index in range(len(chosen))}
     for path, one in zip(pictures.values(), chosen, strict=True):
@@ -218,6 +218,13 @@ def make_golden(
         limits=_tightened(limits, score),
         score=score,
         notes=(*candidates.notes, *_few(score)),
+    )
+
+
+def _by_class(score: GoldenScore, labels: Sequence[str]) -> str:
+    rows = score.as_json(labels)["per_class"].items()
+    return ", ".join(
+        f"{name} {found} of {wanted}" + f" and {extra} extra" * (extra > 0) for name, (wanted, found, extra) in rows
     )
 
 

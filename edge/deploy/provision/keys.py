@@ -129,7 +129,8 @@ def find_key(given: Path | None) -> Path:
     """Return `given`, or the first of the usual keys in ~/.ssh; raise DeployError `bundle.key` if there is none."""
     if given is not None:
         if not given.is_file():
-            raise DeployError("bundle.key", f"{given}: no such file", hint="name an SSH key, private or public")
+            why = "is a folder" if given.is_dir() else "no such file"
+            raise DeployError("bundle.key", f"{given}: {why}", hint="name an SSH key, private or public")
         return given
     folder = Path.home() / ".ssh"
     for name in _NAMES:

@@ -226,6 +226,7 @@ def test_a_table_with_one_scale_four_times_too_small_is_refused_with_the_numbers
 
     assert "bundle.golden" in told
     assert "0.95" in told or "0.1" in told
+    assert re.search(r'\n  found again: "[a-z]+ \d+ of \d+[^{\n]*"\n', told)
 
 
 @pytest.mark.parametrize(("factor", "told"), [(10, "times too large"), (0.1, "other normalisation")])
@@ -309,6 +310,7 @@ def test_few_golden_frames_and_copies_of_one_are_told_as_a_weak_proof(place, tmp
     ("options", "told"),
     [
         (("--key", "none"), "none: "),
+        (("--key", "/"), "/: is a folder"),
         (("--channel", "Not A Channel", "--no-golden"), "channel"),
         (("--tensorrt", "ten"), "expected two versions"),
         (("--golden", "none"), "none: "),
@@ -316,8 +318,8 @@ def test_few_golden_frames_and_copies_of_one_are_told_as_a_weak_proof(place, tmp
         (("--no-golden", "--golden-limit", "recall=0.9"), "contradicts"),
         (("--golden-limit", "map=0.9"), "recall, extra, iou, score-error"),
         (("--golden-limit", "recall"), "expected a number from 0 to 1"),
-        (("--golden-limit", "recall=1.5"), "golden.min_recall"),
-        (("--golden-limit", "recall=nan"), "golden.min_recall"),
+        (("--golden-limit", "recall=97"), "'recall=97': expected a number from 0 to 1"),
+        (("--golden-limit", "recall=nan"), "'recall=nan': expected a number from 0 to 1"),
         (("--golden-limit", "recall=1", "--golden-limit", "recall=0.5"), "recall is given twice"),
         (("--libraries", "aarch64-cp310"), "--libraries are those of --software, which is missing"),
         (("--software", "--libraries", "riscv64-cp312"), "wheels are locked for no 'riscv64-cp312'; expected one of"),

@@ -35,7 +35,7 @@ def check_signable(manifest: Manifest, *, now: datetime) -> None:
         raise DeployError(
             "bundle.ahead",
             error.problem,
-            hint="leave --sequence out; if a bundle in the output folder has such a sequence, move it away",
+            hint="leave --sequence of bundle out; if a bundle in the output folder has such a sequence, move it away",
         )
     for error in permission_gaps(manifest) if manifest.downgrade_from is not None else ():
         raise DeployError("bundle.downgrade", error.problem, hint=error.hint)

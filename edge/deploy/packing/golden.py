@@ -37,7 +37,7 @@ __all__ = ["GoldenCandidates", "PackedGolden", "find_golden_candidates", "make_g
 Canvas = NDArray[np.uint8]
 _OF_A_CLIP = 480  # frames of each clip that are looked through
 _EVERY = 30  # neighbours show the same
-_NO_FRAMES_HINT = "give a folder of images, --golden DIR, or state --no-golden"
+_NO_FRAMES_HINT = "give a folder of images, --golden DIR, or leave it unproven: edge-deploy bundle --no-golden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The exact limit of `max_fps`, for every kind of source, reckoned on the times of the frames.
+"""The time of a live stream, and the exact limit of `max_fps`, for every kind of source, reckoned on such times.
 
 And the lower limits, caps, of streams while the machine cannot keep up: ordered by one thread, obeyed by another.
 """
@@ -8,10 +8,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Cap", "Caps", "RateLimit"]
+__all__ = ["Cap", "Caps", "RateLimit", "StreamTime"]
 
 # No ratio of frame rates that people use makes a frame exactly that early: on the edge, rounding would decide.
 _EARLY = 0.2236
+_JUMP_NS = 3_000_000_000  # after a hiccup a camera's times catch up with arrival; they do not run so far ahead of it
+
+
+class StreamTime:
+    """Goes by the times of the frames; where these stand still, go back or jump ahead, it goes on as frames arrive."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[int, int, int] | None = None  # time of a frame, its arrival, time of the stream
+        self._last_ns = self._last_arrived_ns = -1
+
+    def of(self, frame_ns: int, *, arrived_ns: int) -> tuple[int, bool]:
+        """Return the time of the next frame, later than the one before, and whether the frame's own was used."""
+        frame_begun_ns, arrived_begun_ns, begun_ns = self._begun = self._begun or (frame_ns, arrived_ns, frame_ns)
+        time_ns = begun_ns + frame_ns - frame_begun_ns
+        is_own = self._last_ns < time_ns <= begun_ns + arrived_ns - arrived_begun_ns + _JUMP_NS
+        if not is_own:
+            time_ns = self._last_ns + max(1, arrived_ns - self._last_arrived_ns)
+            self._begun = frame_ns, arrived_ns, time_ns
+        self._last_ns, self._last_arrived_ns = time_ns, arrived_ns
+        return time_ns, is_own
 
 
 class RateLimit:

@@ -1,7 +1,8 @@
 """What a pipeline says: the messages on its bus, in our words, and the camera's own clock.
 
 When a camera has taken a picture is known from the sender reports that come beside its packets. A report says which
-time of day belongs to which RTP time; one packet after each report says which PTS belongs to that.
+time of day belongs to which RTP time; one packet twice a second says which PTS belongs to that, and when it came: the
+jitter buffer lets PTS go as RTP times do. Where it was left to follow arrival, they stood still after each burst.
 GStreamer's own meta for this came with one frame in a hundred and stood still (1.22), or is not there at all (1.20).
 """
 
@@ -9,6 +10,9 @@ from __future__ import annotations
 
 import logging
 import re
+import time
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from edge.errors import SourceError
@@ -122,6 +126,9 @@ _log = logging.getLogger(__name__)
 _NTP_TO_UNIX_S = 2_208_988_800  # RFC 5905: NTP counts from 1900
 _MOST_APART_NS = 5_000_000_000  # many cameras were never set: then the time of arrival is nearer to the truth
 _CLOCK_RATE = 90_000  # of all video payloads, RFC 3551 and later
+_LOOKS = 8  # in four seconds: the quickest packet of these was not held up
+_MOST_BEHIND_NS = 1_000_000_000
+_AHEAD_NS = range(3_000_000_000, 6_000_000_000)  # the jitter buffer waits by PTS for a packet that is lost
 
 
 def unix_ns_from_ntp(ntp: int) -> int:
@@ -130,53 +137,85 @@ def unix_ns_from_ntp(ntp: int) -> int:
 
 
 class SenderClock:
-    """Follows the video of one RTSP connection. GStreamer's threads note reports, the reader asks for them."""
+    """Follows the video of one RTSP connection. GStreamer's threads note reports and packets, the reader asks for them.
+
+    Attributes:
+        lag_ns: how long after the running time that is its PTS a packet comes that nothing holds up.
+        waited_ns: how long the packet that was looked at last had waited for those behind the jitter buffer.
+    """
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._gst = load().gst
-        self._anchor: tuple[int, int] | None = None  # PTS, and when that was taken, unix ns
+        self._anchor: tuple[int, int] | None = None  # PTS, RTP time
         self._report: tuple[int, int] | None = None  # unix ns, RTP time
+        self._came: tuple[int, int] = 0, 0  # running time, RTP time
+        self._lags: deque[int] = deque(maxlen=_LOOKS)
+        self._manager: Any = None
+        self._input: Any = None
         self._pad: Any = None
-        self._is_packet_due = self._is_off = False
+        self._running_ns: Callable[[int], int | None] = lambda _: None
+        self._is_looking = self._is_off = False
+        self.lag_ns = self.waited_ns = 0
 
     def attach(self, manager: Any) -> None:
         """Hear the reports that an rtpbin gets."""
+        self._manager = manager
         manager.connect("on-ssrc-active", weakly(self._on_active))
 
     def follow(self, pad: Any) -> None:
-        """Read packets of this pad: one after each report."""
+        """Read packets as they come, and of this pad, behind the jitter buffer: one each for a look."""
+        self._input = next(one for one in self._manager.sinkpads if one.get_name().startswith("recv_rtp_sink_"))
         self._pad = pad
 
+    def look(self, running_ns: Callable[[int], int | None]) -> None:
+        """Note the next packet; `running_ns` gives the running time at a time of the monotonic clock."""
+        if self._pad is not None and not self._is_looking:
+            self._is_looking, self._running_ns = True, running_ns  # before the probe: another thread may end it at once
+            on_pad(self._input, self._gst.PadProbeType.BUFFER, self._on_arrival)
+
     def captured_at_ns(self, pts: int, *, arrived_at_ns: int) -> int | None:
-        """Return when a frame was taken, unix ns; None before the first report, or if the camera's clock is off.
+        """Return when a frame was taken, unix ns, never after it arrived; None before the first report, or if the
+        camera's clock is off.
 
         Args:
             pts: of the frame's buffer.
             arrived_at_ns: when it arrived by our own clock, unix ns.
         """
-        anchor = self._anchor
-        if anchor is None:
+        anchor, report = self._anchor, self._report
+        if anchor is None or report is None:
             return None
-        captured_at_ns = anchor[1] + pts - anchor[0]
+        captured_at_ns = report[0] + _since_ns(report[1], anchor[1]) + pts - anchor[0]
         is_off = abs(captured_at_ns - arrived_at_ns) > _MOST_APART_NS
         if is_off and not self._is_off:
             off_s = (captured_at_ns - arrived_at_ns) / 1e9
             _log.warning("clock of the camera is off, arrival is used stream=%s off_s=%.1f", self._stream, off_s)
         self._is_off = is_off
-        return None if is_off else captured_at_ns
+        return None if is_off else min(captured_at_ns, arrived_at_ns)
 
     def note_report(self, ntp: int, rtp: int) -> None:
         """Record a sender report: 64-bit NTP time, 32-bit RTP time."""
         self._report = unix_ns_from_ntp(ntp), rtp
 
-    def note_packet(self, pts: int, rtp: int) -> None:
-        """Record a packet's PTS and its 32-bit RTP time, after a report."""
-        if self._report is None:
-            return
-        unix_ns, report_rtp = self._report
-        since = (rtp - report_rtp + (1 << 31)) % (1 << 32) - (1 << 31)
-        self._anchor = pts, unix_ns + since * 1_000_000_000 // _CLOCK_RATE
+    def note_arrival(self, running_ns: int, rtp: int) -> None:
+        """Record when a packet came to the jitter buffer, and its 32-bit RTP time."""
+        self._came = running_ns, rtp
+
+    def note_packet(self, pts: int, rtp: int, *, running_ns: int) -> None:
+        """Record a packet that leaves the jitter buffer, after `note_arrival` of this one or of one that is newer."""
+        came_ns, came_rtp = self._came
+        since_ns = _since_ns(came_rtp, rtp)
+        self._anchor = pts, rtp
+        self.waited_ns = running_ns - came_ns - since_ns
+        self._lags.append(came_ns + since_ns - pts)
+        self.lag_ns = min(self._lags)
+        # A clock that has drifted gets new PTS, by arrival. Those that have jumped far ahead stay: a decoder's times do
+        # not go back.
+        if self.lag_ns > _MOST_BEHIND_NS or -self.lag_ns in _AHEAD_NS:
+            self._manager.emit("clear-pt-map")
+            self._anchor = None
+            self._lags.clear()
+            self.lag_ns = 0
 
     def _on_active(self, manager: Any, session: int, ssrc: int) -> None:
         source = manager.emit("get-internal-session", session).emit("get-source-by-ssrc", ssrc)
@@ -186,14 +225,29 @@ class SenderClock:
         if stats.get_value("clock-rate") != _CLOCK_RATE:  # sound
             return
         self.note_report(stats.get_value("sr-ntptime"), stats.get_value("sr-rtptime"))
-        if not self._is_packet_due and self._pad is not None:
-            self._is_packet_due = True  # before the probe, which another thread may have ended by the next line
-            on_pad(self._pad, self._gst.PadProbeType.BUFFER, self._on_packet)
+
+    def _on_arrival(self, _pad: Any, info: Any) -> Any:
+        running_ns = self._running_ns(time.monotonic_ns())
+        if running_ns is None:
+            return self._gst.PadProbeReturn.OK
+        self.note_arrival(running_ns, _rtp_of(info.get_buffer()))
+        on_pad(self._pad, self._gst.PadProbeType.BUFFER, self._on_packet)
+        return self._gst.PadProbeReturn.REMOVE
 
     def _on_packet(self, _pad: Any, info: Any) -> Any:
-        buffer = info.get_buffer()
-        if buffer.pts == self._gst.CLOCK_TIME_NONE:
+        buffer, running_ns = info.get_buffer(), self._running_ns(time.monotonic_ns())
+        if buffer.pts == self._gst.CLOCK_TIME_NONE or running_ns is None:
             return self._gst.PadProbeReturn.OK
-        self.note_packet(buffer.pts, int.from_bytes(buffer.extract_dup(4, 4), "big"))
-        self._is_packet_due = False
+        self.note_packet(buffer.pts, _rtp_of(buffer), running_ns=running_ns)
+        self._is_looking = False
         return self._gst.PadProbeReturn.REMOVE
+
+
+def _rtp_of(packet: Any) -> int:
+    return int.from_bytes(packet.extract_dup(4, 4), "big")
+
+
+def _since_ns(begin_rtp: int, rtp: int) -> int:
+    """Return the time from one RTP time to another, that may be the earlier one; they wrap."""
+    ticks = (rtp - begin_rtp + (1 << 31)) % (1 << 32) - (1 << 31)
+    return ticks * 1_000_000_000 // _CLOCK_RATE

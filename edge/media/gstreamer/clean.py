@@ -5,8 +5,8 @@ by the events that GStreamer makes of them, and errors inside a decoder by what 
 the thread that has brought it the key frame, so its words are those of that thread.
 
 Between the depayloader and the decoder a loss travels with the pictures, as an event of ours in front of the first one
-that may lack something, and another one in front of the first that lacks nothing: times do not tell them apart. When a
-camera's packets come in bursts, several pictures have one time, and the parser gives them others.
+that may lack something, and another one in front of the first that lacks nothing: times do not tell them apart. Of a
+camera whose times stand still several pictures have one time, and the parser gives them others.
 
 What waits in front of a decoder that is slower than its camera is bounded: pictures are left out up to a key frame.
 Packets that came over TCP are all there, and after a pause of the process a decoder catches up with them; what is not
@@ -28,6 +28,7 @@ from functools import cache
 from typing import Any
 
 from edge.media.gstreamer.binding import load, on_pad
+from edge.media.gstreamer.bus import SenderClock
 from edge.media.rate import RateLimit
 from edge.types import DropReason
 
@@ -260,13 +261,17 @@ class Backlog:
     """Of one depayloader: `look` is called by the reader, pictures are measured where they pass.
 
     Args:
+        clock: knows how long packets have waited.
         latency_ms: how late packets are by the order of the pipeline.
         running_ns: gives the running time of the pipeline, at a time of the monotonic clock.
     """
 
-    def __init__(self, depay: Any, *, latency_ms: int, running_ns: Callable[[int], int | None]) -> None:
+    def __init__(
+        self, depay: Any, clock: SenderClock, *, latency_ms: int, running_ns: Callable[[int], int | None]
+    ) -> None:
         self._gst = load().gst
         self._pad = depay.get_static_pad("src")
+        self._clock = clock
         self._latency_ns = latency_ms * 1_000_000
         self._running_ns = running_ns
         self._is_measuring = self._is_skipping = False
@@ -280,11 +285,11 @@ class Backlog:
 
     def _on_picture(self, pad: Any, info: Any) -> Any:
         picture = info.get_buffer()
-        behind_ns = self._behind_ns(picture.pts)
         if self._is_skipping:
-            is_start = not picture.has_flags(self._gst.BufferFlags.DELTA_UNIT) and behind_ns <= _FRESH_NS
+            is_fresh = self._behind_ns(picture.pts) <= _FRESH_NS
+            is_start = is_fresh and not picture.has_flags(self._gst.BufferFlags.DELTA_UNIT)
         else:
-            is_start = behind_ns <= _MOST_NS
+            is_start = self._clock.waited_ns - self._latency_ns <= _MOST_NS
         if not is_start:
             if not self._is_skipping:
                 tell(pad, LOSS)
@@ -292,6 +297,7 @@ class Backlog:
             self.skipped += 1
             return self._gst.PadProbeReturn.DROP
         if self._is_skipping:
+            self._clock.waited_ns = 0  # until the next look
             tell(pad, WHOLE)
         self._is_measuring = self._is_skipping = False
         return self._gst.PadProbeReturn.REMOVE
@@ -300,7 +306,7 @@ class Backlog:
         running_ns = self._running_ns(time.monotonic_ns())
         if running_ns is None or pts == self._gst.CLOCK_TIME_NONE:
             return 0
-        return running_ns - pts - self._latency_ns
+        return running_ns - pts - self._clock.lag_ns - self._latency_ns
 
 
 class GstLimit:
@@ -318,6 +324,7 @@ class GstLimit:
         self._pad = decoded.get_static_pad("src")
         self._most_fps = most_fps
         self._limit: tuple[RateLimit, DropReason] | None = None
+        self._last_pts = -1
         self._probe: int | None = None
         self.dropped = {DropReason.MAX_FPS: 0, DropReason.CAPPED: 0}
         self.set(None)
@@ -336,7 +343,10 @@ class GstLimit:
 
     def _on_decoded(self, _pad: Any, info: Any) -> Any:
         limit, pts = self._limit, info.get_buffer().pts
-        if limit is None or pts == self._gst.CLOCK_TIME_NONE or limit[0].admits(pts):
+        # A camera whose time stands still has that of arrival.
+        time_ns = time.monotonic_ns() if pts == self._last_pts else pts
+        self._last_pts = pts
+        if limit is None or pts == self._gst.CLOCK_TIME_NONE or limit[0].admits(time_ns):
             return self._gst.PadProbeReturn.OK
         self.dropped[limit[1]] += 1
         return self._gst.PadProbeReturn.DROP

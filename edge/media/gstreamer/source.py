@@ -16,7 +16,7 @@ from edge.media.gstreamer.bus import BusReader
 from edge.media.gstreamer.clean import Backlog, GstLimit
 from edge.media.gstreamer.native import NO_TIME, Counter, HeldCaps, PixelLayout, RunningClock, Sample, Sink
 from edge.media.gstreamer.tail import BufferGate, GstLoop
-from edge.media.rate import Cap
+from edge.media.rate import Cap, StreamTime
 from edge.media.tunnel import Tunnel
 from edge.types import ClockSource, DropReason, Frame, FrameHeader, Preprocess, SourceCounts
 
@@ -24,7 +24,6 @@ __all__ = ["GstSource"]
 
 _BETWEEN = 4  # frames at most: in the queue, in the scaler, in the sink, and one that the decoder is handing over
 _IDLE_LOOKS = 10  # in a row: between two stages of finding out what a file is, nothing runs for a moment either
-_TREMBLE_NS = 1_000_000_000  # by so much a time that is guessed may be ahead of the next one that is known
 _SLICE_NS = 100_000_000  # how long an error may wait for its answer; an end and a close end the wait by themselves
 _LISTEN_EVERY_NS = 500_000_000  # what the bus says while frames come
 
@@ -69,7 +68,7 @@ class GstSource(Connection):
         self._last_number = 0
         self._caps: HeldCaps | None = None
         self._first_pts: int | None = None
-        self._last_pts_ns = -1
+        self._time = StreamTime()
 
     @property
     def codec(self) -> str | None:
@@ -162,9 +161,11 @@ class GstSource(Connection):
             self._bus.problem = self._end_after(0)
         if self._bus.problem is not None and self._builder.has_only_other_media:
             self._bus.problem = self._builder.no_video_error()
-        depay = self._builder.depay
-        if self._backlog is None and depay is not None:
-            self._backlog = Backlog(depay, latency_ms=self._config.latency_ms, running_ns=self._clock.at_ns)
+        depay, sender = self._builder.depay, self._builder.sender_clock
+        if sender is not None:
+            sender.look(self._clock.at_ns)
+        if self._backlog is None and depay is not None and sender is not None:
+            self._backlog = Backlog(depay, sender, latency_ms=self._config.latency_ms, running_ns=self._clock.at_ns)
         if self._backlog is not None:
             self._backlog.look()
 
@@ -256,23 +257,20 @@ class GstSource(Connection):
         return self._last_number
 
     def _times(self, sample: Sample, read_at_ns: int) -> tuple[int, int]:
-        """Return the frame's running time, later than the one before, and, of live frames, how long ago that was.
+        """Return the frame's running time, later than the one before, and, of live frames, how long ago it came.
 
         A web camera that sends two pictures in a packet leaves the second one without a time: it gets that of now.
-        Times that begin anew, seconds ago, are taken as they are.
         """
         pts_ns = NO_TIME if sample.pts == NO_TIME else sample.running_time_ns()
         if not self.is_live and pts_ns != NO_TIME:
             return pts_ns, 0
-        running_ns = self._clock.at_ns(read_at_ns)
-        if pts_ns == NO_TIME:
-            pts_ns = self._last_pts_ns if running_ns is None else running_ns
-        if 0 <= self._last_pts_ns - pts_ns < _TREMBLE_NS:
-            pts_ns = self._last_pts_ns + 1
-        self._last_pts_ns = pts_ns
-        if running_ns is None or self._builder.has_own_times:
+        running_ns = self._clock.at_ns(read_at_ns) or 0
+        own_ns = running_ns if pts_ns == NO_TIME else pts_ns
+        pts_ns, is_own = self._time.of(own_ns, arrived_ns=running_ns)
+        if not is_own or self._builder.has_own_times:
             return pts_ns, 0
-        return pts_ns, max(0, running_ns - pts_ns)
+        sender = self._builder.sender_clock
+        return pts_ns, max(0, running_ns - own_ns - (0 if sender is None else sender.lag_ns))
 
 
 def _seen_by_watchdog(stream: StreamConfig) -> float | None:

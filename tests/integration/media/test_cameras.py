@@ -29,6 +29,8 @@ pytestmark = pytest.mark.slow_but(
     "test_killed_server_is_found_again_and_the_other_camera_does_not_notice",
     "test_f39_login_by_credential_and_not_without",
     "test_limited_camera_keeps_its_limit",
+    "test_a_burst_after_a_pause_has_the_times_of_its_pictures_and_leaves_no_camera_blind",
+    "test_times_are_even_where_pictures_come_in_another_order_than_they_are_shown",
     reason="further clips and cameras",
 )
 LENGTH = 240  # of the clips that the server repeats: longer than a test looks, because its own seam is not even
@@ -232,6 +234,55 @@ def test_a_pause_within_a_packet_ends_nothing(server, decoder):
         viewer.await_frames(10)
 
     assert viewer.states == [StreamState.CONNECTING, StreamState.UP]
+
+
+class HoldingProxy(TcpProxy):
+    """Holds back what the camera sends for `due_s`, once, and then gives it all at once, as Wi-Fi does."""
+
+    due_s = 0.0
+
+    def forward(self, source, sink, number, *, is_client):
+        while data := source.recv(65_536):
+            if not is_client and self.due_s:
+                time.sleep(self.due_s)
+                self.due_s = 0.0
+            sink.sendall(data)
+
+
+def test_a_burst_after_a_pause_has_the_times_of_its_pictures_and_leaves_no_camera_blind(server):
+    with (
+        HoldingProxy(server.port) as proxy,
+        Viewer(f"rtsp://127.0.0.1:{proxy.port}/h264", stall_s=30, max_fps=10) as viewer,
+    ):
+        viewer.await_frames(5)
+        proxy.due_s = 1.2
+        wait_until(lambda: not proxy.due_s, what="a pause")
+        viewer.await_frames(10)
+        wait_until(lambda: viewer.headers[-1].decode_ns < 3e8, what="a frame that was not held up")
+        viewer.await_frames(6)
+
+    headers = viewer.headers[1:]
+    gaps_s = [(later.read_at_ns - earlier.read_at_ns) / 1e9 for earlier, later in itertools.pairwise(headers)]
+    steps_ms = [(later.pts_ns - earlier.pts_ns) / 1e6 for earlier, later in itertools.pairwise(headers)]
+    assert sorted(gaps_s)[-2] < 0.7  # and one pause
+    assert min(steps_ms) > 60
+    assert sum(steps_ms) / 1e3 == pytest.approx(sum(gaps_s), abs=0.5)
+    now_ns = time.time_ns() - time.monotonic_ns()
+    assert all(header.captured_at_ns < now_ns + header.read_at_ns + 1e7 for header in headers)
+
+
+def test_times_are_even_where_pictures_come_in_another_order_than_they_are_shown(tmp_path):
+    clip = write_clip(tmp_path / "b.hevc", codec="libx265", count=LENGTH, x265="bframes=4:b-adapt=0:b-pyramid=1")
+    with RtspServer({"/b": RtspMount(str(clip), "h265")}) as server, Viewer(server.url("/b")) as viewer:
+        viewer.await_frames(40)
+
+    steps_ms = [
+        (later.pts_ns - earlier.pts_ns) / 1e6 / ((later_code - earlier_code) % LENGTH)
+        for (earlier, earlier_code), (later, later_code) in itertools.pairwise(
+            zip(viewer.headers[5:], viewer.codes[5:], strict=True)
+        )
+    ]
+    assert steps_ms == pytest.approx([1e3 / 30] * len(steps_ms), abs=0.1)
 
 
 def test_refused_connection_is_waited_for_and_close_is_prompt():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from edge.errors import EndOfStream
 from edge.media.camera import Camera
-from edge.media.rate import RateLimit
+from edge.media.rate import RateLimit, StreamTime
 from edge.types import DropReason, StreamId
 from tests.support.clips import CANVAS, numbered_pictures
 from tests.support.service_parts import RecordedSource
@@ -68,6 +68,30 @@ def test_a_limited_camera_counts_what_it_lets_go():
     assert frames == [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]
     assert source.counts().decoded == 30
     assert source.counts().dropped == {DropReason.MAX_FPS: 20}
+
+
+@pytest.mark.parametrize(
+    ("frames_s", "arrivals_s", "expected_s"),
+    [
+        ((5, 6, 7, 8, 9), (0, 1, 4, 4, 4), (5, 6, 7, 8, 9)),  # a hiccup
+        ((5, 6, 7, 8, 9), (4, 4, 4, 5, 6), (5, 6, 7, 8, 9)),  # the same at the start
+        ((5, 5, 5, 5, 6), (0, 1, 2, 4, 5), (5, 6, 7, 9, 10)),
+        ((5, 6, 2, 3, 4), (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)),
+        ((5, 6, 3600, 3601), (0, 1, 2, 3), (5, 6, 7, 8)),
+    ],
+)
+def test_time_of_a_stream_is_that_of_its_frames_or_where_that_cannot_be_of_arrival(frames_s, arrivals_s, expected_s):
+    times = StreamTime()
+
+    found = [times.of(at * 10**9, arrived_ns=came * 10**9) for at, came in zip(frames_s, arrivals_s, strict=True)]
+
+    assert [time_ns / 1e9 for time_ns, _ in found] == list(expected_s)
+
+
+def test_time_of_a_stream_goes_on_though_nothing_does():
+    times = StreamTime()
+
+    assert [times.of(5, arrived_ns=7) for _ in range(3)] == [(5, True), (6, False), (7, False)]
 
 
 @pytest.mark.parametrize("max_fps", [0.0, -1.0])

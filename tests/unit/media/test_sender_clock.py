@@ -22,12 +22,19 @@ def test_ntp_time_is_read():
     assert unix_ns_from_ntp(NTP) == AT_NS
 
 
+def passes(clock, pts, rtp, *, came_ns=0):
+    """Have a packet come to the jitter buffer, and leave it at once."""
+    clock.note_arrival(came_ns, rtp)
+    clock.note_packet(pts, rtp, running_ns=came_ns)
+
+
 def test_a_frame_is_as_far_from_the_report_as_its_rtp_time(clock):
     clock.note_report(NTP, 1_000_000)
-    clock.note_packet(7_000_000_000, 1_000_000 + 90_000 * 2)  # two seconds after the report
+    passes(clock, 7_000_000_000, 1_000_000 + 90_000 * 2)  # two seconds after the report
 
-    assert clock.captured_at_ns(7_000_000_000, arrived_at_ns=AT_NS + 2 * 10**9) == AT_NS + 2 * 10**9
-    assert clock.captured_at_ns(7_040_000_000, arrived_at_ns=AT_NS + 2 * 10**9) == AT_NS + 2_040_000_000
+    late_ns = AT_NS + 3 * 10**9
+    assert clock.captured_at_ns(7_000_000_000, arrived_at_ns=late_ns) == AT_NS + 2 * 10**9
+    assert clock.captured_at_ns(7_040_000_000, arrived_at_ns=late_ns) == AT_NS + 2_040_000_000
 
 
 @pytest.mark.parametrize(
@@ -35,20 +42,27 @@ def test_a_frame_is_as_far_from_the_report_as_its_rtp_time(clock):
 )
 def test_rtp_times_wrap(clock, report, packet, apart_s):
     clock.note_report(NTP, report)
-    clock.note_packet(0, packet)
+    passes(clock, 0, packet)
 
-    assert clock.captured_at_ns(0, arrived_at_ns=AT_NS) == AT_NS + apart_s * 10**9
+    assert clock.captured_at_ns(0, arrived_at_ns=AT_NS + 2 * 10**9) == AT_NS + apart_s * 10**9
 
 
 def test_before_the_first_report_nothing_is_known(clock):
-    clock.note_packet(0, 0)
+    passes(clock, 0, 0)
 
     assert clock.captured_at_ns(0, arrived_at_ns=AT_NS) is None
 
 
+def test_no_picture_is_taken_after_it_has_come(clock):
+    clock.note_report(NTP, 0)
+    passes(clock, 0, 90_000)
+
+    assert clock.captured_at_ns(0, arrived_at_ns=AT_NS) == AT_NS
+
+
 def test_f40_a_clock_that_is_an_hour_off_is_not_believed_and_said_once(clock, caplog):
     clock.note_report(NTP, 0)
-    clock.note_packet(0, 0)
+    passes(clock, 0, 0)
 
     for _ in range(3):
         assert clock.captured_at_ns(0, arrived_at_ns=AT_NS + 3600 * 10**9) is None
@@ -57,11 +71,52 @@ def test_f40_a_clock_that_is_an_hour_off_is_not_believed_and_said_once(clock, ca
     assert clock.captured_at_ns(0, arrived_at_ns=AT_NS) == AT_NS
 
 
+def test_the_lag_is_that_of_the_quickest_packet_and_a_wait_that_behind_the_jitter_buffer(clock):
+    for second in range(3):
+        passes(clock, second * 10**9, second * 90_000, came_ns=second * 10**9 + 40_000_000)
+    passes(clock, 3 * 10**9, 3 * 90_000, came_ns=5 * 10**9)  # held up on its way
+    assert (clock.lag_ns, clock.waited_ns) == (40_000_000, 0)
+    clock.note_arrival(7 * 10**9, 7 * 90_000)
+    clock.note_packet(4 * 10**9, 4 * 90_000, running_ns=7 * 10**9)
+    assert clock.waited_ns == 3 * 10**9
+
+
+class Manager:
+    """An rtpbin that is asked to begin PTS anew."""
+
+    asked = 0
+
+    def __init__(self) -> None:
+        self.sinkpads = [QuickPad()]
+
+    def connect(self, *_arguments):
+        pass
+
+    def emit(self, signal):
+        assert signal == "clear-pt-map"
+        self.asked += 1
+
+
+@pytest.mark.parametrize(("lag_s", "asked"), [(0.9, 0), (1.1, 1), (-2.9, 0), (-3.1, 1), (-3600, 0)])
+def test_pts_begin_anew_where_a_cameras_clock_has_drifted(clock, lag_s, asked):
+    manager = Manager()
+    clock.attach(manager)
+    clock.note_report(NTP, 0)
+    passes(clock, 10_000 * 10**9, 0, came_ns=10_000 * 10**9 + round(lag_s * 10**9))
+
+    assert manager.asked == asked
+    assert (clock.captured_at_ns(10_000 * 10**9, arrived_at_ns=AT_NS) is None) == bool(asked)
+    assert clock.lag_ns == (0 if asked else round(lag_s * 10**9))
+
+
 class QuickPad:
     """Whose next packet comes by while a probe is still being put there, in another thread."""
 
     def __init__(self) -> None:
         self.packets: list[threading.Thread] = []
+
+    def get_name(self) -> str:
+        return "recv_rtp_sink_0"
 
     def add_probe(self, _kind, callback) -> int:
         packet = threading.Thread(target=callback, args=(self, Packet()))
@@ -81,25 +136,16 @@ class Packet:
         return (1_000_000).to_bytes(4, "big")
 
 
-class Reports:
-    """An rtpbin, its session, the source in it and what is known of that, all in one."""
-
-    def emit(self, *_arguments):
-        return self
-
-    def get_property(self, _name):
-        return self
-
-    def get_value(self, name):
-        return {"have-sr": True, "clock-rate": 90_000, "sr-ntptime": NTP, "sr-rtptime": 1_000_000}[name]
-
-
-def test_each_report_is_followed_by_a_packet_however_quick_that_is(clock):
-    pad = QuickPad()
+def test_each_look_is_followed_by_a_packet_however_quick_that_is(clock):
+    manager, pad = Manager(), QuickPad()
+    clock.attach(manager)
+    clock.look(lambda _: 0)  # nothing has come yet
     clock.follow(pad)
     for _ in range(3):
-        clock._on_active(Reports(), 0, 1)
-        pad.packets[-1].join(5.0)
+        clock.look(lambda _: Packet.pts)
+        for packet in (manager.sinkpads[0].packets[-1], pad.packets[-1]):
+            packet.join(5.0)
+    clock.note_report(NTP, 1_000_000)
 
-    assert len(pad.packets) == 3
+    assert (len(manager.sinkpads[0].packets), len(pad.packets)) == (3, 3)
     assert clock.captured_at_ns(Packet.pts, arrived_at_ns=AT_NS) == AT_NS

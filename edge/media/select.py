@@ -6,7 +6,6 @@ A first look at an unknown stream tells what it is coded in, how large, how fast
 from __future__ import annotations
 
 import logging
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,8 +175,10 @@ class CameraLogin:
 LARGEST_PX = 1280  # of a picture's longer side: enough to draw zones on
 _PREPROCESS = Preprocess(size=ImageSize(width=LARGEST_PX, height=LARGEST_PX))
 _SLICE_S = 0.1
-_RATE_NS = 2_000_000_000  # of video, which the rate is counted over
+_RATE_NS = 2_000_000_000  # of a camera, or of a file's video, which the rate is counted over
 _RATE_S = 4.0  # at most, for a camera that is slow
+_MOST_FPS = 250.0
+_UNEVEN = 0.1  # so far a busy machine may decode frames too late
 _TEARDOWN_S = 2.0
 
 
@@ -187,7 +188,7 @@ class FirstLook:
 
     codec: str | None  # such as `h264`; None where the decoder does not tell
     size: ImageSize
-    fps: float | None  # frames per second, counted; None where there was one frame only
+    fps: float | None  # frames per second, counted; None where that cannot be
     is_slow: bool  # it goes on, with less than a frame a second
     # by how many degrees clockwise players turn it, which is not done here; None where nothing says so
     turn_deg: int | None
@@ -246,20 +247,30 @@ def _first_frame(
 def _rate(
     source: GstSource | PyavSource, first: FrameHeader, is_stopped: Callable[[], bool]
 ) -> tuple[float | None, bool]:
-    """Return the usual rate within the two seconds that follow, and whether the stream ends in these."""
-    until, before, periods_ns, has_ended = Deadline.after(_RATE_S), first, list[float](), False
-    while before.pts_ns - first.pts_ns < _RATE_NS and not until.is_over and not is_stopped():
+    """Return the rate of the latter half of two seconds that follow, as far as the stream goes on (None where frames
+    are too few, or faster than any camera's), and whether the stream ends in these.
+    """
+    until, seen, has_ended = Deadline.after(_RATE_S), [first], False
+
+    def at_ns(header: FrameHeader) -> int:
+        return header.read_at_ns if source.is_live else header.pts_ns
+
+    while at_ns(seen[-1]) - at_ns(first) < _RATE_NS and not until.is_over and not is_stopped():
         try:
             frame = source.read(min(_SLICE_S, until.left_s))
         except SourceError:  # its end, too
             has_ended = True
             break
         if frame is not None:
-            periods_ns.append((frame.header.pts_ns - before.pts_ns) / (frame.header.frame - before.frame))
-            before = frame.header
-    # Of the latter half: GStreamer needs about a second to learn how fast a camera's clock goes.
-    usual_ns = statistics.median(periods_ns[len(periods_ns) // 2 :]) if periods_ns else 0
-    return (round(1e9 / usual_ns, 1) if usual_ns > 0 else None), has_ended
+            seen.append(frame.header)
+    # Many a camera begins with a burst.
+    half_ns, last = (at_ns(first) + at_ns(seen[-1])) / 2, seen[-1]
+    begin = [header for header in seen if at_ns(header) <= half_ns][-1]
+    span_ns, own_ns = at_ns(last) - at_ns(begin), last.pts_ns - begin.pts_ns
+    if abs(own_ns - span_ns) < _UNEVEN * span_ns:  # a camera's own times are the even ones, where they are right
+        span_ns = own_ns
+    fps = 1e9 * (last.frame - begin.frame) / span_ns if span_ns > 0 else 0.0
+    return (round(fps, 1) if 0 < fps < _MOST_FPS else None), has_ended
 
 
 def _picture(frame: Frame) -> NDArray[np.uint8]:

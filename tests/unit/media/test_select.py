@@ -1,18 +1,22 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.recorded import RecordedSource
 
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, MissingDependencyError
+from edge.media import select
 from edge.media.address import parse_address
 from edge.media.ffmpeg import binding as pyav
 from edge.media.gstreamer import binding as gst
 from edge.media.gstreamer.build import PipelineBuilder
-from edge.media.select import choose_decoder, make_source
-from tests.support.clips import CANVAS
+from edge.media.select import choose_decoder, look_at, make_source
+from edge.types import StreamId
+from tests.support.clips import CANVAS, numbered_pictures
 from tests.support.rtsp import require_gstreamer
 
 HERE = Path("/srv")
@@ -173,3 +177,46 @@ def test_first_bytes_of_a_web_camera_that_come_while_it_is_closed_are_let_go_wit
 
     assert pad.push(modules.gst.Buffer.new_wrapped(b"--frame")) == modules.gst.FlowReturn.OK
     assert capsys.readouterr().err == ""
+
+
+class SteppedSource(RecordedSource):
+    """Whose frames come, and have their times, as they are given: steps in ms."""
+
+    codec, turn_deg = "h264", None
+
+    def __init__(self, arrivals_ms, pts_ms):
+        pictures = numbered_pictures(len(arrivals_ms) + 1, width=32, height=32)
+        super().__init__(StreamId("a"), pictures, preprocess=CANVAS)
+        self.steps = iter([(0, 0), *zip(arrivals_ms, pts_ms, strict=True)])
+        self.read_at_ms, self.pts_ms = 0, 0
+
+    @property
+    def is_live(self):
+        return True
+
+    def read(self, timeout_s):
+        frame = super().read(timeout_s)
+        arrival_ms, pts_ms = next(self.steps)
+        self.read_at_ms, self.pts_ms = self.read_at_ms + arrival_ms, self.pts_ms + pts_ms
+        header = replace(frame.header, read_at_ns=round(self.read_at_ms * 1e6), pts_ns=round(self.pts_ms * 1e6))
+        return replace(frame, header=header)
+
+
+@pytest.mark.parametrize(
+    ("arrivals_ms", "pts_ms", "fps"),
+    [
+        ([60, 40] * 30, [50] * 60, 20),  # its own times are the even ones
+        ([0] * 30 + [50] * 60, [50] * 90, 20),  # it begins with a burst
+        ([50] * 60, [1e-6] * 60, 20),
+        ([50] * 60, [25] * 60, 20),
+        ([2000], [2000], 0.5),
+        ([0] * 30, [1e-6] * 30, None),
+    ],
+)
+def test_rate_of_a_camera_is_counted_whatever_its_times_are(monkeypatch, arrivals_ms, pts_ms, fps):
+    monkeypatch.setattr(select, "choose_decoder", lambda *_: "software")
+    monkeypatch.setattr(select, "require_decoder", lambda *_: None)
+    monkeypatch.setattr(select, "make_connection", lambda *_, **__: SteppedSource(arrivals_ms, pts_ms))
+    address = parse_address("rtsp://camera/", base_dir=HERE)
+
+    assert look_at(StreamConfig(id="a", uri="rtsp://camera/"), address, within_s=5.0).fps == fps

@@ -3,7 +3,7 @@
 import pytest
 
 from edge.media.gstreamer.binding import load
-from edge.media.gstreamer.clean import CleanFrames
+from edge.media.gstreamer.clean import CleanFrames, GstLimit
 from tests.support.rtsp import require_gstreamer
 
 RTP = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96"
@@ -152,3 +152,23 @@ def test_a_key_frame_whose_time_is_behind_what_was_put_out_heals_what_comes_late
     assert not connection.takes(200)
     assert not connection.takes(233)
     assert connection.takes(300)
+
+
+def test_a_camera_whose_time_stands_still_is_limited_by_arrival(monkeypatch):
+    require_gstreamer("identity")
+    gst = load().gst
+    decoded = gst.ElementFactory.make("identity", None)
+    limit = GstLimit(decoded, 2.0)
+
+    class Frame:
+        pts = 0
+
+        def get_buffer(self):
+            return self
+
+    verdicts = []
+    for tenth in range(20):
+        monkeypatch.setattr("time.monotonic_ns", lambda tenth=tenth: tenth * 100 * MS)
+        verdicts.append(limit._on_decoded(None, Frame()))
+
+    assert 3 <= verdicts.count(gst.PadProbeReturn.OK) <= 5

@@ -214,12 +214,12 @@ def look_at(
         source.open()
         first = _first_frame(source, address, within_s, is_stopped)
         picture = _picture(first)
-        fps, has_ended = _rate(source, first.header, is_stopped)
+        fps, is_slow = _rate(source, first.header, is_stopped)
         return FirstLook(
             codec=source.codec,
             size=first.header.source_size,
             fps=fps,
-            is_slow=not has_ended and (fps or 0) < 1,
+            is_slow=is_slow,
             turn_deg=source.turn_deg,
             picture=picture,
         )
@@ -248,7 +248,7 @@ def _rate(
     source: GstSource | PyavSource, first: FrameHeader, is_stopped: Callable[[], bool]
 ) -> tuple[float | None, bool]:
     """Return the rate of the latter half of two seconds that follow, as far as the stream goes on (None where frames
-    are too few, or faster than any camera's), and whether the stream ends in these.
+    are too few, or faster than any camera's), and whether it goes on with less than a frame a second.
     """
     until, seen, has_ended = Deadline.after(_RATE_S), [first], False
 
@@ -270,7 +270,7 @@ def _rate(
     if abs(own_ns - span_ns) < _UNEVEN * span_ns:  # a camera's own times are the even ones, where they are right
         span_ns = own_ns
     fps = 1e9 * (last.frame - begin.frame) / span_ns if span_ns > 0 else 0.0
-    return (round(fps, 1) if 0 < fps < _MOST_FPS else None), has_ended
+    return (round(fps, 1) if 0 < fps < _MOST_FPS else None), not has_ended and fps < 1
 
 
 def _picture(frame: Frame) -> NDArray[np.uint8]:

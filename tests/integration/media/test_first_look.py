@@ -4,7 +4,6 @@ import threading
 import time
 
 import pytest
-from tests.support.web_cameras import web_cameras
 
 from edge.config.schema import StreamConfig
 from edge.deploy.new.document import look_text
@@ -13,6 +12,7 @@ from edge.media.address import parse_address
 from edge.media.select import look_at
 from tests.support.clips import number_of, turn_clip, write_clip
 from tests.support.rtsp import RtspMount, RtspServer
+from tests.support.rtsp_cameras import web_cameras
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.slow_but(reason="further clips and cameras: the first row of each test is quick")

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.recorded import RecordedSource
 
 from edge.config.schema import StreamConfig
 from edge.errors import ConfigError, MissingDependencyError
@@ -18,6 +17,7 @@ from edge.media.select import choose_decoder, look_at, make_source
 from edge.types import StreamId
 from tests.support.clips import CANVAS, numbered_pictures
 from tests.support.rtsp import require_gstreamer
+from tests.support.service_parts import RecordedSource
 
 HERE = Path("/srv")
 

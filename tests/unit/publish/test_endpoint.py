@@ -3,13 +3,13 @@
 import ssl
 
 import pytest
-from tests.support.certificates import make_certificates
 
 from edge.config.credentials import Credential
 from edge.config.pipeline import mqtt_from_options
 from edge.config.schema import MqttConfig, TlsConfig
 from edge.errors import ConfigError
 from edge.publish.mqtt.endpoint import endpoint_from_config, topic_root
+from tests.support.manifests import make_certificates
 
 SECRET = "canary-7c1f"
 

@@ -138,7 +138,6 @@ OPENS = {
     "device/durable.py": {"os.open", "os.fdopen"},  # writes and syncs, see `_PLAIN`
     "device/health.py": {"os.open", "os.fdopen"},  # writes a new file (O_EXCL)
     "device/lock.py": {"os.open"},  # a lock, not waited for
-    "device/facts.py": {"json.JSONDecoder().raw_decode"},  # the values of lines, which were read by `edge.reading`
     "runtime/agent/serve.py": {"open"},  # /dev/null
     "runtime/serve/engine.py": {"read_bytes"},  # the model and its table, which the pipeline names
     # a plan from memory; /proc/self/statm; its own standard output

@@ -43,7 +43,8 @@ def write_together(
 ) -> None:
     """Put contents that belong together at their paths: all of them, or none; an interrupt comes before or after.
 
-    Only losing power between two renames can leave a new file beside an old one.
+    Only losing power between two renames, or a path that no file can be renamed to, such as a mount's, can leave a new
+    file beside an old one.
 
     Args:
         closed: those of the paths that their owner alone may read.
@@ -58,7 +59,7 @@ def write_together(
             for path, content in files.items()
         }
         for path in files:
-            if path.is_dir() and not path.is_symlink():  # all else gives way to a rename
+            if path.is_dir() and not path.is_symlink():  # nearly all else gives way to a rename
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         check(new)
         with _interrupts_wait(), contextlib.ExitStack() as undo:
@@ -82,16 +83,20 @@ def _put_new(one: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Let Ctrl-C wait for what takes a moment; only the main thread is interrupted."""
+    """Let Ctrl-C and what ends as it does wait for what takes a moment; only the main thread is interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, lambda number, _frame: came.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if came:
         raise KeyboardInterrupt
 

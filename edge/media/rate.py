@@ -20,6 +20,7 @@ class StreamTime:
 
     def __init__(self) -> None:
         self._begun: tuple[int, int, int] | None = None  # time of a frame, its arrival, time of the stream
+        self._frame_ns = -1
         self._last_ns = self._last_arrived_ns = -1
 
     def of(self, frame_ns: int, *, arrived_ns: int) -> tuple[int, bool]:
@@ -29,8 +30,9 @@ class StreamTime:
         is_own = self._last_ns < time_ns <= begun_ns + arrived_ns - arrived_begun_ns + _JUMP_NS
         if not is_own:
             time_ns = self._last_ns + max(1, arrived_ns - self._last_arrived_ns)
-            self._begun = frame_ns, arrived_ns, time_ns
-        self._last_ns, self._last_arrived_ns = time_ns, arrived_ns
+            if frame_ns != self._frame_ns:  # of frames of one time the next time is reckoned from the first
+                self._begun = frame_ns, arrived_ns, time_ns
+        self._frame_ns, self._last_ns, self._last_arrived_ns = frame_ns, time_ns, arrived_ns
         return time_ns, is_own
 
 
@@ -54,10 +56,9 @@ class RateLimit:
             self._due_ns = float(pts_ns)
         if pts_ns < self._due_ns - self._period_ns * _EARLY:
             return False
-        # A frame that is late keeps its due time, or 25 fps under a limit of 15 would become 12.5; but a pause is not
-        # made up for by a burst.
-        is_after_pause = pts_ns - self._due_ns >= self._period_ns
-        self._due_ns = (pts_ns if is_after_pause else self._due_ns) + self._period_ns
+        # A frame that is late keeps its due time, or 25 fps under a limit of 15 would become 12.5; nor does a pause move
+        # the times that are due, and no burst makes up for it.
+        self._due_ns += self._period_ns * (1 + max(0.0, (pts_ns - self._due_ns) // self._period_ns))
         return True
 
 

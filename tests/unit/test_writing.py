@@ -144,14 +144,17 @@ def test_of_two_that_replace_nothing_the_second_is_refused_and_leaves_all_as_the
     assert names(tmp_path) == sorted([taken, "c", "d"])
 
 
-def test_an_interrupt_comes_after_the_last_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_comes_after_the_last_file(tmp_path, monkeypatch, number):
     replace = type(tmp_path).replace
-    monkeypatch.setattr(
-        type(tmp_path), "replace", lambda self, to: (signal.raise_signal(signal.SIGINT), replace(self, to))[1]
-    )
+    monkeypatch.setattr(type(tmp_path), "replace", lambda self, to: (signal.raise_signal(number), replace(self, to))[1])
+    before = signal.signal(number, signal.default_int_handler)
 
-    with pytest.raises(KeyboardInterrupt):
-        both(tmp_path)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            both(tmp_path)
+    finally:
+        signal.signal(number, before)
 
     assert names(tmp_path) == ["a", "b"]
 

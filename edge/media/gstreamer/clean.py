@@ -29,7 +29,7 @@ from typing import Any
 
 from edge.media.gstreamer.binding import load, on_pad
 from edge.media.gstreamer.bus import SenderClock
-from edge.media.rate import RateLimit
+from edge.media.rate import RateLimit, StreamTime
 from edge.types import DropReason
 
 __all__ = ["LOSS", "WHOLE", "Backlog", "CleanFrames", "GstLimit", "tell"]
@@ -324,7 +324,7 @@ class GstLimit:
         self._pad = decoded.get_static_pad("src")
         self._most_fps = most_fps
         self._limit: tuple[RateLimit, DropReason] | None = None
-        self._last_pts = -1
+        self._time = StreamTime()
         self._probe: int | None = None
         self.dropped = {DropReason.MAX_FPS: 0, DropReason.CAPPED: 0}
         self.set(None)
@@ -343,10 +343,10 @@ class GstLimit:
 
     def _on_decoded(self, _pad: Any, info: Any) -> Any:
         limit, pts = self._limit, info.get_buffer().pts
-        # A camera whose time stands still has that of arrival.
-        time_ns = time.monotonic_ns() if pts == self._last_pts else pts
-        self._last_pts = pts
-        if limit is None or pts == self._gst.CLOCK_TIME_NONE or limit[0].admits(time_ns):
+        if limit is None or pts == self._gst.CLOCK_TIME_NONE:
+            return self._gst.PadProbeReturn.OK
+        time_ns, _ = self._time.of(pts, arrived_ns=time.monotonic_ns())
+        if limit[0].admits(time_ns):
             return self._gst.PadProbeReturn.OK
         self.dropped[limit[1]] += 1
         return self._gst.PadProbeReturn.DROP

@@ -8,6 +8,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from edge.media.address import parse_address
 from edge.media.camera import CameraPhase
 from edge.media.gstreamer.source import GstSource
 from edge.media.threads import has_stuck_threads
-from edge.types import ClockSource, ImageSize, StreamState
+from edge.types import ClockSource, DropReason, ImageSize, StreamState
 from tests.support.clips import CANVAS, write_clip
 from tests.support.ports import free_port
 from tests.support.rtsp import RtspMount, RtspServer
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.slow_but(
     "test_limited_camera_keeps_its_limit",
     "test_a_burst_after_a_pause_has_the_times_of_its_pictures_and_leaves_no_camera_blind",
     "test_times_are_even_where_pictures_come_in_another_order_than_they_are_shown",
+    "test_a_limit_drops_frames_before_they_are_scaled",
     reason="further clips and cameras",
 )
 LENGTH = 240  # of the clips that the server repeats: longer than a test looks, because its own seam is not even
@@ -371,3 +373,18 @@ def test_closed_pipeline_is_freed(tmp_path, uri):
     gc.collect()
 
     assert sorted(freed) == ["fitted"] * 3 + ["pipeline"] * 3
+
+
+def test_a_limit_drops_frames_before_they_are_scaled():
+    uri = "test://?fps=30"
+    config = StreamConfig(id="east", uri=uri, max_fps=10)
+    source = GstSource(config, parse_address(uri, base_dir=Path("/")), preprocess=CANVAS, is_nvmm=False)
+    source.open()
+    try:
+        frames = [source.read(5.0) for _ in range(5)]
+        counts = source.counts()
+    finally:
+        source.close()
+
+    assert all(frame is not None for frame in frames)
+    assert counts.dropped[DropReason.MAX_FPS] >= 8

@@ -154,21 +154,23 @@ def test_a_key_frame_whose_time_is_behind_what_was_put_out_heals_what_comes_late
     assert connection.takes(300)
 
 
-def test_a_camera_whose_time_stands_still_is_limited_by_arrival(monkeypatch):
+@pytest.mark.parametrize("frames_of_one_time", [1, 2, 5, 1000])
+def test_a_camera_whose_time_stands_still_is_limited_by_arrival(monkeypatch, frames_of_one_time):
     require_gstreamer("identity")
     gst = load().gst
     decoded = gst.ElementFactory.make("identity", None)
     limit = GstLimit(decoded, 2.0)
 
     class Frame:
-        pts = 0
+        def __init__(self, pts):
+            self.pts = pts
 
         def get_buffer(self):
             return self
 
     verdicts = []
-    for tenth in range(20):
-        monkeypatch.setattr("time.monotonic_ns", lambda tenth=tenth: tenth * 100 * MS)
-        verdicts.append(limit._on_decoded(None, Frame()))
+    for tenth in range(100):
+        monkeypatch.setattr("time.monotonic_ns", lambda tenth=tenth: (10**6 + tenth * 100) * MS)
+        verdicts.append(limit._on_decoded(None, Frame(tenth // frames_of_one_time * frames_of_one_time * 100 * MS)))
 
-    assert 3 <= verdicts.count(gst.PadProbeReturn.OK) <= 5
+    assert 19 <= verdicts.count(gst.PadProbeReturn.OK) <= 22

@@ -44,6 +44,14 @@ def test_pause_is_not_made_up_for_by_a_burst():
     assert len(kept(times, 5)) <= 1 + 6
 
 
+@pytest.mark.parametrize(("fps", "max_fps"), [(15, 10), (12.5, 10), (30, 25), (20, 12), (20, 7.5)])
+def test_a_second_limit_behind_the_first_keeps_the_rate_after_a_frame_was_lost_between_them(fps, max_fps):
+    times = kept([i / fps for i in range(round(60 * fps))], max_fps)
+    del times[len(times) // 2]
+
+    assert len(kept(times, max_fps)) >= 60 * max_fps - 5
+
+
 def test_times_that_begin_anew_begin_a_new_reckoning():
     assert kept([100.0, 0.0, 0.01, 1.0], 1) == [100.0, 0.0, 1.0]
 
@@ -76,6 +84,7 @@ def test_a_limited_camera_counts_what_it_lets_go():
         ((5, 6, 7, 8, 9), (0, 1, 4, 4, 4), (5, 6, 7, 8, 9)),  # a hiccup
         ((5, 6, 7, 8, 9), (4, 4, 4, 5, 6), (5, 6, 7, 8, 9)),  # the same at the start
         ((5, 5, 5, 5, 6), (0, 1, 2, 4, 5), (5, 6, 7, 9, 10)),
+        ((5, 5, 7, 7, 9, 9), (0, 1, 2, 3, 4, 5), (5, 6, 7, 8, 9, 10)),
         ((5, 6, 2, 3, 4), (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)),
         ((5, 6, 3600, 3601), (0, 1, 2, 3), (5, 6, 7, 8)),
     ],

@@ -16,16 +16,17 @@ __all__ = ["decode_settings_text", "read_settings_file"]
 
 T = TypeVar("T")
 
+_WHOLE = "settings"  # a word of the codec's, which stands nowhere in the file
 _LINE = re.compile(r"([A-Za-z0-9_-]+)\s*=\s*(.+)")
 
 
 def read_settings_file(kind: type[T], path: Path, *, hint: str) -> T:
-    """DeployError as `decode_settings_text`."""
+    """DeployError as `decode_settings_text`; OSError, unless there is no such file."""
     try:
         # Root's folder: what is linked there, root has linked.
         text = read_file(path, follows_links=True).decode("utf-8-sig")
-    except OSError as error:
-        raise _wrong(str(path), str(error.strerror or error), hint) from None
+    except FileNotFoundError:
+        raise _wrong(str(path), "there is no such file", hint) from None
     except UnicodeDecodeError as error:
         raise _wrong(str(path), f"expected UTF-8: {error}", hint) from None
     return decode_settings_text(kind, text, origin=str(path), hint=hint)
@@ -34,10 +35,11 @@ def read_settings_file(kind: type[T], path: Path, *, hint: str) -> T:
 def decode_settings_text(kind: type[T], text: str, *, origin: str, hint: str) -> T:
     """Return a dataclass of texts, numbers and lists of texts, whose `__post_init__` raises ValueError where unfit.
 
-    DeployError `device.settings` with `origin`, the line or the key, what was expected and came; `hint` is what to do.
+    DeployError `device.settings` with `origin`, the line, what was expected and came; `hint` is what to do.
     """
     known = [one.name for one in fields(kind)]  # type: ignore[arg-type]
     values: dict[str, Any] = {}
+    lines: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -48,11 +50,13 @@ def decode_settings_text(kind: type[T], text: str, *, origin: str, hint: str) ->
             raise _wrong(where, f"unknown key {match[1]!r}; known: {', '.join(known)}", hint)
         if match[1] in values:
             raise _wrong(where, f"{match[1]} is stated twice", hint)
+        lines[match[1]] = where
         values[match[1]] = _value(match[2], where, hint)
     try:
-        return decode(kind, values, where="settings", revision=0)
+        return decode(kind, values, where=_WHOLE, revision=0)
     except ValueError as error:
-        raise _wrong(origin, str(error), hint) from None
+        told = str(error).removeprefix(f"{_WHOLE}.")
+        raise _wrong(lines.get(re.split(r"\W", told)[0], origin), told, hint) from None
 
 
 def _value(text: str, where: str, hint: str) -> Any:

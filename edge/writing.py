@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import secrets
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -43,8 +45,7 @@ def write_together(
 ) -> None:
     """Put contents that belong together at their paths: all of them, or none; an interrupt comes before or after.
 
-    Only losing power between two renames, or a path that no file can be renamed to, such as a mount's, can leave a new
-    file beside an old one.
+    Only losing power between two renames can leave a new file beside an old one.
 
     Args:
         closed: those of the paths that their owner alone may read.
@@ -59,17 +60,32 @@ def write_together(
             for path, content in files.items()
         }
         for path in files:
-            if path.is_dir() and not path.is_symlink():  # nearly all else gives way to a rename
+            if path.is_dir() and not path.is_symlink():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         check(new)
         with _interrupts_wait(), contextlib.ExitStack() as undo:
             for path, one in new.items():
                 if is_replacing:
+                    old = _second_name(path, stack)
                     one.replace(path)
+                    undo.callback(path.unlink if old is None else functools.partial(old.replace, path))
                 else:
                     _put_new(one, path)
                     undo.callback(path.unlink)
             undo.pop_all()
+
+
+def _second_name(path: Path, cleanup: contextlib.ExitStack) -> Path | None:
+    """Return another name of what is at `path` until the end of `cleanup`; None where nothing is."""
+    if not os.path.lexists(path):
+        return None
+    other = path.parent / f".{path.name}.{secrets.token_hex(4)}.old"
+    cleanup.callback(other.unlink, missing_ok=True)
+    try:
+        os.link(path, other, follow_symlinks=False)
+    except OSError:  # a file system without links, or a file of somebody else
+        shutil.copy2(path, other, follow_symlinks=False)
+    return other
 
 
 def _put_new(one: Path, path: Path) -> None:

@@ -48,6 +48,7 @@ CERTIFICATE = "-cert-v01@openssh.com"
 """End of a certificate's kind."""
 
 _OPTIONS = {RELEASE: "--signer", DOWNGRADE: "--downgrade-signer"}
+_FIRST_LINE_BYTES = 64
 _SIGNING_DEADLINE_S = 120.0  # a person may have to type a passphrase or touch a security key
 _VALIDITY = re.compile(r'valid-(?:after|before)="?[0-9]+Z?"?', re.IGNORECASE)
 _ZONE = re.compile(r'(valid-(?:after|before)="?[0-9]+)Z', re.IGNORECASE)
@@ -125,7 +126,7 @@ def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
     fingerprint(key)
     ran = run_ssh_keygen("-Y", "sign", "-n", namespace, "-f", str(key), content=content, deadline_s=_SIGNING_DEADLINE_S)
     if not ran.is_ok or not ran.output:
-        if key.suffix == ".pub":
+        if key.suffix == ".pub":  # of which ssh-agent may have the other half
             _require_closed(key.with_suffix(""))
         raise DeployError(
             "bundle.key",
@@ -143,21 +144,20 @@ def fingerprint(key: Path) -> str:
         raise DeployError(
             "bundle.key", f"{key}: is no SSH key: {_last_line(ran.complaint)}", hint="give a private or public key"
         )
-    if key.suffix != ".pub":  # of which ssh-agent may have the other half
-        _require_closed(key)
+    _require_closed(key)
     if b"-CERT)\n" in ran.output:
         raise certificate_error("bundle.key", key)
     return words[1]
 
 
-def _require_closed(private: Path) -> None:
+def _require_closed(key: Path) -> None:
     """Raise DeployError `bundle.key` for a private key that ssh-keygen ignores because others may read it."""
-    status = private.stat() if private.exists() else None
-    if status is not None and status.st_uid == os.getuid() and status.st_mode & 0o077:
-        mode = f"{stat.S_IMODE(status.st_mode):04o}"
-        raise DeployError(
-            "bundle.key", f"{private}: its mode {mode} lets others have the private key", hint=f"chmod 600 {private}"
-        )
+    status = key.stat() if key.is_file() else None
+    is_open = status is not None and status.st_uid == os.getuid() and status.st_mode & 0o077
+    if status is None or not is_open or b"PRIVATE KEY" not in key.read_bytes()[:_FIRST_LINE_BYTES]:
+        return
+    mode = f"{stat.S_IMODE(status.st_mode):04o}"
+    raise DeployError("bundle.key", f"{key}: its mode {mode} lets others have the private key", hint=f"chmod 600 {key}")
 
 
 def certificate_error(code: str, path: Path) -> DeployError:

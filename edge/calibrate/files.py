@@ -47,7 +47,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_all(files: Mapping[Path, bytes]) -> None:
     """Put several files in place that belong together, as `write_together` does: all of them, or none.
-    Raises `CalibrationError` if one cannot be written.
+    Raises `CalibrationError` if one cannot be written; all are then as they were.
     """
     try:
         write_together(files)

@@ -110,8 +110,9 @@ def decode_settings(text: str, *, origin: str) -> DeviceSettings:
     return decode_settings_text(DeviceSettings, text, origin=origin, hint=_HINT)
 
 
+@typed
 def read_settings(path: Path) -> DeviceSettings:
-    """DeployError `device.settings`."""
+    """DeployError `device.settings`, `device.disk.*`."""
     return read_settings_file(DeviceSettings, path, hint=_HINT)
 
 

@@ -56,8 +56,8 @@ class RateLimit:
             self._due_ns = float(pts_ns)
         if pts_ns < self._due_ns - self._period_ns * _EARLY:
             return False
-        # A frame that is late keeps its due time, or 25 fps under a limit of 15 would become 12.5; nor does a pause move
-        # the times that are due, and no burst makes up for it.
+        # A frame that is late keeps its due time, or 25 fps under a limit of 15 would become 12.5. A pause leaves due
+        # times as they are, and no burst makes up for it.
         self._due_ns += self._period_ns * (1 + max(0.0, (pts_ns - self._due_ns) // self._period_ns))
         return True
 

@@ -126,4 +126,7 @@ def decode_pull_settings(text: str, *, origin: str) -> PullSettings:
 
 def read_pull_settings(path: Path) -> PullSettings:
     """DeployError as `decode_pull_settings`."""
-    return read_settings_file(PullSettings, path, hint=_HINT)
+    try:
+        return read_settings_file(PullSettings, path, hint=_HINT)
+    except OSError as error:
+        raise DeployError("device.settings", f"{path}: {error.strerror or error}", hint=_HINT) from None

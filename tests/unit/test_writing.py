@@ -110,6 +110,25 @@ def test_one_that_cannot_be_written_is_named_and_leaves_all_as_they_were(tmp_pat
     assert ((tmp_path / "old").read_bytes(), names(tmp_path)) == (b"before", ["folder", "old"])
 
 
+@pytest.mark.parametrize("before", [{}, {"a": b"old a", "b": b"old b"}])
+def test_a_rename_that_fails_takes_back_those_before_it(tmp_path, monkeypatch, before):
+    """As where `b` is mounted into a container, or somebody else's in a folder where all may write."""
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content)
+    replace = type(tmp_path).replace
+
+    def refusing(self, to):
+        if to == tmp_path / "b":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(to))
+        return replace(self, to)
+
+    monkeypatch.setattr(type(tmp_path), "replace", refusing)
+    with pytest.raises(OSError, match="busy"):
+        both(tmp_path)
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_a_check_sees_the_new_files_and_its_no_leaves_nothing(tmp_path):
     def check(new):
         assert {path: (one.parent, one.read_bytes()) for path, one in new.items()} == {

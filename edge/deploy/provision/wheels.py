@@ -251,7 +251,8 @@ def _is_reached(name: str, reached: set[str], modules: Mapping[str, str]) -> boo
 
 OURS = f"edge_deploy-{__version__}-py3-none-any.whl"
 _INFO = f"edge_deploy-{__version__}.dist-info"
-_COMMAND = b"[console_scripts]\nedge-runtime = edge.cli.entry:edge_runtime\n"  # a device has this one alone
+_STATED = ("METADATA", "entry_points.txt")
+_ENTRIES = f"{_INFO}/entry_points.txt"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WHEEL = "Wheel-Version: 1.0\nGenerator: edge-deploy\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
@@ -262,13 +263,19 @@ def own_wheel(root: Path | None = None) -> bytes:
     DeployError `request.wheels`, if it is neither, or an installed file is not as it was installed.
     """
     root = root or Path(__file__).parents[3]
-    found = dict(_of_checkout(root) if (root / "setup.cfg").is_file() else _of_installation(root))
-    files = device_files({name: content for name, content in found.items() if name.startswith("edge/")})
-    files |= {name: content for name, content in found.items() if name.startswith(_INFO)}
-    files |= {f"{_INFO}/WHEEL": _WHEEL.encode(), f"{_INFO}/entry_points.txt": _COMMAND}
+    files = _for_device(dict(_of_checkout(root) if (root / "setup.cfg").is_file() else _of_installation(root)))
+    files[f"{_INFO}/WHEEL"] = _WHEEL.encode()
     record = "".join(f"{name},{_record_hash(content)},{len(content)}\n" for name, content in sorted(files.items()))
     files[f"{_INFO}/RECORD"] = f"{record}{_INFO}/RECORD,,\n".encode()
     return _zipped(files)
+
+
+def _for_device(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    package = device_files({name: content for name, content in files.items() if name.startswith("edge/")})
+    stated = {name: content for name, content in files.items() if not name.startswith("edge/")}
+    lines = stated[_ENTRIES].decode().splitlines(keepends=True)
+    kept = [line for line in lines if "=" not in line or line.startswith("edge-runtime ")]
+    return {**package, **stated, _ENTRIES: "".join(kept).encode()}
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
@@ -302,23 +309,26 @@ def _of_installation(root: Path) -> Iterator[tuple[str, bytes]]:
 
 def _is_ours(path: PurePosixPath) -> bool:
     if path.parts[0] == _INFO:
-        return path.parts[1] == "licenses" or path.name == "METADATA"
+        return path.parts[1] == "licenses" or path.name in _STATED
     return path.parts[0] == "edge" and path.suffix != ".pyc"
 
 
 def _of_checkout(root: Path) -> Iterator[tuple[str, bytes]]:
-    for place, folders, names in os.walk(root / "edge", followlinks=True):  # units and pipelines are folders beside it
-        folders[:] = [one for one in folders if one != "__pycache__"]
-        for name in names:
-            path = Path(place, name)
-            yield path.relative_to(root).as_posix(), path.read_bytes()
-    yield f"{_INFO}/METADATA", _metadata(root / "setup.cfg").encode()
+    setup = configparser.ConfigParser()
+    setup.read(root / "setup.cfg", encoding="utf-8")
+    data = {package: text.replace(",", " ").split() for package, text in setup["options.package_data"].items()}
+    for folder in sorted(path.parent for path in (root / "edge").rglob("__init__.py")):
+        inside = folder.relative_to(root)
+        for pattern in ("*.py", *data.get(".".join(inside.parts), ())):
+            for path in sorted(folder.glob(pattern)):
+                if path.is_file():
+                    yield path.relative_to(root).as_posix(), path.read_bytes()
+    yield f"{_INFO}/METADATA", _metadata(setup).encode()
+    yield _ENTRIES, _entry_points(setup).encode()
     yield f"{_INFO}/licenses/LICENSE", (root / "LICENSE").read_bytes()
 
 
-def _metadata(path: Path) -> str:
-    setup = configparser.ConfigParser()
-    setup.read(path, encoding="utf-8")
+def _metadata(setup: configparser.ConfigParser) -> str:
     about, options = setup["metadata"], setup["options"]
     lines = [
         "Metadata-Version: 2.1",
@@ -336,6 +346,11 @@ def _metadata(path: Path) -> str:
             whole = f"({marker.strip()}) and extra == '{extra}'" if marker else f"extra == '{extra}'"
             lines.append(f"Requires-Dist: {name.strip()}; {whole}")
     return "\n".join(lines) + "\n"
+
+
+def _entry_points(setup: configparser.ConfigParser) -> str:
+    groups = setup["options.entry_points"].items()
+    return "".join(f"[{group}]\n" + "".join(f"{line}\n" for line in _lines(text)) for group, text in groups)
 
 
 def _lines(text: str) -> list[str]:

@@ -6,7 +6,7 @@ Whose signature counts is in `edge.runtime.trial.trust`, what a device lacks in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
@@ -61,10 +61,18 @@ def refusals(device: Device, offer: Signed, *, retry_bad: bool, is_cleared: bool
     )
     return [
         *found,
-        *(_off_ring(device, manifest) if device.is_for_pull else ()),
+        *_told(_off_ring(device, manifest) if device.is_for_pull else ()),
         *lacks(manifest, need_of(manifest, device), facts, layout),
-        *(() if retry_bad else _verdicts(device, manifest.release)),
+        *_told(() if retry_bad else _verdicts(device, manifest.release)),
     ]
+
+
+def _told(found: Iterable[DeployError]) -> Iterator[DeployError]:
+    """Yield what stands against an offer, and what hinders to find that: neither hides what was found before."""
+    try:
+        yield from found
+    except DeployError as error:
+        yield error
 
 
 def misfits(

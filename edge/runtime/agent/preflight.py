@@ -79,7 +79,7 @@ def _build_memory_bytes(manifest: Manifest, model_bytes: int) -> int:
     pixels = math.prod(sides) if len(sides) == len(shape) == 3 else 0
     try:
         facts = _engine_of(manifest).facts
-    except ConfigError:  # which `check_engine` tells
+    except ConfigError:  # which `_engine` tells
         return 0
     return facts.build_memory_bytes(model_bytes, pixels)
 

@@ -10,7 +10,7 @@ from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_
 from edge.device.state import open_sealed
 from edge.errors import DeployError
 from edge.runtime.agent.watch import takes
-from edge.runtime.trial.trust import require_trusted, take_trust, trust_of
+from edge.runtime.trial.trust import require_known, require_trusted, take_trust, trust_of
 from tests.support.command_line import typed
 from tests.support.manifests import ssh_agent, ssh_key
 from tests.support.pulling import StatingClock, StatingDesk, into_ring, published, pulling_from
@@ -153,6 +153,16 @@ def test_a_key_that_is_removed_has_signed_what_goes_on_serving(rooted, keys):
 
     assert rooted.push(rooted.bundle("two", sequence=2)).code == "verify.signature.signer"
     assert rooted.device.releases.current() == bundle.manifest.release
+    assert require_known(rooted.device, bundle.manifest.release).withdrawn is not None
+
+
+def test_a_release_whose_signer_a_document_revokes_goes_on_serving_as_withdrawn(rooted, keys):
+    bundle = rooted.bundle("one")
+    assert rooted.push(bundle).result == "committed"
+
+    take_trust(rooted.device, encode_chain(keys.after(keys.first, revoked=[public(rooted.key)])))
+
+    assert require_known(rooted.device, bundle.manifest.release).withdrawn.code == "verify.signature.revoked"
 
 
 def test_a_key_that_does_not_count_cannot_be_removed(keys, tmp_path):

@@ -207,6 +207,14 @@ def test_a_private_key_that_others_may_read_is_to_be_closed(tmp_path, monkeypatc
     assert "0640" in error.problem
 
 
+def test_a_public_key_may_have_any_name_and_be_read_by_all(tmp_path):
+    ssh_key(tmp_path, "me")
+    shutil.copy(tmp_path / "me.pub", tmp_path / "release-public")
+    (tmp_path / "release-public").chmod(0o644)
+
+    assert fingerprint(tmp_path / "release-public") == fingerprint(tmp_path / "me.pub")
+
+
 @pytest.mark.parametrize("given", ["me-cert.pub", "named", "named.pub"])
 def test_a_certificate_is_no_signer(tmp_path, given):
     ssh_certificate(tmp_path, "me")

@@ -3,6 +3,7 @@
 import ast
 import io
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -35,6 +36,21 @@ def on(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run Python with the device's package, away from the checkout; what else is installed here is seen."""
     environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([sys.executable, *words], env=environment, cwd=site, capture_output=True, text=True)
+
+
+def test_what_lies_beside_the_files_of_a_checkout_does_not_travel(tmp_path):
+    """Work in a checkout leaves secrets, clips and what editors keep in its folders."""
+    for name in ("edge", "pipelines", "systemd"):
+        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    before = own_wheel(tmp_path)
+    (tmp_path / "pipelines/broker-password").write_text("gate:secret\n")
+    (tmp_path / "edge/runtime/.env").write_text("A=b\n")
+    (tmp_path / "edge/http/page.html~").write_text("old\n")
+    (tmp_path / "edge/device/.#lock.py").symlink_to("somebody@here")
+
+    assert own_wheel(tmp_path) == before
 
 
 def test_nothing_of_the_workstation_travels(device):

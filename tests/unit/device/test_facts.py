@@ -13,6 +13,7 @@ from edge.device.facts import DeviceSettings, decode_settings, gather_facts, rea
 from edge.device.layout import Layout
 from edge.device.state import Counters, raise_counters
 from edge.errors import DeployError
+from tests.support.raised import code_of
 
 TOML = """# written by a person
 name = "gate-01"
@@ -119,7 +120,7 @@ def test_settings_have_defaults_and_read_like_toml(layout):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "settings.name: expected a text"),
+        ("", r"device\.toml: name: expected a text"),
         ('name = "gate-01"\n', "compatible"),
         ('name = "Gate 01"\ncompatible = ["any"]\n', "name: expected a-z"),
         ('name = "gate-01"\ncompatible = []\n', "at least one device class"),
@@ -130,11 +131,11 @@ def test_settings_have_defaults_and_read_like_toml(layout):
             "channels: expected a-z.* got 'Beta'",
         ),
         ("name = gate-01\n", ":1: expected a number, a text"),
-        ('name = 5\ncompatible = ["any"]\n', "settings.name: expected a text .* got 5"),
+        ('name = 5\ncompatible = ["any"]\n', ":1: name: expected a text .* got 5"),
         ('name = "a" b\n', ":1: expected nothing after the value"),
         ("[device]\n", r":1: expected key = value, got '\[device\]'"),
-        ('name = "a"\ncompatible = [1]\n', r"settings.compatible\[0\]: expected a text"),
-        ('name = "a"\ncompatible = ["any"]\nreserve_bytes = true\n', "settings.reserve_bytes: expected a whole number"),
+        ('name = "a"\ncompatible = [1]\n', r":2: compatible\[0\]: expected a text"),
+        ('name = "a"\ncompatible = ["any"]\nreserve_bytes = true\n', ":3: reserve_bytes: expected a whole number"),
         ('name = "a"\ncompatible = ["any"]\nreserve_share = 1.5\n', "reserve_share: expected 0 to 1"),
         ('name = "a"\ncompatible = ["any"]\nreserve_share = NaN\n', "reserve_share: expected a finite number"),
         ('name = "a"\ncompatible = ["any"]\nreserve_bytes = -5\n', "reserve_bytes: expected 0 to .* got -5"),
@@ -157,10 +158,25 @@ def test_a_device_takes_proven_releases_only_unless_its_settings_say_otherwise()
         decode_settings(device + "allow_unproven = 1\n", origin="x")
 
 
+def test_settings_may_be_linked_and_begin_with_a_mark_of_their_encoding(layout, tmp_path):
+    (tmp_path / "kept.toml").write_text('name = "gate-07"\ncompatible = ["any"]\n', encoding="utf-8-sig")
+    layout.device_toml.unlink()
+    layout.device_toml.symlink_to(tmp_path / "kept.toml")
+
+    assert read_settings(layout.device_toml).name == "gate-07"
+
+
+def test_a_folder_in_place_of_settings_is_an_error_of_the_disk(layout):
+    layout.device_toml.unlink()
+    layout.device_toml.mkdir()
+
+    assert code_of(read_settings, layout.device_toml) == "device.file"
+
+
 def test_missing_and_binary_settings_are_refused(layout):
     layout.device_toml.write_bytes(b"\xff\xfe")
     with pytest.raises(DeployError, match="expected UTF-8"):
         read_settings(layout.device_toml)
     layout.device_toml.unlink()
-    with pytest.raises(DeployError, match="No such file"):
+    with pytest.raises(DeployError, match="no such file"):
         gather_facts(layout)

@@ -141,11 +141,11 @@ def test_settings_are_written_and_read_alike():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "settings.repository: expected a text"),
+        ("", "x: repository: expected a text"),
         ('repository = "a.b/c"\nrepository = "a.b/c"', "x:2: repository is stated twice"),
         ('repository = "a.b/c"\ncolour = "red"', "x:2: unknown key 'colour'"),
         ("repository = a.b/c", 'x:1: expected a number, a text in "'),
-        ('repository = "a.b/c"\nring = "ALL"', "ring: expected a-z"),
+        ('repository = "a.b/c"\nring = "ALL"', "x:2: ring: expected a-z"),
         ('repository = "a.b/c:tag"', "expected no tag"),
         ('repository = "nothing"', "names no artifact"),
         ('repository = "a.b/c"\nauthorities = "none"', "authorities: expected system or"),

@@ -56,9 +56,10 @@ class RateLimit:
             self._due_ns = float(pts_ns)
         if pts_ns < self._due_ns - self._period_ns * _EARLY:
             return False
-        # A frame that is late keeps its due time, or 25 fps under a limit of 15 would become 12.5. A pause leaves due
-        # times as they are, and no burst makes up for it.
-        self._due_ns += self._period_ns * (1 + max(0.0, (pts_ns - self._due_ns) // self._period_ns))
+        # A frame that is late keeps its due time, or 25 fps under a limit of 15 would become 12.5; but a pause is not
+        # made up for by a burst. Behind another limit frames come a whole period late, which is no pause.
+        is_after_pause = pts_ns - self._due_ns >= 1.5 * self._period_ns
+        self._due_ns = (pts_ns if is_after_pause else self._due_ns) + self._period_ns
         return True
 
 

@@ -75,7 +75,7 @@ def _lines(rows):
 
 
 KINDS = ("position", "area", "ranked")
-SIZE, CLASSES = 128, 3
+ATTENTION_SIZE, ATTENTION_CLASSES = 128, 3
 _WIDTH, _KEY, _AREAS = 128, 32, 4
 
 
@@ -83,7 +83,7 @@ class _Net(Net):
     """`kind` says which attention the two coarser levels go through."""
 
     def __init__(self, kind: str, *, batch: int | None) -> None:
-        super().__init__(SIZE, batch=batch)
+        super().__init__(ATTENTION_SIZE, batch=batch)
         self._kind = kind
 
     def levels(self) -> list[str]:
@@ -122,7 +122,7 @@ def _attend(net: _Net, q: str, k: str, v: str) -> str:
 
 
 def _by_position(net: _Net, x: str) -> str:
-    side, value = SIZE // 32, 2 * _KEY
+    side, value = ATTENTION_SIZE // 32, 2 * _KEY
     rows, _, height, width = net.sizes(x, known=(net.batch or 0, _WIDTH, side, side))
     mixed = net.conv(x, _WIDTH, 2 * _WIDTH)
     parts = net.view(mixed, rows, _WIDTH // value, 2 * _KEY + value, net.whole("Mul", height, width))
@@ -134,7 +134,7 @@ def _by_position(net: _Net, x: str) -> str:
 
 def _by_area(net: _Net, x: str, areas: int) -> str:
     """Areas are folded into the batch: what is inside has `areas` rows for each image."""
-    side, heads = SIZE // (16 if areas > 1 else 32), _WIDTH // _KEY
+    side, heads = ATTENTION_SIZE // (16 if areas > 1 else 32), _WIDTH // _KEY
     rows, _, height, width = net.sizes(x, known=(net.batch or 0, _WIDTH, side, side))
     cells = net.whole("Mul", height, width)
     mixed = net.op("Transpose", net.view(net.conv(x, _WIDTH, 3 * _WIDTH), rows, 3 * _WIDTH, cells), perm=[0, 2, 1])
@@ -158,8 +158,8 @@ def _by_area(net: _Net, x: str, areas: int) -> str:
 
 def attention(path: Path, kind: str, *, batch: int | None = None) -> Path:
     net = _Net(kind, batch=batch)
-    boxes, scores = yolov8_head(net, CLASSES, corners=kind == "ranked")
+    boxes, scores = yolov8_head(net, ATTENTION_CLASSES, corners=kind == "ranked")
     if kind == "ranked":
-        return net.save(path, {yolov10_rows(net, boxes, scores, classes=CLASSES, top=20): (20, 6)})
+        return net.save(path, {yolov10_rows(net, boxes, scores, classes=ATTENTION_CLASSES, top=20): (20, 6)})
     net.op("Concat", boxes, scores, name="output0", axis=1)
-    return net.save(path, {"output0": (4 + CLASSES, net.cells())})
+    return net.save(path, {"output0": (4 + ATTENTION_CLASSES, net.cells())})

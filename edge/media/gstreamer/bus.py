@@ -128,7 +128,10 @@ _MOST_APART_NS = 5_000_000_000  # many cameras were never set: then the time of 
 _CLOCK_RATE = 90_000  # of all video payloads, RFC 3551 and later
 _LOOKS = 8  # in four seconds: the quickest packet of these was not held up
 _MOST_BEHIND_NS = 1_000_000_000
-_AHEAD_NS = range(3_000_000_000, 6_000_000_000)  # the jitter buffer waits by PTS for a packet that is lost
+# The jitter buffer waits by PTS for a packet that is lost: so long at most, or, behind a longer jump than these, until
+# `stall_s` ends the connection.
+_AHEAD_NS = range(1_000_000_000, 6_000_000_000)
+_OLD_NS = 3600 * 1_000_000_000  # RTP times wrap after 13 hours
 
 
 def unix_ns_from_ntp(ntp: int) -> int:
@@ -205,7 +208,9 @@ class SenderClock:
         """Record a packet that leaves the jitter buffer, after `note_arrival` of this one or of one that is newer."""
         came_ns, came_rtp = self._came
         since_ns = _since_ns(came_rtp, rtp)
-        self._anchor = pts, rtp
+        self._anchor, report = (pts, rtp), self._report
+        if report is not None and (age_ns := _since_ns(report[1], rtp)) > _OLD_NS:  # of a camera that sends no more
+            self._report = report[0] + age_ns, rtp
         self.waited_ns = running_ns - came_ns - since_ns
         self._lags.append(came_ns + since_ns - pts)
         self.lag_ns = min(self._lags)

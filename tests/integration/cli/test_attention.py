@@ -12,7 +12,7 @@ from edge.model.graph import load_graph
 from edge.model.inspect import inspect_model
 from edge.model.qdq import quantizable_tensors
 from tests.support.command_line import command
-from tests.support.few_layers import KINDS, SIZE, attention
+from tests.support.few_layers import ATTENTION_SIZE, KINDS, attention
 from tests.support.onnxruntime_engine import OnnxRuntimeActivations, OnnxRuntimeEngine
 
 IMAGES = 4
@@ -27,7 +27,12 @@ def place(request, tmp_path_factory):
     attention(folder / "open.onnx", request.param)
     attention(folder / "fixed.onnx", request.param, batch=1)
     random = np.random.default_rng(0)
-    pixels = np.stack([cv2.resize(random.integers(0, 256, (8, 8, 3), np.uint8), (SIZE, SIZE)) for _ in range(IMAGES)])
+    pixels = np.stack(
+        [
+            cv2.resize(random.integers(0, 256, (8, 8, 3), np.uint8), (ATTENTION_SIZE, ATTENTION_SIZE))
+            for _ in range(IMAGES)
+        ]
+    )
     (folder / "images").mkdir()
     for number, picture in enumerate(pixels):
         cv2.imwrite(str(folder / "images" / f"{number}.png"), picture[..., ::-1])
@@ -100,7 +105,7 @@ def lines(rows):
     else:
         centres, sizes, kinds, scores = rows[:2].T, rows[2:4].T, rows[4:].argmax(axis=0), rows[4:].max(axis=0)
         corners = np.concatenate([centres - sizes / 2, centres + sizes / 2], axis=1)
-    corners = np.clip(corners / SIZE, 0, 1)
+    corners = np.clip(corners / ATTENTION_SIZE, 0, 1)
     for row in np.argsort(-scores)[:20]:
         (left, top, right, bottom), kind = corners[row], int(kinds[row])
         if right - left > 0.05 and bottom - top > 0.05:

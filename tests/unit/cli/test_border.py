@@ -142,7 +142,8 @@ run_command(waits, is_service={is_service})
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("is_service", [False, True])
 def test_a_time_limit_or_a_closed_terminal_ends_a_command_as_ctrl_c_does(number, is_service):
-    words = [sys.executable, "-c", ENDED.format(is_service=is_service)]
+    # Not as nohup leaves them to what it starts, such as these tests.
+    words = ["env", "--default-signal=HUP,TERM", sys.executable, "-c", ENDED.format(is_service=is_service)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "waits\n"

@@ -44,12 +44,17 @@ def test_pause_is_not_made_up_for_by_a_burst():
     assert len(kept(times, 5)) <= 1 + 6
 
 
-@pytest.mark.parametrize(("fps", "max_fps"), [(15, 10), (12.5, 10), (30, 25), (20, 12), (20, 7.5)])
-def test_a_second_limit_behind_the_first_keeps_the_rate_after_a_frame_was_lost_between_them(fps, max_fps):
+@pytest.mark.parametrize(
+    "fps_and_limit", [(15, 10), (12.5, 10), (30, 25), (20, 12), (20, 7.5), (30, 20), (12, 8), (60, 40)]
+)
+@pytest.mark.parametrize("unseen", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("lost", [[], [100], [101, 300]])
+def test_a_second_limit_behind_the_first_keeps_the_rate_whatever_was_lost_between_them(fps_and_limit, unseen, lost):
+    fps, max_fps = fps_and_limit
     times = kept([i / fps for i in range(round(60 * fps))], max_fps)
-    del times[len(times) // 2]
+    times = [at for i, at in enumerate(times) if i >= unseen and i not in lost]
 
-    assert len(kept(times, max_fps)) >= 60 * max_fps - 5
+    assert len(kept(times, max_fps)) >= 60 * max_fps - 12
 
 
 def test_times_that_begin_anew_begin_a_new_reckoning():

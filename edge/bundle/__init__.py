@@ -1,1 +1,1 @@
-"""A release as one signed folder: its files, its signature, the devices it may run on. Standard library only."""
+"""A release as one signed folder: its manifest, its files, its signature, its bounds. Standard library only."""

@@ -128,7 +128,7 @@ def test_without_settings_the_file_is_named(root):
     done = subprocess.run(command(root), capture_output=True, text=True)
 
     assert done.returncode == 1
-    assert "pull.toml: No such file" in done.stderr
+    assert "pull.toml: there is no such file" in done.stderr
     assert "--pull-from REGISTRY" in done.stderr
 
 

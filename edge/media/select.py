@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -207,6 +208,8 @@ def look_at(
     Raises `SourceError` if there is no frame in time, or why there is none; `ConfigError` if the address has an option
     whose value cannot be used; `MissingDependencyError` if nothing is installed that could read it.
     """
+    # A camera that sends a picture in five seconds is not asked anew between two of them.
+    stream = msgspec.structs.replace(stream, stall_s=max(stream.stall_s, within_s))
     decoder = choose_decoder(stream, address)
     require_decoder(stream, address, decoder)
     source = make_connection(stream, address, decoder=decoder, preprocess=_PREPROCESS)

@@ -216,7 +216,14 @@ class SteppedSource(RecordedSource):
 def test_rate_of_a_camera_is_counted_whatever_its_times_are(monkeypatch, arrivals_ms, pts_ms, fps):
     monkeypatch.setattr(select, "choose_decoder", lambda *_: "software")
     monkeypatch.setattr(select, "require_decoder", lambda *_: None)
-    monkeypatch.setattr(select, "make_connection", lambda *_, **__: SteppedSource(arrivals_ms, pts_ms))
+    looked = []
+
+    def make(stream, *_, **__):
+        looked.append(stream)
+        return SteppedSource(arrivals_ms, pts_ms)
+
+    monkeypatch.setattr(select, "make_connection", make)
     address = parse_address("rtsp://camera/", base_dir=HERE)
 
     assert look_at(StreamConfig(id="a", uri="rtsp://camera/"), address, within_s=5.0).fps == fps
+    assert looked[0].stall_s >= 5.0  # what a source waits for is no shorter than the look

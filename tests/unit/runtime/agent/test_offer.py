@@ -7,6 +7,7 @@ import pytest
 from edge.device.facts import gather_facts
 from edge.device.state import BadRelease, Phase, State, Verdict, mark_bad
 from edge.device.units import TRIAL_UNIT
+from edge.errors import DeployError
 from edge.runtime.agent import accept
 from edge.runtime.agent.offer import plan, put_manifest
 from edge.runtime.agent.session import bytes_of
@@ -32,6 +33,18 @@ def test_what_stands_against_a_release_is_told_by_a_plan_and_refuses_its_offer(r
     assert [one.code for one in plan(session, offer_of(bundle)).refusals] == ["preflight.units"]
     assert refusal(session, bundle) == "preflight.units"
     assert session.offer is None
+
+
+def test_a_check_that_cannot_be_made_hides_none_before_it(root, session, monkeypatch):
+    bundle = root.bundle()
+    (root.root / "etc/systemd/system" / TRIAL_UNIT).unlink()
+
+    def unreadable(*_):
+        raise DeployError("device.disk.io", "bad.json: Input/output error")
+
+    monkeypatch.setattr(accept, "read_bad", unreadable)
+
+    assert [one.code for one in plan(session, offer_of(bundle)).refusals] == ["preflight.units", "device.disk.io"]
 
 
 def test_a_release_against_which_nothing_stands_is_on_offer_from_then_on(root, session):

@@ -112,7 +112,7 @@ LINES_OF_ROOMS = {
     "evaluate": 1930,
     "ground": 2245,
     "http": 443,
-    "media": 4740,
+    "media": 4773,
     "model": 4631,
     "publish": 6397,
     "quantize": 3110,

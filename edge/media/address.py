@@ -16,9 +16,11 @@ from edge.config.uris import has_placeholder, host_problem, is_encrypted, local_
 from edge.errors import ConfigError
 
 __all__ = [
+    "ANSWERS",
     "Address",
     "CLIP_SUFFIXES",
     "IS_UNKNOWN",
+    "OVER_TCP",
     "PORTS",
     "REFUSES_LOGIN",
     "Trust",
@@ -188,6 +190,8 @@ def _network_address(uri: str, scheme: str, credential: tuple[str, str] | None) 
 
 WANTS_LOGIN = "it wants a login: store the camera's user:password under the name of the stream's credential"
 REFUSES_LOGIN = "it refuses this user and password: correct the secret of the stream's credential"
+ANSWERS = "the camera answers: look at its settings of this stream and the number of its viewers, or restart it"
+OVER_TCP = "turn on RTP over RTSP (TCP, interleaved) in the camera: UDP and multicast are not read"
 IS_UNKNOWN = "correct the path in the stream's address: the camera does not have this one"
 _BY_SCHEME = {
     "v4l2": "see which cameras this machine has (ls -l /dev/video*), and that the service may read it (group video)",

@@ -186,7 +186,7 @@ class Camera:
             if is_left_out := self.is_left_out:
                 self._report(StreamState.DOWN, _LEFT_OUT, remedy=_RESTART)
             elif not self._has_streamed and self._watch is not None and (why := self._watch.problem) is not None:
-                self._report(StreamState.DOWN, f"{self._address}: {why}", is_refined=True)
+                self._report(StreamState.DOWN, why.problem, is_refined=True)
             self._closing.wait(min(left_s, WATCH_S if self._watch or is_left_out else self.due_in_s))
             if not is_left_out and self._is_due() and not self._closing.is_set():
                 self.reconnects += not self._is_polled
@@ -327,8 +327,8 @@ class Camera:
             watch = self._watch
         # A decoder does not tell why it reaches nothing.
         why = watch.first_problem() if watch is not None and not self._has_streamed else None
-        problem = error.problem if why is None else f"{self._address}: {why}"
-        self._report(StreamState.DOWN, problem, remedy=error.hint or self._remedy)
+        error = why or error
+        self._report(StreamState.DOWN, error.problem, remedy=error.hint or self._remedy)
 
     def _await_next_picture(self) -> None:
         """A camera that gives one picture for each request is up all the time; it is asked again and again."""

@@ -6,6 +6,7 @@ not yet one that delivers, so its answer only brings the next attempt forward.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import socket
@@ -13,9 +14,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from edge.media.address import REFUSES_LOGIN, WANTS_LOGIN, Address
+from edge.errors import SourceError
+from edge.media.address import ANSWERS, PORTS, REFUSES_LOGIN, WANTS_LOGIN, Address, remedy_of
 
-__all__ = ["CameraBackoff", "ProbeWatch", "is_there", "remedy_of_refusal", "why_unreached"]
+__all__ = ["CameraBackoff", "ProbeWatch", "is_there", "remedy_of_answer", "remedy_of_refusal", "why_unreached"]
 
 EVERY_S = 1.0
 _ANSWER_S = 1.0
@@ -24,6 +26,7 @@ _STATUS = re.compile(rb"RTSP/1\.\d (\d{3})")
 _UNKNOWN = ("404", "454", "503")  # the server is there, the stream is not
 _CHALLENGE = re.compile(r"^WWW-Authenticate: *(\w+)(?:.*algorithm=\"?([\w-]+))?", re.IGNORECASE | re.MULTILINE)
 _HEAD_BYTES = 4096
+_OTHER_PORT = f"correct the address: RTSP has port {PORTS['rtsp']} by default, a web camera http://"
 
 
 def is_there(address: Address, *, was_unknown: bool = False) -> bool | None:
@@ -47,24 +50,39 @@ def is_there(address: Address, *, was_unknown: bool = False) -> bool | None:
         return False
 
 
-def why_unreached(address: Address) -> str | None:
-    """Return why no connection to a camera of the network comes about, which a decoder does not tell; None where one
+def why_unreached(address: Address) -> SourceError | None:
+    """Return why no talk with a camera of the network comes about, which a decoder does not tell; None where one
     does, or there is nothing to connect to. Takes as long as `is_there`.
     """
     if address.server is None:
         return None
     host, port = address.server
+    remedy = remedy_of(address.scheme)
     try:
-        socket.create_connection((host, port), _ANSWER_S).close()
+        with socket.create_connection((host, port), _ANSWER_S) as link:
+            if address.scheme != "rtsp" or _answers(link, address.location, "OPTIONS"):
+                return None
+            raise ConnectionResetError
+    except ConnectionResetError:
+        why, remedy = f"port {port} of {host} takes connections and gives no RTSP answer", _OTHER_PORT
     except (socket.gaierror, UnicodeError):
-        return f"no such host name: {host}"
+        why = f"no such host name: {host}"
     except ConnectionRefusedError:
-        return f"nothing listens on port {port} of {host}"
+        why = f"nothing listens on port {port} of {host}"
     except TimeoutError:
-        return f"{host} does not answer on port {port}"
+        why = f"{host} does not answer on port {port}"
     except OSError as error:
-        return f"{host} cannot be reached: {error.strerror}"
-    return None
+        why = f"{host} cannot be reached: {error.strerror}"
+    return SourceError(f"{address.shown}: {why}", hint=remedy)
+
+
+def remedy_of_answer(address: Address) -> str:
+    """Return what to do where a camera has answered that it does not give the stream, and not that it is a login."""
+    is_rtsp = False
+    if address.scheme == "http" and address.server is not None:
+        with contextlib.suppress(OSError, ValueError), socket.create_connection(address.server, _ANSWER_S) as link:
+            is_rtsp = _answers(link, address.location, "OPTIONS")
+    return "it speaks RTSP: write rtsp:// for http://" if is_rtsp else ANSWERS
 
 
 def remedy_of_refusal(address: Address) -> str:
@@ -103,7 +121,7 @@ class ProbeWatch:
 
     Args:
         look: says whether it is there; None: that is unknown.
-        why: says why it cannot be reached, where that is known.
+        why: says why it cannot be reached, and what to do, where that is known.
         is_renewed: says whether there is another reason to try at once, such as a new password.
 
     Attributes:
@@ -119,7 +137,7 @@ class ProbeWatch:
         *,
         name: str,
         is_renewed: Callable[[], bool] = lambda: False,
-        why: Callable[[], str | None] = lambda: None,
+        why: Callable[[], SourceError | None] = lambda: None,
         every_s: float = EVERY_S,
     ) -> None:
         self._look = look
@@ -130,7 +148,7 @@ class ProbeWatch:
         self.is_away = True
         self.is_known_away = False
         self.has_returned = False
-        self.problem: str | None = None
+        self.problem: SourceError | None = None
         threading.Thread(target=self._run, name=f"probe {name}", daemon=True).start()
 
     def stop(self) -> None:
@@ -138,7 +156,7 @@ class ProbeWatch:
         self._stop.set()
         self._has_asked.set()
 
-    def first_problem(self) -> str | None:
+    def first_problem(self) -> SourceError | None:
         """Return `problem` after the first answer, or after the time that most take: a name may take longer."""
         self._has_asked.wait(_FIRST_ANSWER_S)
         return self.problem

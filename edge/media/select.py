@@ -229,9 +229,9 @@ def look_at(
     except SourceError as error:
         if error.hint is not None or address.is_file_like:
             raise
-        why = why_unreached(address)
-        problem = error.problem if why is None else f"{address.shown}: {why}"
-        raise SourceError(problem, hint=remedy_of(address.scheme), wants_login=error.wants_login) from error
+        if (why := why_unreached(address)) is not None:
+            raise why from error
+        raise SourceError(error.problem, hint=remedy_of(address.scheme), wants_login=error.wants_login) from error
     finally:
         close_beside(source, _TEARDOWN_S)
 

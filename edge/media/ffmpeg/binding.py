@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.errors import MissingDependencyError, SourceError
-from edge.media.address import IS_UNKNOWN, Address, redact
-from edge.media.probe import remedy_of_refusal
+from edge.media.address import IS_UNKNOWN, OVER_TCP, Address, redact
+from edge.media.probe import remedy_of_answer, remedy_of_refusal
 from edge.types import ImageSize
 
 __all__ = ["Decoder", "is_available", "load", "rgb_from_frame"]
@@ -228,11 +228,15 @@ class Decoder:
         hint = remedy_of_refusal(self._address) if kind in _REFUSALS else None
         if kind == "HTTPNotFoundError":
             hint = IS_UNKNOWN
-        is_bad_file = is_opening and self._address.scheme == "file"
+        elif is_opening and getattr(error, "errno", None) == errno.EPROTONOSUPPORT:
+            words, hint = "the camera does not send over TCP", OVER_TCP
+        is_permanent = hint is not None or (is_opening and self._address.scheme == "file")
+        if hint is None and kind.startswith("HTTP"):
+            hint = remedy_of_answer(self._address)
         return SourceError(
             f"{self._address.shown}: {redact(str(words))}",
             hint=hint,
-            is_permanent=hint is not None or is_bad_file,
+            is_permanent=is_permanent,
             wants_login=kind == "HTTPUnauthorizedError",
         )
 

@@ -16,15 +16,17 @@ from collections.abc import Callable
 from typing import Any
 
 from edge.errors import SourceError
-from edge.media.address import IS_UNKNOWN, Address, redact
+from edge.media.address import IS_UNKNOWN, OVER_TCP, Address, redact
 from edge.media.gstreamer.binding import load, message_fields, on_pad, weakly
-from edge.media.probe import remedy_of_refusal
+from edge.media.probe import remedy_of_answer, remedy_of_refusal
 
 __all__ = ["BusReader", "SenderClock", "unix_ns_from_ntp"]
 
 _NO_PICTURES = ("text/html", "application/json")
 _CONTENT_TYPE = re.compile(r"response-headers=.*content-type=\(string\)\"?([\w.+/-]+)", re.IGNORECASE)
 _NO_LOGIN = "No supported authentication protocol was found"
+_STATUS = re.compile(r"^[A-Z][\w ,'-]+ \(\d{3}\)", re.MULTILINE)
+_NOT_OVER_TCP = "allow more transport protocols"
 _TIMEOUT = "Timeout while waiting for server response"  # of gst_rtsp_strresult; the message is "Could not read"
 _FLOW = re.compile(r"streaming stopped, reason ([a-z-]+) \(")
 
@@ -112,11 +114,16 @@ class BusReader:
             hint = IS_UNKNOWN
         elif is_login:
             hint = remedy_of_refusal(self._address)
+        elif _NOT_OVER_TCP in words:
+            words, hint = "the camera does not send over TCP", OVER_TCP
+        is_permanent = hint is not None or not self._is_live
+        if hint is None and self._address.server is not None and (answer := _STATUS.search(debug or "")) is not None:
+            words, hint = answer[0], remedy_of_answer(self._address)
         self._is_vague = is_vague
         self.problem = SourceError(
             f"{self._address.shown}: {words}",
             hint=None if self._address.is_device else hint,
-            is_permanent=hint is not None or not self._is_live,
+            is_permanent=is_permanent,
             wants_login=is_login,
         )
 

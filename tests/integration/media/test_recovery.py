@@ -8,7 +8,7 @@ import pytest
 
 from edge.config.credentials import read_credential
 from edge.media.address import parse_address
-from edge.media.probe import CameraBackoff, is_there, why_unreached
+from edge.media.probe import CameraBackoff, is_there, remedy_of_answer, why_unreached
 from edge.types import ImageSize, StreamState
 from tests.support.clips import write_clip
 from tests.support.rtsp import RtspMount, RtspServer
@@ -138,7 +138,12 @@ def test_what_a_probe_sees(server, tmp_path):
     def address(uri: str):
         return parse_address(uri, base_dir=tmp_path)
 
+    def why_of(uri: str):
+        return why_unreached(address(uri)).problem.removeprefix(f"{uri}: ")
+
     assert is_there(address(server.url("/a"))) is True
+    assert "write rtsp://" in remedy_of_answer(address(server.url("/a").replace("rtsp", "http", 1)))
+    assert why_unreached(address(server.url("/a"))) is None
     assert is_there(address(server.url("/nowhere"))) is True
     assert is_there(address(server.url("/nowhere")), was_unknown=True) is False
     assert is_there(address(server.url("/a")), was_unknown=True) is True
@@ -148,8 +153,8 @@ def test_what_a_probe_sees(server, tmp_path):
     server.kill()
     assert is_there(address(server.url("/a"))) is False
     assert is_there(address("rtsp://no-such-host.invalid/a")) is False
-    assert why_unreached(address(server.url("/a"))) == f"nothing listens on port {server.port} of 127.0.0.1"
-    assert why_unreached(address("http://no-such-host.invalid/a")) == "no such host name: no-such-host.invalid"
+    assert why_of(server.url("/a")) == f"nothing listens on port {server.port} of 127.0.0.1"
+    assert why_of("http://no-such-host.invalid/a") == "no such host name: no-such-host.invalid"
     assert why_unreached(address("v4l2:///dev/video-that-is-not-there")) is None
     assert is_there(address("v4l2:///dev/video-that-is-not-there")) is False
     assert is_there(address("test://")) is None

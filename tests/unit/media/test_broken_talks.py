@@ -11,7 +11,7 @@ import pytest
 from edge.config.schema import StreamConfig
 from edge.errors import SourceError
 from edge.media.address import parse_address
-from edge.media.select import make_connection, require_decoder
+from edge.media.select import look_at, make_connection, require_decoder
 from tests.support.clips import CANVAS
 
 SDP = (
@@ -28,7 +28,7 @@ ANSWERS = {
 }
 
 
-def answer(connection, sdp=SDP):
+def answer(connection, sdp=SDP, refusals=None):
     with connection, connection.makefile("rb") as requests:
         while line := requests.readline():
             method, number = line.split()[0].decode(), ""
@@ -38,10 +38,10 @@ def answer(connection, sdp=SDP):
             if method not in ANSWERS:
                 return
             headers, body = ANSWERS[method]
+            status = (refusals or {}).get(method, "200 OK")
             body = body and sdp
-            connection.sendall(
-                f"RTSP/1.0 200 OK\r\nCSeq: {number}\r\n{headers}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-            )
+            head = f"RTSP/1.0 {status}\r\nCSeq: {number}\r\n{headers}\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall((head + body).encode())
 
 
 def refuse_all(server, *challenges):
@@ -84,6 +84,39 @@ def test_a_camera_that_accepts_and_never_answers_is_said_to_give_no_answer(kind)
     pytest.importorskip("gi" if kind == "software" else "av")
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert problem_of(server, kind).problem.endswith("no answer for 5 s")
+
+
+@pytest.mark.parametrize("kind", ["software", "pyav"])
+@pytest.mark.parametrize(
+    ("refusals", "told", "is_permanent"),
+    [
+        ({"SETUP": "461 Unsupported Transport"}, "does not send over TCP; turn on RTP over RTSP", True),
+        ({"DESCRIBE": "503 Service Unavailable"}, "the camera answers", False),
+    ],
+)
+def test_a_camera_that_answers_with_a_refusal_is_not_said_to_be_out_of_reach(kind, refusals, told, is_permanent):
+    pytest.importorskip("gi" if kind == "software" else "av")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: answer(server.accept()[0], refusals=refusals), daemon=True).start()
+        problem = problem_of(server, kind)
+    assert told in str(problem)
+    assert problem.is_permanent == is_permanent
+
+
+@pytest.mark.parametrize("spoken", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+def test_a_port_that_speaks_no_rtsp_is_told_from_one_that_is_not_reached(spoken):
+    def speak(server):
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                with server.accept()[0] as link:
+                    link.recv(4096)
+                    link.sendall(spoken)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=speak, args=(server,), daemon=True).start()
+        uri = f"rtsp://127.0.0.1:{server.getsockname()[1]}/main"
+        with pytest.raises(SourceError, match="gives no RTSP answer; correct the address"):
+            look_at(StreamConfig(id="east", uri=uri), parse_address(uri, base_dir=Path("/")), within_s=10)
 
 
 def test_a_camera_that_encrypts_by_a_key_that_is_not_read_is_no_silent_one():

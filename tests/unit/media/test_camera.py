@@ -384,6 +384,7 @@ def test_a_camera_that_is_lost_and_back_is_one_warning_each(caplog):
     ]
 
 
+UNKNOWN_HOST = SourceError("rtsp://c/a: no such host name: c")
 VAGUE = SourceError("rtsp://c/a: Could not open resource", hint="look at it")
 
 
@@ -392,7 +393,7 @@ def away(problem):
 
 
 def test_why_a_camera_is_not_reached_is_told_where_its_decoder_does_not_know():
-    watch = away(lambda: "no such host name: c")
+    watch = away(lambda: UNKNOWN_HOST)
     source, statuses = opened(Connections([Breakage(VAGUE)]), watch=watch, address="rtsp://c/a")
     source.read(0.3)
 
@@ -403,7 +404,7 @@ def test_why_a_camera_is_not_reached_is_told_where_its_decoder_does_not_know():
 def test_an_answer_of_a_name_server_that_comes_late_changes_the_reason_and_warns_no_second_time(monkeypatch, caplog):
     monkeypatch.setattr(probe, "_FIRST_ANSWER_S", 0.01)
     has_answered = threading.Event()
-    watch = away(lambda: "no such host name: c" if has_answered.wait(30) else None)
+    watch = away(lambda: UNKNOWN_HOST if has_answered.wait(30) else None)
     source, statuses = opened(Connections([Breakage(VAGUE)]), watch=watch, address="rtsp://c/a")
     wait_until(lambda: source.read(0.05) is None and statuses[-1].state is StreamState.DOWN, what="it is down")
     has_answered.set()
@@ -417,7 +418,7 @@ def test_an_answer_of_a_name_server_that_comes_late_changes_the_reason_and_warns
 def test_a_camera_that_is_lost_while_it_streams_keeps_the_reason_of_that():
     gone = SourceError("rtsp://c/a: the camera ended the stream")
     source, statuses = opened(
-        Connections([PICTURE, Breakage(gone)]), watch=away(lambda: "nothing listens"), stall_s=5, address="rtsp://c/a"
+        Connections([PICTURE, Breakage(gone)]), watch=away(lambda: UNKNOWN_HOST), stall_s=5, address="rtsp://c/a"
     )
     assert source.read(1.0) is not None
     source.read(0.3)

@@ -118,7 +118,6 @@ class Stored:
             if self._here.get(entry.ticket) == is_disk:
                 del self._here[entry.ticket]
                 self._new[entry.ticket] = entry
-        (self._gone_from_disk if is_disk else self._gone_from_run).clear()
         self.away = {False: 0, True: 0}
         self._newly_away = {False: math.inf, True: math.inf}
         self._backlog.first_away.update(self._newly_away)
@@ -181,7 +180,6 @@ class Stored:
     def relieve(self) -> None:
         """Keep the newest late messages in the store only, where memory holds more than it should."""
         with self._lock:
-            self._backlog.age()
             while self._backlog.size_bytes > self._max_bytes // _MEMORY_SHARE:
                 entry = self._backlog.take_newest_late(self.is_here, least=_AHEAD)
                 if entry is None or not self.put_away(entry):

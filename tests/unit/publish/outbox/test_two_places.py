@@ -117,3 +117,38 @@ def test_a_row_goes_from_the_disk_with_the_record_that_declares_it(tmp_path):
     life.begin().deliver()
 
     assert life.prove().exactly["east", 41] == {1}
+
+
+def test_a_lost_disk_takes_nothing_of_what_lies_only_in_run(tmp_path, monkeypatch):
+    life = Life(tmp_path, max_bytes=400_000)
+    life.begin()
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", full("spool.db"))
+        for _ in range(8):
+            life.frames(40, settled=False)
+            life.keeper.tick()
+        assert life.balances()["spool_waiting"] > 0
+        life.path.unlink()
+        life.look()
+    counts = life.balances()
+    assert (counts["numbered_in_gaps"], counts["numbered_waiting"]) == (0, 320)
+    assert life.deliver().prove().exactly["east", 41] == set()
+    assert life.numbers() == list(range(1, 321))
+
+
+def test_a_message_that_is_delivered_while_it_is_written_goes_from_run_with_the_next_transaction(tmp_path, monkeypatch):
+    life = Life(tmp_path)
+    life.begin().frames(3, settled=False)
+    commit = Place.commit
+
+    def deliver_meanwhile(place, **parts):
+        commit(place, **parts)
+        while (entry := life.outbox.take()) is not None:
+            life.outbox.acknowledge(entry)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", deliver_meanwhile)
+        life.keeper.tick()
+    life.keeper.tick()
+
+    assert life.keeper.places.run.tickets() == {}

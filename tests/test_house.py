@@ -114,7 +114,7 @@ LINES_OF_ROOMS = {
     "http": 443,
     "media": 4773,
     "model": 4631,
-    "publish": 6395,
+    "publish": 6393,
     "quantize": 3110,
     "registry": 1062,
     "roofline": 917,

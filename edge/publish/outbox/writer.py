@@ -334,7 +334,7 @@ class Writer:
     ) -> bool:
         """Drop the oldest, to a number of bytes or to an age; return whether there were any.
 
-        What was dropped is deleted in the transaction that declares it.
+        What was dropped is declared in a transaction of /run before the disk deletes it.
         """
         first, freed_bytes, has_found = 0, 0, False
         while freed_bytes < most_bytes:
@@ -346,8 +346,6 @@ class Writer:
             )
             if old:
                 has_found = True
-                if place is not self.places.run:
-                    self._move(only_events=True)
                 self._save()
             freed_bytes += sum(len(row.head) + len(row.body) + _ROW_BYTES for row in old)
             if len(old) < _LOAD:

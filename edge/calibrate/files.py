@@ -10,25 +10,20 @@ from edge.mistaken import mistaken
 from edge.reading import read_file
 from edge.writing import remedy, write_together
 
-__all__ = ["read_bytes", "read_text", "write_all", "write_bytes"]
+__all__ = ["read_text", "write_all", "write_bytes"]
 
 
-_MOST_BYTES = 1 << 30  # histograms of a model with thousands of tensors have a hundredth of it
-
-
-def read_bytes(path: Path) -> bytes:
-    """Raise `CalibrationError` if it cannot be read."""
-    try:
-        return read_file(path, most_bytes=_MOST_BYTES, follows_links=True)
-    except OSError as error:
-        raise CalibrationError(f"{path}: cannot be read: {error.strerror}") from error
+_MOST_BYTES = 1 << 30  # a table of thousands of tensors has a thousandth of it
 
 
 def read_text(path: Path, *, expected: str) -> str:
     """`expected` says in errors what it should have been.
     Raises `CalibrationError` if it cannot be read, or is no UTF-8 text.
     """
-    data = read_bytes(path)
+    try:
+        data = read_file(path, most_bytes=_MOST_BYTES, follows_links=True)
+    except OSError as error:
+        raise CalibrationError(f"{path}: cannot be read: {error.strerror}") from error
     if (found := mistaken(data)) is not None:
         raise CalibrationError(f"{path}:1: expected {expected}, this is {found.what}", hint=found.todo)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,11 +14,11 @@ import msgspec
 from edge.calibrate.findings import Finding, facts_of_graph
 from edge.calibrate.lint import lint_table
 from edge.calibrate.measurements import ChoiceKey, FloatLimits, Int8Choice
-from edge.calibrate.observations import Observations, merge_observations, read_observations
+from edge.calibrate.observations import Observations, merge_observations, variety_of
 from edge.calibrate.search import SearchResult, search
 from edge.calibrate.table import CalibrationTable, DatasetId, Evidence
 from edge.engine.kind import EngineKind, quick_kind
-from edge.errors import CalibrationError, VerificationError
+from edge.errors import VerificationError
 from edge.evaluate.truth import Labels
 from edge.model.qdq import corrected_tensors, quantizable_tensors
 from edge.quantize.crew import Crew, Here
@@ -36,7 +35,6 @@ from edge.quantize.new_tables import (
 )
 from edge.quantize.subject import (
     CalibrationOptions,
-    ImageSplit,
     MaxDrop,
     layers_of,
     open_subject,
@@ -137,33 +135,6 @@ def _told(notes: Sequence[str]) -> str:
     return "".join(f"; {note}" for note in notes)
 
 
-def merged(parts: Sequence[Observations], spec: ModelSpec) -> Observations:
-    """Raise `CalibrationError` if there are none, or they are of another model than `spec`, or share images."""
-    if not parts:
-        raise CalibrationError("nothing to calibrate with", hint="give a folder of images, or saved histograms")
-    together = functools.reduce(merge_observations, parts)
-    for what, expected in (("model_sha256", spec.sha256), ("preprocess_sha256", spec.preprocess.sha256)):
-        found = getattr(together, what)
-        if found != expected:
-            raise CalibrationError(
-                f"the histograms are of {what} {found[:12]}, {spec.name} is {expected[:12]}",
-                hint="observe the images again with this very model",
-            )
-    return together
-
-
-def require_unseen(split: ImageSplit, earlier: Sequence[Observations]) -> None:
-    """Refuse to prove ranges on images that they come from. Raises `CalibrationError` if a held-out one was seen."""
-    seen = {digest for part in earlier for digest in part.image_sha256s}
-    again = [image.path.name for image in split.held_out if image.sha256 in seen]
-    if again:
-        raise CalibrationError(
-            f"{len(again)} of the images that are to prove the ranges were seen by the histograms, the first is "
-            f"{again[0]}",
-            hint="give --images that are not in the --histograms",
-        )
-
-
 FEW_IMAGES = 64  # fewer hardly show what the cameras will see
 _TRIAL_IMAGES = 64  # more make the search slower, and hardly surer
 _WIDER = tuple(FloatLimits(other=share, total=share + 0.1) for share in (0.1, 0.15, 0.25, 0.35))
@@ -179,7 +150,7 @@ class Calibration:
 
     spec: ModelSpec
     table: CalibrationTable
-    observations: Observations  # to be saved and merged with those of other images
+    observations: Observations
     left_out: tuple[Path, ...]  # files that could not be decoded
     notes: tuple[str, ...]  # sentences about images that show the same; with a proof they are in its evidence
     int8_mac_share: float
@@ -202,8 +173,8 @@ def calibrate(
     `kind`: of the engines that look at the model, try and prove. `on_stage`: called with the name of each stage and the
     number of its steps (about). `on_step`: called after each step. `crew`: who looks, tries and proves; None: this
     process. A calibrator of a library runs in this process anyway.
-    Raises VerificationError if INT8 loses more than was promised, whatever stays in float; EdgeError if model, images,
-    labels or histograms cannot be used.
+    Raises VerificationError if INT8 loses more than was promised, whatever stays in float; EdgeError if model, images
+    or labels cannot be used.
     """
     return _Run(options, kind, crew or Here(), on_stage, on_step).result()
 
@@ -266,17 +237,11 @@ class _Run:
         names, facts = quantizable_tensors(graph), facts_of_graph(graph, spec)
         others = [name for name in facts.activations if name not in set(names)]
         peaks_of = tensors_to_look_at(graph, others, scores=facts.scores)
-        earlier = [read_observations(path) for path in self._options.histograms]
-        require_unseen(self._split, earlier)
-        if not images:
-            return merged(earlier, spec), "histograms"
         with self._stage("observe", len(images)):
             rows = self._options.max_batch
             work = Observing(kind=self._kind, forms=self._forms, max_batch=rows, names=names, peaks_of=peaks_of)
             with self._crew.take_on(work) as job:
-                seen = functools.reduce(merge_observations, job.each(images, on_item=self._on_step))
-                seen = dataclasses.replace(seen, scenes=self._subject.scenes)
-                return merged([*earlier, seen], spec), job.engine
+                return functools.reduce(merge_observations, job.each(images, on_item=self._on_step)), job.engine
 
     def _means(self) -> dict[str, tuple[float, ...]]:
         names, images = corrected_tensors(self._forms.graph), self._split.observed
@@ -297,8 +262,7 @@ class _Run:
                 floats=self._kept,
                 on_image=self._on_step,
             )
-        seen = dataclasses.replace(seen_by_calibrator(self._forms.spec, images), scenes=self._subject.scenes)
-        return self._fixed(table, seen)
+        return self._fixed(table, seen_by_calibrator(images))
 
     def _fixed(self, table: CalibrationTable, observations: Observations) -> Calibration:
         forms = self._forms.by(table)
@@ -383,7 +347,5 @@ class _Run:
         )
 
     def _dataset(self, observations: Observations) -> DatasetId:
-        dataset = observations.dataset
-        if dataset.variety is None:
-            return dataset
-        return msgspec.structs.replace(dataset, variety=msgspec.structs.replace(dataset.variety, objects=self._objects))
+        variety = msgspec.structs.replace(variety_of(self._subject.scenes), objects=self._objects)
+        return msgspec.structs.replace(observations.dataset, variety=variety)

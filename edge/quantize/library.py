@@ -20,7 +20,7 @@ from edge.quantize.feed import still_canvases
 from edge.quantize.forms import Forms
 from edge.quantize.new_tables import DEAD, DEAD_RANGE
 from edge.quantize.stills import StillImage
-from edge.types import ModelSpec, Preprocess
+from edge.types import Preprocess
 
 __all__ = ["able_kind", "seen_by_calibrator", "table_by_calibrator"]
 
@@ -70,7 +70,7 @@ def table_by_calibrator(
     drawn = table_from_cache(cache, spec)
     table = msgspec.structs.replace(
         drawn,
-        dataset=seen_by_calibrator(spec, images).dataset,
+        dataset=seen_by_calibrator(images).dataset,
         method=calibrator,
         made_by=MadeBy(engine=f"{kind.name} {cache.tensorrt}"),
         tensors=_ranges(drawn, facts),
@@ -81,14 +81,9 @@ def table_by_calibrator(
     return table
 
 
-def seen_by_calibrator(spec: ModelSpec, images: Sequence[StillImage]) -> Observations:
+def seen_by_calibrator(images: Sequence[StillImage]) -> Observations:
     """Return which images were looked at; what was seen on them the library keeps to itself."""
-    return Observations(
-        model_sha256=spec.sha256,
-        preprocess_sha256=spec.preprocess.sha256,
-        image_sha256s=tuple(sorted(image.sha256 for image in images)),
-        histograms={},
-    )
+    return Observations(image_sha256s=tuple(sorted(image.sha256 for image in images)), histograms={})
 
 
 def _whole_batches(images: Sequence[StillImage], rows: int) -> int:

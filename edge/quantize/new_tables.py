@@ -62,7 +62,7 @@ class Observing(StillsWork[ObservingEngine, Observations]):
     def run(
         self, engine: ObservingEngine, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
     ) -> Iterator[Observations]:
-        spec, observer, peaks = self.forms.spec, Observer(), dict.fromkeys(self.peaks_of, 0.0)
+        observer, peaks = Observer(), dict.fromkeys(self.peaks_of, 0.0)
         for placed, tensors in run_stills([image.path for image in items], engine, read=read):
             for name in self.names:
                 observer.observe(name, tensors[name])
@@ -70,8 +70,6 @@ class Observing(StillsWork[ObservingEngine, Observations]):
             for _ in placed:
                 on_item()
         yield Observations(
-            model_sha256=spec.sha256,
-            preprocess_sha256=spec.preprocess.sha256,
             image_sha256s=tuple(sorted(image.sha256 for image in items)),
             histograms=observer.histograms,
             peaks=peaks,

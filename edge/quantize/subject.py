@@ -5,7 +5,6 @@ Images are known by their content, so that names and order do not matter, and no
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -66,15 +65,14 @@ class CalibrationOptions:
     """Options of a calibration."""
 
     model: Path
-    images: Path | None  # folder; None: only what `histograms` have seen
+    images: Path  # folder
     method: Method | None = None  # None: searched for each tensor
-    # of the engine's own library, which finds the ranges instead; with it there is no method, and no histogram
+    # of the engine's own library, which finds the ranges instead; with it there is no method
     calibrator: str | None = None
     labels: Path | None = None  # folder or file; with them it is mAP that is measured, and `max_drop` is a promise
     max_drop: MaxDrop = field(default_factory=MaxDrop)
     is_symmetric: bool = False  # a searched table has no centres (ADR 2), as those of single methods have none
     keep_float: tuple[str, ...] = ()  # nodes that stay in float whatever is found
-    histograms: tuple[Path, ...] = ()  # of other images, to be merged
     max_batch: int = 1  # images on one canvas; changes nothing in the result, but for that of some calibrators
     is_skipping_undecodable: bool = False  # leave out files that cannot be decoded, instead of refusing them
 
@@ -116,9 +114,9 @@ class FoundImages(NamedTuple):
             f"{len(self.copies)} of {total} images are copies of another one, and are left out: {listed(self.copies)}",
         )
 
-    def scenes(self, images: Iterable[StillImage]) -> dict[str, Scene]:
-        """Return the scenes of some of them, by digest."""
-        return {image.sha256: scene_of(self.looks[image.sha256].coarse, image.path.stem) for image in images}
+    def scenes(self, images: Iterable[StillImage]) -> tuple[Scene, ...]:
+        """Return the scenes of some of them."""
+        return tuple(scene_of(self.looks[image.sha256].coarse, image.path.stem) for image in images)
 
 
 def find_images(folder: Path, *, is_skipping_undecodable: bool | None = None) -> FoundImages:
@@ -205,7 +203,7 @@ _HELD_OUT = 64
 class Subject:
     """Inputs of a calibration; `labels` are of the images, `left_out` of them could not be decoded.
 
-    `scenes` are those of the observed images by digest; `objects` those that are labelled. `notes` say what makes a
+    `scenes` are those of the observed images; `objects` those that are labelled. `notes` say what makes a
     proof weak.
     """
 
@@ -213,9 +211,9 @@ class Subject:
     split: ImageSplit
     left_out: tuple[Path, ...]
     labels: Labels | None
-    scenes: Mapping[str, Scene] = field(default_factory=dict)
-    objects: Objects | None = None
-    notes: tuple[str, ...] = ()
+    scenes: tuple[Scene, ...]
+    objects: Objects | None
+    notes: tuple[str, ...]
 
 
 def open_subject(options: CalibrationOptions) -> Subject:
@@ -228,15 +226,14 @@ def open_subject(options: CalibrationOptions) -> Subject:
     forms = Forms(spec, file=file)
     found, split = _images(options)
     labels = None
-    if options.labels is not None and options.images is not None:
+    if options.labels is not None:
         labels = open_labels(options.labels, spec.labels, images=options.images)
     _require_layers(forms, options.keep_float)
-    subject = Subject(forms=forms, split=split, left_out=(), labels=labels)
-    if found is None:
-        return subject
-    return dataclasses.replace(
-        subject,
+    return Subject(
+        forms=forms,
+        split=split,
         left_out=found.left_out,
+        labels=labels,
         scenes=found.scenes(split.observed),
         objects=None if labels is None else labelled_objects(found, labels, spec.labels),
         notes=_notes(found, split),
@@ -258,9 +255,7 @@ def _notes(found: FoundImages, split: ImageSplit) -> tuple[str, ...]:
     )
 
 
-def _images(options: CalibrationOptions) -> tuple[FoundImages | None, ImageSplit]:
-    if options.images is None:
-        return None, ImageSplit(observed=(), held_out=())
+def _images(options: CalibrationOptions) -> tuple[FoundImages, ImageSplit]:
     found = find_images(options.images, is_skipping_undecodable=options.is_skipping_undecodable)
     images = found.images
     held_out = 0

@@ -169,8 +169,6 @@ _OUTPUTS = {
     "/dev/null": "/dev/null: ",
 }
 
-_TO_HISTOGRAMS = ("edge-deploy calibrate good.onnx --histograms {} --method mse",)
-
 _COMPARE = "edge-deploy compare good.onnx --table good.calib.json"
 _SPREAD = "edge-deploy calibrate good.onnx --images pictures"
 _SINGLE: Sequence[Row] = (
@@ -207,9 +205,6 @@ _SINGLE: Sequence[Row] = (
     (_SPREAD.replace("pictures", "gone"), 2, "gone: expected a folder of images"),
     (_SPREAD.replace("pictures", "labels"), 2, "labels: expected images (.jpg, .jpeg"),
     ("edge-deploy calibrate good.onnx --images damaged --method mse", 2, "damaged: 4 of 4 images cannot be decoded: "),
-    ("edge-deploy calibrate good.onnx --histograms noise --method mse", 2, "noise: "),
-    ("edge-deploy calibrate good.onnx --histograms archive.zip --method mse", 2, "archive.zip: "),
-    ("edge-deploy calibrate good.onnx --histograms gone --method mse", 2, "gone: "),
     (f"{_SPREAD} --workers 0", 2, "0 is not in the range"),
     (f"{_SPREAD} --workers 1000000", 2, "1000000 is not in the range"),
     (f"{_SPREAD} --workers 2 --cluster tcp://a:1", 2, "--cluster and --workers: give one of the two"),
@@ -323,7 +318,7 @@ def rows() -> Iterator[Row]:
     yield from _product(_TO_OUTPUT, _OUTPUTS)
     odd = {name: words for name, words in _KINDS.items() if name not in _MODELS}
     yield from _product(_TO_MODEL[:1], odd)
-    for takers in (_TO_TABLE[::4], _TO_PIPELINE[::4], _TO_CACHE[:1], _TO_INVENTORY[:1], _TO_HISTOGRAMS):
+    for takers in (_TO_TABLE[::4], _TO_PIPELINE[::4], _TO_CACHE[:1], _TO_INVENTORY[:1]):
         yield from _product(takers, {name: name for name in odd})
 
 

@@ -5,7 +5,6 @@ import os
 import pytest
 
 from edge.calibrate.cache import read_cache
-from edge.calibrate.observations import read_observations
 from edge.calibrate.table import read_table
 from edge.config.credentials import read_credential
 from edge.config.pipeline import load_pipeline
@@ -36,7 +35,6 @@ READERS = {
     "graph": load_graph,
     "table": read_table,
     "cache": read_cache,
-    "histograms": read_observations,
     "pipeline": load_pipeline,
     "inventory": read_toml,
     "COCO labels": lambda path: CocoLabels(path, ["thing"]),

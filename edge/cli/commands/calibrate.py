@@ -11,14 +11,12 @@ from typing import Any
 import click
 import msgspec
 
-from edge.calibrate.files import write_all
 from edge.calibrate.histogram import Method
-from edge.calibrate.observations import observations_bytes
-from edge.calibrate.table import Evidence, table_text
+from edge.calibrate.table import Evidence, write_table
 from edge.cli.commands.table import margin, undecodable_line, unlabelled_line
 from edge.cli.crew_options import crew_options, crew_that
 from edge.cli.output import StageBars, echo_passed_over, echo_result, folded, pair_lines, shown_width
-from edge.cli.paths import IMAGES, LABELS, MODEL, READ, WRITTEN, command, engine_option, skip_option
+from edge.cli.paths import IMAGES, LABELS, MODEL, WRITTEN, command, engine_option, skip_option
 from edge.engine.kind import usable_kind
 from edge.quantize.calibrate import FEW_IMAGES, Calibration
 from edge.quantize.calibrate import calibrate as run
@@ -48,12 +46,12 @@ class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @command("""
   edge-deploy calibrate yolo11s.onnx --images gates/ --labels gates-labels/
   edge-deploy calibrate yolo11s.onnx --images gates/ -o yolo11s-gates.calib.json --method mse
-  edge-deploy calibrate yolo11s.onnx --images day1/ --method mse --save-histograms day1.npz
-  edge-deploy calibrate yolo11s.onnx --histograms day1.npz --histograms day2.npz --method mse
   edge-deploy calibrate yolo11s.onnx --images gates/ --engine tensorrt --calibrator entropy2 --batch 8
   edge-deploy calibrate yolo11s.onnx --images /nfs/gates/ --cluster tls://scheduler:8786""")
 @click.argument("model", type=MODEL)
-@click.option("--images", type=IMAGES, metavar="DIR", help="100 to 2000 images like those of the cameras.")
+@click.option(
+    "--images", type=IMAGES, required=True, metavar="DIR", help="100 to 2000 images like those of the cameras."
+)
 @click.option(
     "-o",
     "--out",
@@ -83,8 +81,6 @@ class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "--symmetric", "is_symmetric", is_flag=True, help="auto without centres (ADR 2): the last resort for speed."
 )
 @click.option("--keep-float", "keep_float", multiple=True, metavar="NODE", help="A layer to be left in float; repeat.")
-@click.option("--save-histograms", type=WRITTEN, metavar="FILE", help="Keep what was seen, to be merged elsewhere.")
-@click.option("--histograms", type=READ, multiple=True, metavar="FILE", help="Merge what was seen elsewhere; repeat.")
 @click.option(
     "--batch",
     "max_batch",
@@ -95,7 +91,7 @@ class _MaxDrop(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @crew_options
 @skip_option
-def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: bool, **asked: Any) -> None:
+def calibrate(model: Path, out: Path, as_json: bool, **asked: Any) -> None:
     """Make the calibration table with which a model runs in INT8.
 
     `auto` tries, on images that no range comes from, which method suits each tensor and which layers have to stay in
@@ -108,18 +104,14 @@ def calibrate(model: Path, out: Path, save_histograms: Path | None, as_json: boo
     With --workers or --cluster others look, try and prove: the table is the same, byte for byte (docs/cluster.md).
     """
     _require_sense(asked)
-    _require_calibrator_alone(save_histograms, asked)
+    _require_calibrator_alone(asked)
     kind = usable_kind(asked["engine"])
-    if asked["images"] is not None:
-        echo_passed_over(asked["images"])
+    echo_passed_over(asked["images"])
     spread = {name: asked.pop(name) for name in ("cluster", "workers", "mixes_cpus")}
     options = _options(model, **asked)
     with crew_that(kind=kind, **spread) as crew, StageBars() as bars:
         done = run(options, kind, on_stage=bars.stage, on_step=bars.advance, crew=crew)
-    files = {out: table_text(done.table).encode()}
-    if save_histograms is not None:
-        files[save_histograms] = observations_bytes(done.observations)
-    write_all(files)
+    write_table(out, done.table)
     warnings = list(_warnings(done, has_labels=options.labels is not None))
     for warning in warnings:
         click.echo(folded(f"warning: {warning}", width=shown_width()), err=True)
@@ -143,20 +135,14 @@ def _options(
 
 
 def _require_sense(asked: Mapping[str, Any]) -> None:
-    images, labels, is_auto = asked["images"], asked["labels"], asked["method"] in (None, "auto")
-    if images is None and not asked["histograms"]:
-        raise click.UsageError("name a folder with --images, or saved --histograms")
-    if images is None and (is_auto or labels is not None):
-        raise click.UsageError(
-            "histograms alone cannot prove anything: add --images, or state a --method without labels"
-        )
+    is_auto = asked["method"] in (None, "auto")
     if asked["is_symmetric"] and (asked["calibrator"] is not None or not is_auto):
         raise click.UsageError("--symmetric is about the search of auto: what single methods give is symmetric already")
-    if asked["max_drop"] is not None and labels is None:
+    if asked["max_drop"] is not None and asked["labels"] is None:
         raise click.UsageError("--max-drop is a promise about mAP: add --labels, so that mAP can be measured")
 
 
-def _require_calibrator_alone(save_histograms: Path | None, asked: Mapping[str, Any]) -> None:
+def _require_calibrator_alone(asked: Mapping[str, Any]) -> None:
     """A calibrator of a library chooses ranges itself and shows no histogram."""
     calibrator = asked["calibrator"]
     if calibrator is None:
@@ -164,10 +150,8 @@ def _require_calibrator_alone(save_histograms: Path | None, asked: Mapping[str, 
     for name in ("cluster", "workers"):
         if asked[name] is not None:
             raise click.UsageError(f"--calibrator {calibrator} sees all images in one process: leave out --{name}")
-    others = {"--method": asked["method"], "--histograms": asked["histograms"], "--save-histograms": save_histograms}
-    for option, value in others.items():
-        if value:
-            raise click.UsageError(f"--calibrator {calibrator} chooses ranges itself: leave out {option}")
+    if asked["method"] is not None:
+        raise click.UsageError(f"--calibrator {calibrator} chooses ranges itself: leave out --method")
 
 
 def _warnings(done: Calibration, *, has_labels: bool) -> Iterator[str]:

@@ -128,7 +128,9 @@ def test_the_table_has_the_means_by_which_biases_are_corrected(proven):
 )
 def test_the_last_line_says_what_is_proven(place, options, word):
     table = place / "my table.calib.json"
-    shown = calibrate(place, *_in(place, options), "-o", table).stdout.splitlines()
+    shown = calibrate(
+        place, *[place / option if option == "labels" else option for option in options], "-o", table
+    ).stdout.splitlines()
 
     assert re.match(f"verdict +{word}: ", shown[-1])
     assert word == "proven" or shown[-1].endswith(f" --table '{table}'")
@@ -191,73 +193,6 @@ def test_names_order_and_batch_of_the_images_change_no_byte(place, method):
     assert (place / "one.json").read_bytes() == (place / "two.json").read_bytes()
 
 
-def halves(place):
-    """Move the images into two folders and save the histograms of each."""
-    for name in ("a", "b"):
-        (place / name).mkdir()
-    for number, path in enumerate(sorted((place / "images").iterdir())):
-        shutil.copy(path, place / ("a" if number % 3 else "b") / path.name)
-    for name in ("a", "b"):
-        calibrate(
-            place, "--method", "mse", "-o", place / f"{name}.json", "--save-histograms", place / f"{name}.npz",
-            images=name,
-        )  # fmt: skip
-    return place / "a.npz", place / "b.npz"
-
-
-def test_saved_histograms_merge_to_the_table_of_one_run_over_all(place):
-    first, second = halves(place)
-    calibrate(place, "--method", "mse", "-o", place / "all.json")
-
-    calibrate(place, "--method", "mse", "-o", place / "m1.json", "--histograms", first, images="b")
-    merging = ("--method", "mse", "--histograms", second, "--histograms", first)
-    told = calibrate(place, *merging, "-o", place / "m2.json", images=None).stderr
-
-    assert (place / "m1.json").read_bytes() == (place / "all.json").read_bytes()
-    whole, merged = (read_table(place / name) for name in ("all.json", "m2.json"))
-    assert (merged.tensors, merged.dataset) == (whole.tensors, whole.dataset)
-    assert "ranges come from 8 images only" in told
-    assert "observe" not in told
-
-
-def test_an_image_that_the_histograms_have_seen_is_refused(place):
-    first, _ = halves(place)
-
-    told = refused(place, "--method", "mse", "--histograms", first, "-o", place / "t.json")
-
-    assert "5 of the images are in both of the observations and would be counted twice" in told
-
-
-@pytest.mark.parametrize("options", [("--method", "auto"), ("--method", "mse", "--labels", "labels")])
-def test_an_image_that_the_histograms_have_seen_proves_nothing(place, options):
-    """Whichever images are held out, those of the proof are other ones than those of the ranges."""
-    held = place / "held"
-    held.mkdir()
-    for path in by_digest(place)[::2]:  # those that are held out
-        shutil.copy(path, held)
-    calibrate(place, "--method", "mse", "-o", place / "v.json", "--save-histograms", place / "held.npz", images="held")
-
-    told = refused(place, *_in(place, options), "--histograms", place / "held.npz", "-o", place / "w.json")
-
-    assert "4 of the images that are to prove the ranges were seen by the histograms" in told
-
-
-def _in(place, options):
-    return [place / option if option == "labels" else option for option in options]
-
-
-def test_histograms_of_another_model_are_refused(place):
-    calibrate(place, "--method", "mse", "-o", place / "t.json", "--save-histograms", place / "h.npz")
-    few_layers(place / "other.onnx", widest=2.0)
-
-    told = refused(
-        place, "--method", "mse", "--histograms", place / "h.npz", "-o", place / "o.json", images=None,
-        model="other.onnx",
-    )  # fmt: skip
-
-    assert "the histograms are of model_sha256" in told
-
-
 @pytest.mark.slow(reason="a whole search")
 def test_auto_without_labels_says_that_nothing_is_promised(place):
     done = calibrate(place, "--json")
@@ -288,16 +223,7 @@ def test_a_promise_that_int8_cannot_keep_is_told_and_writes_nothing(place, metho
     shutil.rmtree(place / "labels")
     write_labels(place / "labels", inspect_model(place / "hard.onnx"), sorted((place / "images").iterdir()))
     (place / "hard.calib.json").write_text("an old table")
-    options = (
-        "--method",
-        method,
-        "--labels",
-        place / "labels",
-        "--max-drop",
-        drop,
-        "--save-histograms",
-        place / "h.npz",
-    )
+    options = ("--method", method, "--labels", place / "labels", "--max-drop", drop)
 
     told = refused(place, *options, model="hard.onnx", expected=4)
 
@@ -319,17 +245,14 @@ def test_layers_that_are_kept_in_float_are_in_the_table_with_their_reason(place)
 @pytest.mark.parametrize(
     ("options", "images", "problem"),
     [
-        ((), None, "name a folder with --images, or saved --histograms"),
+        ((), None, "Missing option '--images'"),
         (("--max-drop", 1), "images", "--max-drop is a promise about mAP: add --labels"),
-        (("--histograms", "h.npz"), None, "histograms alone cannot prove anything: add --images"),
-        (("--histograms", "h.npz", "--method", "mse", "--labels", "l"), None, "cannot prove anything"),
         (("--max-drop", -1, "--labels", "labels"), "images", "--max-drop"),
         (("--max-drop", "nan", "--labels", "labels"), "images", "expected mAP points from 0 to 100"),
         (("--max-drop", "3 points", "--labels", "labels"), "images", "or a percentage such as 3%"),
         (("--symmetric", "--method", "mse"), "images", "symmetric already"),
         (("--batch", 0), "images", "--batch"),
         (("--method", "kl"), "images", "--method"),
-        (("--method", "mse", "-o", "t.json", "--save-histograms", "t.json"), "images", "--save-histograms"),
     ],
 )
 def test_options_that_make_no_sense_are_usage_errors(place, monkeypatch, options, images, problem):
@@ -527,7 +450,7 @@ def test_ctrl_c_leaves_nothing_behind(place, stage):
     models.yolov8(place / "slow.onnx", batch=1)
     draw(place / "images", 40, seed=9, prefix="more-")
     before = content_of(place)
-    arguments = ("calibrate", "slow.onnx", "--images", "images", "--save-histograms", "h.npz")
+    arguments = ("calibrate", "slow.onnx", "--images", "images")
     process = subprocess.Popen(
         [sys.executable, "-m", "edge.cli.edge_deploy", *arguments],
         cwd=place, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,

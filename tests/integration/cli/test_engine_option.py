@@ -223,8 +223,6 @@ def test_a_calibrator_that_an_engine_does_not_have_is_refused_with_what_there_is
     ("options", "problem"),
     [
         (("--calibrator", "minmax", "--method", "mse"), "chooses ranges itself: leave out --method"),
-        (("--calibrator", "minmax", "--save-histograms", "h.npz"), "leave out --save-histograms"),
-        (("--calibrator", "minmax", "--histograms", "h.npz"), "leave out --histograms"),
     ],
 )
 def test_options_that_make_no_sense_together_are_usage_errors(place, monkeypatch, options, problem):

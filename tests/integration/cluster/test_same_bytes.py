@@ -13,28 +13,25 @@ from tests.support.dask_cluster import DaskCluster
 pytestmark = pytest.mark.slow_but("test_processes_of_this_machine_make_the_same_table", reason="further clusters")
 
 
-def search(place, out, *options, images="images", env=None):
-    """Calibrate by a search, spread by `options`; return table, observations and what was told."""
-    told = typed(
-        place, "calibrate", "m.onnx", "--images", images, "-o", out / "t.json", "--save-histograms", out / "h.npz",
-        *options, env=env,
-    )[1]  # fmt: skip
-    return {"table": (out / "t.json").read_bytes(), "histograms": (out / "h.npz").read_bytes()}, told
+def search(place, out, *options, images="images"):
+    """Calibrate by a search, spread by `options`; return the table."""
+    typed(place, "calibrate", "m.onnx", "--images", images, "-o", out / "t.json", *options)
+    return (out / "t.json").read_bytes()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_processes_of_this_machine_make_the_same_table(origin, alone, tmp_path, workers):
-    assert search(origin, tmp_path, "--workers", workers)[0] == alone
+    assert search(origin, tmp_path, "--workers", workers) == alone
 
 
 def test_workers_of_a_scheduler_make_the_same_table(origin, alone, tmp_path, cluster):
-    assert search(origin, tmp_path, "--cluster", cluster.address)[0] == alone
+    assert search(origin, tmp_path, "--cluster", cluster.address) == alone
 
 
 def test_batches_and_several_threads_of_a_worker_change_nothing(origin, alone, tmp_path, empty_cluster):
     empty_cluster.start_worker(threads=3)
 
-    assert search(origin, tmp_path, "--cluster", empty_cluster.address, "--batch", "3")[0] == alone
+    assert search(origin, tmp_path, "--cluster", empty_cluster.address, "--batch", "3") == alone
 
 
 def test_with_labels_the_proof_is_the_same(origin, tmp_path, cluster):
@@ -72,7 +69,7 @@ def test_images_that_workers_do_not_see_are_sent(origin, alone, tmp_path, empty_
     empty_cluster.start_worker(cwd=tmp_path)
 
     # Each process sees its own working directory there.
-    spread, _ = search(origin, tmp_path, "--cluster", empty_cluster.address, images="/proc/self/cwd/images")
+    spread = search(origin, tmp_path, "--cluster", empty_cluster.address, images="/proc/self/cwd/images")
 
     assert spread == alone
 
@@ -86,7 +83,7 @@ def test_other_images_at_the_same_paths_are_not_taken_for_them(origin, alone, tm
         path.write_bytes(content)
     empty_cluster.start_worker(cwd=there)
 
-    spread, _ = search(origin, tmp_path, "--cluster", empty_cluster.address, images="/proc/self/cwd/images")
+    spread = search(origin, tmp_path, "--cluster", empty_cluster.address, images="/proc/self/cwd/images")
 
     assert spread == alone
 
@@ -96,7 +93,7 @@ def test_workers_that_die_come_and_go_change_nothing(origin, alone, tmp_path, se
     cluster, chance = DaskCluster(tmp_path / "dask"), random.Random(seed)
     for _ in range(3):
         cluster.start_worker()
-    options = ("--cluster", cluster.address, "--save-histograms", tmp_path / "h.npz", "-o", tmp_path / "t.json")
+    options = ("--cluster", cluster.address, "-o", tmp_path / "t.json")
     process = start(origin, "calibrate", "m.onnx", "--images", "images", *options)
     killed, told = 0, []
     reader = threading.Thread(target=lambda: told.append(process.communicate(timeout=300)))
@@ -115,5 +112,5 @@ def test_workers_that_die_come_and_go_change_nothing(origin, alone, tmp_path, se
         cluster.close()
 
     assert process.returncode == 0, told
-    assert {"table": (tmp_path / "t.json").read_bytes(), "histograms": (tmp_path / "h.npz").read_bytes()} == alone
+    assert (tmp_path / "t.json").read_bytes() == alone
     assert killed >= 2

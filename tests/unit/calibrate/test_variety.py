@@ -1,6 +1,5 @@
 """What images of a calibration do not show: counted from pictures in small, and told by lint."""
 
-import dataclasses
 import math
 
 import msgspec
@@ -9,18 +8,9 @@ import pytest
 
 from edge.calibrate.findings import Severity
 from edge.calibrate.lint import lint_table
-from edge.calibrate.observations import (
-    Scene,
-    camera_of,
-    merge_observations,
-    observations_bytes,
-    read_observations,
-    scene_of,
-    variety_of,
-)
+from edge.calibrate.observations import Scene, camera_of, scene_of, variety_of
 from edge.calibrate.table import DatasetId, Objects, Variety
 from tests.support.values import calibration_table
-from tests.unit.calibrate.test_observations import digest_of, observed
 
 
 def look(level, *, seed=0, noise=0):
@@ -88,31 +78,6 @@ def test_images_are_counted_by_camera_only_where_all_names_tell_one():
     assert variety_of(told).cameras == {"gate": 2, "lobby": 6}
     assert variety_of([*told, grey(1)]).cameras == {}
     assert variety_of([Scene(grey(1).look, f"name{number}") for number in range(8)]).cameras == {}
-
-
-def seen(pictures):
-    scenes = {digest_of(number): scene_of(look(20 * number), f"gate-{number:04d}") for number in pictures}
-    return dataclasses.replace(observed(pictures), scenes=scenes)
-
-
-def test_parts_that_were_saved_have_the_variety_of_the_whole(tmp_path):
-    (tmp_path / "a.npz").write_bytes(observations_bytes(seen([1, 2, 7])))
-    (tmp_path / "b.npz").write_bytes(observations_bytes(seen([3, 4])))
-
-    merged = merge_observations(read_observations(tmp_path / "b.npz"), read_observations(tmp_path / "a.npz"))
-
-    assert merged.dataset == seen([1, 2, 3, 4, 7]).dataset
-    assert merged.dataset.variety.cameras == {"gate": 5}
-
-
-def test_of_images_that_an_older_version_has_observed_no_variety_is_known(tmp_path):
-    (tmp_path / "old.npz").write_bytes(observations_bytes(observed([1, 2])))
-
-    merged = merge_observations(read_observations(tmp_path / "old.npz"), seen([3, 4]))
-    (tmp_path / "both.npz").write_bytes(observations_bytes(merged))
-
-    assert merged.dataset.variety is None
-    assert read_observations(tmp_path / "both.npz").dataset.variety is None
 
 
 def complaints(**facts):

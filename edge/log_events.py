@@ -67,7 +67,6 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("suppressed-inside", "NMS is inside the model", "export without `nms=True`, or set the thresholds in `reason`"),
     ("inference-does-not-end", "inference does not end", _GPU),
     ("int8-in-float", "int8 is computed in float, at its speed", "fp32, or a CPU with VNNI: docs/engines.md"),
-    ("rows-one-by-one", "rows run one by one", "export with a dynamic batch for more speed"),
     ("candidates-overflow", "candidates overflow", "raise `score_threshold`: too many cells exceed it"),
     (
         "scores-all-zero",

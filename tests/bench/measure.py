@@ -10,7 +10,6 @@ import numpy as np
 
 from edge.demo.cameras import lay_out_cameras
 from edge.engine.openvino.engine import OpenVinoEngine
-from edge.model.inspect import inspect_model
 from edge.publish.frames import FramePublisher, Selection
 from edge.publish.jsonl import JsonlPublisher
 from edge.publish.message import ModelInfo, RunInfo
@@ -23,7 +22,7 @@ def demo_clips(folder):
 
 
 def measure_model(model, clips, *, folder, streams, seconds):
-    """Return rows by heading: files as fast as possible, live streams at their own pace, rows of a request."""
+    """Return rows by heading: files as fast as possible, live streams at their own pace."""
     print(f"measuring {model.name}", file=sys.stderr)
     live = (*streams, 2 * streams[-1])
     return {
@@ -32,10 +31,6 @@ def measure_model(model, clips, *, folder, streams, seconds):
         ],
         f"{model.stem}: live streams, the newest frame wins": [
             _run_live(model, clips, folder, count=count, seconds=seconds) for count in live
-        ],
-        f"{model.stem}: engine alone, four rows in requests": [
-            {"rows per request": rows, "ms per frame": ms}
-            for rows, ms in _batch_on_a_cpu(model, seconds=seconds / 2).items()
         ],
     }
 
@@ -101,11 +96,6 @@ def _run_live(model, clips, folder, *, count, seconds):
         "CPU cores": result["cpu_seconds"] / result["seconds"],
         "peak MiB": result["peak_memory_bytes"] >> 20,
     }
-
-
-def _batch_on_a_cpu(model, *, seconds):
-    spec = inspect_model(model)
-    return {rows: engine_ms(spec, rows_per_request=rows, seconds=seconds) for rows in (1, 2, 4)}
 
 
 def engine_ms(spec, *, seconds, **options):

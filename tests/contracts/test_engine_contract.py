@@ -19,7 +19,7 @@ from tests.support.values import canvases, infer
 pytestmark = pytest.mark.usefixtures("every_kind")
 
 FAMILIES = ["yolov5", "yolov8", "yolov10", "yolox"]
-OPTIONS = {"openvino-batched": {"rows_per_request": 64}, "onnxruntime-as-it-is": {"optimize": False}}
+OPTIONS = {"onnxruntime-as-it-is": {"optimize": False}}
 ENGINES = sorted([*kinds_that_run(), "tensorrt", *OPTIONS])
 
 

@@ -135,42 +135,32 @@ def _first_line(error: Exception) -> str:
 
 
 class Rows:
-    """One canvas, its outputs, and the requests that are bound to their rows: for each size, one per place.
+    """One canvas, its outputs, and the requests that are bound to their rows.
 
-    `compiled`: models by the number of rows that each of their requests takes. `outputs`: names of the tensors to be
-    kept. `rows`: of the canvas.
+    `compiled`: takes `step` rows at once. `outputs`: names of the tensors to be kept. `rows`: of the canvas, a multiple
+    of `step`.
     """
 
-    def __init__(
-        self, compiled: Mapping[int, Any], outputs: Sequence[str], *, preprocess: Preprocess, rows: int
-    ) -> None:
-        size, (step, some_model) = preprocess.size, next(iter(compiled.items()))
+    def __init__(self, compiled: Any, outputs: Sequence[str], *, preprocess: Preprocess, rows: int, step: int) -> None:
+        size = preprocess.size
         self.canvas = np.full((rows, size.height, size.width, 3), preprocess.pad_value, np.uint8)
         # Nodes that compute the same are one in a compiled model, with one tensor under all their names: given an array
         # for each name, only the last one would ever be written.
-        ports = {name: min(some_model.output(name).names) for name in outputs}
-        self._rows, shapes = rows, {port: tuple(some_model.output(port).shape) for port in ports.values()}
+        ports = {name: min(compiled.output(name).names) for name in outputs}
+        self._rows, shapes = rows, {port: tuple(compiled.output(port).shape) for port in ports.values()}
         self._arrays = {
             port: np.zeros((rows * _entries(port, shape, step), *shape[1:]), np.float32)
             for port, shape in shapes.items()
         }
         self._outputs = {name: self._arrays[port] for name, port in ports.items()}
-        self._requests = {
-            (first, step): self._bind(model, first, step)
-            for step, model in compiled.items()
-            for first in range(0, rows - step + 1, 1 if step == 1 else step)
-        }
-        self._sizes = sorted(compiled, reverse=True)
+        self._requests = [self._bind(compiled, first, step) for first in range(0, rows, step)]
+        self._step = step
         self._started: list[Any] = []
         self._count = 0
 
     def start(self, count: int) -> None:
-        self._count, first = count, 0
-        self._started = []
-        while first < count:
-            step = next((size for size in self._sizes if first + size <= count), self._sizes[-1])
-            self._started.append(self._requests[first, step])
-            first += step
+        self._count = count
+        self._started = self._requests[: -(-count // self._step)]
         for request in self._started:
             request.start_async()
 
@@ -193,12 +183,6 @@ class Rows:
         for request in started:
             with contextlib.suppress(RuntimeError):  # a cancelled request says so
                 request.wait()
-
-    def run(self, images: NDArray[np.uint8], *, step: int) -> dict[str, NDArray[np.float32]]:
-        """Infer `step` images at once and return copies of their outputs."""
-        self.canvas[:step] = images
-        self._requests[0, step].infer()
-        return {name: self._part(array, 0, step).copy() for name, array in self._outputs.items()}
 
     def _bind(self, model: Any, first: int, step: int) -> Any:
         ov = import_openvino()

@@ -1,13 +1,11 @@
 """OpenVINO as an engine, and as something to look into: the rows of a canvas run side by side.
 
-A CPU gains nothing from a batch dimension (docs/adr/0006): the rows of a canvas run as independent requests, unless
-`rows_per_request` asks for more. Input and output tensors are slices of arrays made once, so that nothing is copied or
-allocated per frame.
+A CPU gains nothing from a batch dimension (docs/adr/0006): the rows of a canvas run as independent requests. Input and
+output tensors are slices of arrays made once, so that nothing is copied or allocated per frame.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -23,18 +21,14 @@ from edge.types import ModelSpec, Precision
 
 __all__ = ["OpenVinoActivations", "OpenVinoEngine", "Options"]
 
-_log = logging.getLogger(__name__)
 _CANVASES = 2  # one is inferred while the other is filled
 _TYPE_OF_PRECISION = {Precision.FP32: "f32", Precision.FP16: "f16"}
-_BATCH_TOLERANCE = 1e-4  # of the largest output: other kernels may sum in another order
-_INT8_TOLERANCE = 0.05  # sums that end close to the middle of two levels fall to either side
 
 
 class OpenVinoEngine(RowsRunner):
     """`edge.protocols.Engine` on the CPU.
 
-    `threads` None: all cores. `rows_per_request`, 1 to `max_batch`: more than 1 make a real batch, where the model does
-    not fix its own. `content`: the model, where it is not what the file of `spec` holds.
+    `threads` None: all cores. `content`: the model, where it is not what the file of `spec` holds.
     Raises `EngineError` if OpenVINO cannot read, compile or run the model, or this CPU lacks the precision;
     MissingDependencyError if openvino is not installed.
     """
@@ -46,62 +40,32 @@ class OpenVinoEngine(RowsRunner):
         max_batch: int,
         precision: Precision = Precision.FP32,
         threads: int | None = None,
-        rows_per_request: int = 1,
         content: bytes | None = None,
     ) -> None:
         super().__init__(spec, max_batch)
         require_precision(precision)
-        threads, sizes = threads or available_cores(), self._request_sizes(rows_per_request)
+        threads, step = threads or available_cores(), spec.batch or 1
         config = {
             "INFERENCE_NUM_THREADS": str(threads),
-            "NUM_STREAMS": str(min(threads, -(-max_batch // sizes[0]))),
+            "NUM_STREAMS": str(min(threads, -(-max_batch // step))),
             "INFERENCE_PRECISION_HINT": _TYPE_OF_PRECISION.get(precision, "f32"),
         }
         self._compiler = Compiler(spec, config, content=content)
-        self._rows = self._make_rows(sizes)
-        if len(sizes) > 1 and not self._rows_agree(sizes[0]):
-            self._rows = self._make_rows([1])
+        model, outputs = self._compiler.compile(step), (spec.output_name,)
+        self._rows = tuple(
+            Rows(model, outputs, preprocess=spec.preprocess, rows=-(-max_batch // step) * step, step=step)
+            for _ in range(_CANVASES)
+        )
 
     def wait(self, index: int) -> NDArray[np.float32]:
         """Valid until the next `start` of this canvas."""
         return self._outputs(index)[self._spec.output_name]
 
-    def _make_rows(self, sizes: list[int]) -> tuple[Rows, ...]:
-        rows = -(-self.max_batch // sizes[-1]) * sizes[-1]
-        compiled = {size: self._compiler.compile(size) for size in sizes}
-        outputs = (self._spec.output_name,)
-        return tuple(Rows(compiled, outputs, preprocess=self._spec.preprocess, rows=rows) for _ in range(_CANVASES))
-
-    def _request_sizes(self, rows_per_request: int) -> list[int]:
-        # Largest first; the last one also takes what is left over.
-        if self._spec.batch is None:
-            return sorted({rows_per_request, 1}, reverse=True)
-        if self._spec.batch == 1 and rows_per_request > 1:
-            _log.warning("rows run one by one model=%s reason=%s", self._spec.name, "its batch is fixed to 1")
-        return [self._spec.batch]
-
-    def _rows_agree(self, many: int) -> bool:
-        """Prove on random pixels that a batch gives what each of its rows gives alone, and say so where it does not."""
-        rows, output = self._rows[0], self._spec.output_name
-        images = np.random.default_rng(0).integers(0, 256, (many, *rows.canvas.shape[1:]), np.uint8)
-
-        def run(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-            return rows.run(images, step=len(images))[output]
-
-        difference = float(np.abs(np.concatenate([run(images[i : i + 1]) for i in range(many)]) - run(images)).max())
-        tolerance = _INT8_TOLERANCE if self._spec.is_quantized else _BATCH_TOLERANCE
-        limit = tolerance * float(np.abs(run(images[:1])).max())
-        rows.canvas[:] = self._spec.preprocess.pad_value
-        if difference > limit:
-            _log.warning("rows run one by one model=%s difference=%.3g limit=%.3g", self._spec.name, difference, limit)
-        return difference <= limit
-
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`threads` None = all cores; `rows_per_request` > 1 runs that many rows as one batch."""
+    """`threads` None = all cores."""
 
     threads: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None
-    rows_per_request: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
 
 
 _IN_FLIGHT_BESIDE_CORES = 2  # one that is being read, and one that waits, so that no core ever does
@@ -133,12 +97,14 @@ class OpenVinoActivations(RowsRunner):
         inner = tuple(name for name in names if name != spec.input_name)
         step = spec.batch or 1
         compiler = Compiler(spec, config, content=content, inner=inner, largest_of=largest_of)
-        compiled = {step: compiler.compile(step)}
+        compiled = compiler.compile(step)
         self._largest = {name: largest_name(name) for name in largest_of}
         outputs = tuple(dict.fromkeys((*inner, spec.output_name, *self._largest.values())))
         rows = -(-self.max_batch // step) * step
         canvases = cores + _IN_FLIGHT_BESIDE_CORES
-        self._rows = tuple(Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows) for _ in range(canvases))
+        self._rows = tuple(
+            Rows(compiled, outputs, preprocess=spec.preprocess, rows=rows, step=step) for _ in range(canvases)
+        )
         self._gives_input = len(inner) < len(names)
         self._counts = [0] * canvases
 

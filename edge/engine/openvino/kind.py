@@ -51,7 +51,6 @@ class _OpenVino:
                 max_batch=request.max_batch,
                 precision=request.precision,
                 threads=1 if request.is_one_of_many else options.threads,
-                rows_per_request=min(options.rows_per_request, request.max_batch),
                 content=plan,
             )
         except ModelError as error:  # the plan is a model, but whose fault it is, is another question

@@ -107,26 +107,6 @@ def test_a_pipeline_in_int8_finds_what_the_qdq_model_finds_in_onnxruntime(run, m
     assert " in int8, 1 stream\n" in told
 
 
-def test_rows_of_several_streams_in_one_request_find_the_same(run, tmp_path):
-    model = models.yolov8(tmp_path / "tiny.onnx")
-    write_table_of(tmp_path / "t.json", model)
-    about = {"onnx": str(model), "calibration": "t.json", "precision": "int8"}
-
-    stats, told = run.complete(
-        streams("a", "b"),
-        model=about,
-        engine={"kind": "openvino", "rows_per_request": 2},
-        batch={"max_frames": 2, "max_wait_ms": 5000},
-    )
-
-    reference = by_onnxruntime(tmp_path / "p.yaml", quantized(model))
-    assert stats["batch_sizes"].get("2", 0) > 0
-    assert "one by one" not in told
-    for name in ("a", "b"):
-        mine = [one for one in lines(tmp_path, "edge.detections/1") if one["stream"] == name]
-        assert difference(mine, reference) < SAME
-
-
 def test_a_model_that_carries_pairs_runs_as_it_is(run, model, tmp_path):
     path = quantized(model)
 

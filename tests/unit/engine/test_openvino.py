@@ -1,7 +1,6 @@
 """What is particular to the CPU engine: how rows become requests, precision, damaged files."""
 
 import dataclasses
-import logging
 import os
 import platform
 import shutil
@@ -20,7 +19,6 @@ from edge.model.qdq import insert_qdq
 from edge.quantize.forms import Forms
 from edge.types import Precision
 from tests.support import models
-from tests.support.logged import logged
 from tests.support.onnxruntime_engine import OnnxRuntimeEngine
 from tests.support.tables import minmax, table_of
 from tests.support.values import canvases
@@ -36,28 +34,6 @@ def infer(engine, images):
     engine.canvases[0][: len(images)] = images
     engine.start(0, len(images))
     return engine.wait(0).copy()
-
-
-def test_a_batch_whose_rows_are_not_those_of_single_runs_is_not_used_and_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("edge.engine.openvino.engine._BATCH_TOLERANCE", -1.0)
-    spec = spec_of(models.yolov8, tmp_path)
-    images = canvases(spec, rows=4)
-
-    with caplog.at_level(logging.WARNING):
-        output = infer(OpenVinoEngine(spec, max_batch=4, rows_per_request=4), images)
-
-    assert "rows-one-by-one" in logged(caplog)
-    np.testing.assert_allclose(output, infer(OnnxRuntimeEngine(spec, max_batch=4), images), rtol=1e-3, atol=1e-2)
-
-
-def test_a_model_whose_batch_is_fixed_to_one_runs_row_by_row_and_says_so(tmp_path, caplog):
-    spec = spec_of(models.yolov8, tmp_path, batch=1)
-
-    with caplog.at_level(logging.WARNING):
-        output = infer(OpenVinoEngine(spec, max_batch=2, rows_per_request=2), canvases(spec, rows=2))
-
-    assert "rows-one-by-one" in logged(caplog)
-    assert len(output) == 2
 
 
 def test_a_model_fixed_at_two_runs_three_rows(tmp_path):
@@ -124,7 +100,7 @@ def test_a_plan_is_all_that_is_needed(tmp_path):
     plan = KIND.build(Forms(spec), request(max_batch=2))
     spec.path.unlink()
 
-    for options in ({}, {"threads": 1}, {"rows_per_request": 2}, {"rows_per_request": 64}):
+    for options in ({}, {"threads": 1}):
         found = infer(KIND.load(plan.data, spec, request(max_batch=2, **options)), images)
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-2)
 

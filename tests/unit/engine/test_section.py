@@ -53,7 +53,7 @@ def test_the_keys_of_a_kind_stand_beside_its_name(load):
 
 @pytest.mark.parametrize("kind", ["kind: auto, ", ""])
 def test_under_auto_the_keys_of_a_kind_stand_below_its_name(load, kind):
-    pipeline = load(f"engine: {{{kind}openvino: {{threads: 3, rows_per_request: 2}}}}")
+    pipeline = load(f"engine: {{{kind}openvino: {{threads: 3}}}}")
 
     chosen = choose_engine(pipeline)
 

@@ -11,9 +11,8 @@ from typing import Any
 from edge.engine.kind import EngineKind
 from edge.errors import DatasetError
 from edge.evaluate.class_names import ClassBlind
-from edge.evaluate.coco_map import Accumulator, Accuracy, map_by_pycocotools
+from edge.evaluate.coco_map import Accumulator, Accuracy
 from edge.evaluate.labels import open_labels
-from edge.evaluate.truth import GroundTruth
 from edge.media.images import list_images
 from edge.model.graph import ModelFile, read_model_file
 from edge.model.inspect import inspect_file
@@ -23,7 +22,7 @@ from edge.quantize.feed import Detecting, coco_detector
 from edge.quantize.forms import Forms
 from edge.quantize.precision import ComputedPrecision, computed_precision
 from edge.quantize.stills import StillImage, each_decoded
-from edge.types import Detections, ModelSpec, Precision
+from edge.types import ModelSpec, Precision
 
 __all__ = ["Evaluation", "EvaluationOptions", "evaluate_model"]
 
@@ -35,8 +34,7 @@ class EvaluationOptions:
     """Inputs of an evaluation; `labels` is a folder of YOLO text files or a COCO instances file.
 
     `table` is a calibration table, which makes a float model run in INT8; `precision` None: int8 with a table or in a
-    model that carries Q/DQ pairs, else fp32; in float such a model runs without its pairs. With `is_cross_checked`
-    pycocotools measures the same detections as well.
+    model that carries Q/DQ pairs, else fp32; in float such a model runs without its pairs.
     """
 
     model: Path
@@ -44,7 +42,6 @@ class EvaluationOptions:
     labels: Path
     precision: Precision | None = None
     table: Path | None = None
-    is_cross_checked: bool = False
     is_skipping_undecodable: bool = False  # leave out files that cannot be decoded, instead of refusing them
 
 
@@ -53,8 +50,7 @@ class Evaluation:
     """Result of an evaluation; `unlabelled` are images without labels, taken as empty; `left_out` are labelled boxes of
     classes that the model does not know; `classes_by` and `notes` as `edge.evaluate.truth.Labels` has them.
 
-    `pycocotools` is its mAP50-95 and mAP50 of the same detections, where asked for. `int8_mac_share` is how much of the
-    multiply-accumulates ran in INT8, None in float.
+    `int8_mac_share` is how much of the multiply-accumulates ran in INT8, None in float.
     """
 
     spec: ModelSpec
@@ -69,7 +65,6 @@ class Evaluation:
     notes: tuple[str, ...]
     elapsed_s: float
     undecodable: tuple[Path, ...] = ()  # files that were left out
-    pycocotools: tuple[float, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
         accuracy = self.accuracy
@@ -88,7 +83,6 @@ class Evaluation:
             "notes": list(self.notes),
             "map50_95": round(accuracy.map50_95, 5),
             "map50": round(accuracy.map50, 5),
-            "pycocotools": None if self.pycocotools is None else [round(value, 5) for value in self.pycocotools],
             "seconds": round(self.elapsed_s, 2),
             "per_class": [  # a list, for a model may have several of one label
                 {
@@ -123,7 +117,6 @@ def evaluate_model(
     )
     work = Detecting(kind=kind, forms=forms, max_batch=_BATCH, precision=computed.precision)
     accumulator, class_blind = Accumulator(), ClassBlind(spec.labels, is_int8=computed.precision is Precision.INT8)
-    detected, truths = dict[str, Detections](), dict[str, GroundTruth]()  # to be cross-checked
     with (crew or Here()).take_on(work) as job:
         started = time.monotonic()
         found_on = job.each([StillImage(path) for path in seen], on_item=on_image)
@@ -131,8 +124,6 @@ def evaluate_model(
             truth = labels.truth(path.stem, size)
             accumulator.add(path.stem, found, truth)
             class_blind.add(found, truth)
-            if options.is_cross_checked:
-                detected[path.stem], truths[path.stem] = found, truth
         engine = job.engine
     class_blind.require_same_classes(str(options.labels))
     return Evaluation(
@@ -148,7 +139,6 @@ def evaluate_model(
         notes=(*labels.notes, *class_blind.notes, *_notes_of(spec)),
         elapsed_s=time.monotonic() - started,
         undecodable=undecodable,
-        pycocotools=map_by_pycocotools(detected, truths) if options.is_cross_checked else None,
     )
 
 

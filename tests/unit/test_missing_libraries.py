@@ -7,7 +7,6 @@ import pytest
 from edge.demo import broker
 from edge.engine.openvino import binding as openvino
 from edge.errors import MissingDependencyError
-from edge.evaluate import coco_map
 from edge.media import images
 from edge.media.ffmpeg import binding as ffmpeg
 from edge.media.gstreamer import binding as gstreamer
@@ -24,7 +23,6 @@ ASKED = {
     "onnx": (onnx_module, "onnx", "pip install"),
     "openvino": (openvino.import_openvino, "OpenVINO", "pip install"),
     "paho.mqtt.client": (client._import_paho, "paho-mqtt", "pip install"),
-    "pycocotools.coco": (lambda: coco_map.map_by_pycocotools({}, {}), "pycocotools", "pip install"),
 }
 
 

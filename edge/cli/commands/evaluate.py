@@ -40,7 +40,6 @@ __all__ = ["evaluate"]
 @engine_option
 @crew_options
 @skip_option
-@click.option("--pycocotools", "is_cross_checked", is_flag=True, help="Also measure with pycocotools (extra: coco).")
 def evaluate(
     model: Path,
     images: Path,
@@ -48,7 +47,6 @@ def evaluate(
     precision: str | None,
     table: Path | None,
     engine: str,
-    is_cross_checked: bool,
     is_skipping_undecodable: bool,
     as_json: bool,
     **spread: Any,
@@ -67,7 +65,6 @@ def evaluate(
         labels=labels,
         precision=None if precision is None else Precision(precision),
         table=table,
-        is_cross_checked=is_cross_checked,
         is_skipping_undecodable=is_skipping_undecodable,
     )
     kind, count = usable_kind(engine), len(list_images(images))
@@ -80,8 +77,6 @@ def evaluate(
         echo_json(content)
         return
     echo_pairs(_lines(result, content))
-    if result.pycocotools is not None:
-        echo_pairs([("pycocotools", f"mAP50-95 {result.pycocotools[0]:.4f}, mAP50 {result.pycocotools[1]:.4f}")])
 
 
 def _warnings(result: Evaluation) -> Iterator[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -25,7 +23,6 @@ from edge.document import Document, Location
 from edge.errors import ConfigError
 from edge.mistaken import mistaken
 from edge.reading import read_file
-from edge.writing import remedy, write_whole
 
 __all__ = [
     "ALL",
@@ -38,7 +35,6 @@ __all__ = [
     "is_more_than",
     "load_inventory",
     "part_of",
-    "trust_inventory",
 ]
 
 _MAX_BYTES = 4 * 1024 * 1024  # ten thousand targets
@@ -202,8 +198,8 @@ class _File(Strict, frozen=True, kw_only=True):
 def find_inventory(given: Path | None) -> Inventory:
     """Return the inventory in `given`, else in ./targets.toml, else in the user's configuration; else an empty one.
 
-    One that was found in the current folder may be anybody's: unless it was trusted (`trust_inventory`), it names no
-    ssh_config, because that runs commands here (ProxyCommand).
+    One that was found in the current folder may be anybody's: it names no ssh_config, because that runs commands here
+    (ProxyCommand).
 
     Raises `ConfigError` if the file cannot be used.
     """
@@ -213,21 +209,6 @@ def find_inventory(given: Path | None) -> Inventory:
     if here.is_file():
         return load_inventory(here, is_found=here.resolve() != kept.resolve())
     return load_inventory(kept) if kept.is_file() else Inventory()
-
-
-def trust_inventory(path: Path) -> None:
-    """Let an inventory be found from now on, with the ssh_configs that it names, while none of these files changes.
-    Raises `ConfigError` if it cannot be used as written, or that cannot be kept.
-    """
-    digest = _sha256(path, _ssh_configs(load_inventory(path)))
-    kept = configuration() / "trusted.json"
-    content = json.dumps({**_known(), str(path.resolve()): digest}, indent=1, sort_keys=True)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(kept, content.encode(), mode=0o600)  # its owner's alone
-    except OSError as error:
-        hint = remedy(error, "set XDG_CONFIG_HOME to a folder of yours")
-        raise ConfigError(f"{kept}: cannot be written: {error.strerror}", hint=hint) from None
 
 
 def load_inventory(path: Path, *, is_found: bool = False) -> Inventory:
@@ -244,35 +225,13 @@ def load_inventory(path: Path, *, is_found: bool = False) -> Inventory:
         wave=file.wave,
         max_parallel=file.defaults.max_parallel,
     )
-    ssh_configs = _ssh_configs(inventory)
-    if is_found and ssh_configs and _known().get(str(path.resolve())) != _sha256(path, ssh_configs):
+    if is_found and any(target.ssh_config is not None for target in inventory.targets.values()):
         raise document.error(
             _first_ssh_config(file),
             "an ssh_config can run commands on this machine, and this inventory was found here, not named; if it is "
-            f"yours, name it: --targets {path}, or trust it as it is now: edge-deploy targets --trust {path}",
+            f"yours, name it: --targets {path}",
         )
     return inventory
-
-
-def _known() -> Mapping[str, str]:
-    """Return the digests of files that were trusted, with those that they name, by path."""
-    try:
-        known = json.loads((configuration() / "trusted.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}  # then nothing is trusted
-    return known if isinstance(known, dict) else {}
-
-
-def _sha256(path: Path, others: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for each in (path, *sorted(set(others))):
-        content = each.read_bytes() if each.is_file() else b""
-        digest.update(f"{each.resolve()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
-
-
-def _ssh_configs(inventory: Inventory) -> list[Path]:
-    return [target.ssh_config for target in inventory.targets.values() if target.ssh_config is not None]
 
 
 def _first_ssh_config(file: _File) -> Location:

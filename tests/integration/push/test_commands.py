@@ -26,7 +26,6 @@ from edge.wire.verbs import STATUS, Verb
 from tests.support.command_line import start as begun
 from tests.support.fleet import Running, targets
 from tests.support.manifests import revocation, ssh_key
-from tests.support.ports import free_port
 from tests.support.tcp_proxy import LinkProxy
 from tests.support.wait import QuietWatch, wait_until
 
@@ -261,31 +260,6 @@ def test_an_interrupt_closes_the_connection():
     running.interrupt()
 
     assert running.join(timeout_s=60).exit_code == 130
-
-
-def test_targets_with_check_asks_each(device, sshd, tmp_path, capfd):
-    from edge.cli.edge_deploy import edge_deploy
-
-    path, address = tmp_path / "targets.toml", sshd.address()
-    path.write_text(
-        f'[defaults]\nuser = "{getpass.getuser()}"\nssh_config = "{address.config}"\n'
-        f'[[target]]\nname = "gate-01"\nhost = "{address.host}"\n'
-        f'[[target]]\nname = "gate-02"\nhost = "{address.host}"\nport = {free_port()}\n'
-    )
-    release = _pushed(device)
-    command = ["targets", "--check", "--targets", str(path)]
-    code = edge_deploy.main(command, standalone_mode=False)
-    lines = capfd.readouterr().out.splitlines()
-    json_code = edge_deploy.main([*command, "--json", "gate-01"], standalone_mode=False)
-    document = json.loads(capfd.readouterr().out)
-
-    assert code == 11
-    assert lines[0].startswith("gate-01")
-    assert lines[0].split()[-3:] == [release, "idle,", "serving"]
-    assert "unreachable" in lines[1]
-    assert "Connection refused" in lines[1]
-    assert json_code == 0
-    assert document["targets"][0]["status"]["current"] == release
 
 
 def _pushed(device):

@@ -16,7 +16,6 @@ COMMANDS = {
     "status": ["status", "gate-01"],
     "logs": ["logs", "gate-01"],
     "confirm": ["confirm", "gate-01"],
-    "targets": ["targets", "--check"],
     "push": ["push", "BUNDLE", "gate-01"],
     "plan": ["push", "BUNDLE", "gate-01", "--plan"],
     "push of two": ["push", "BUNDLE", "all"],

@@ -7,11 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-
-from edge.calibrate.histogram import Histogram
 from edge.cli.svg import Frame, circle, line, missing, rect, text, ticks
-from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict, Quantization, worst_layers
+from edge.evaluate.layers import MOST_ADDED_NOISE, LayerError, LayerVerdict, worst_layers
 from edge.quantize.comparison import Comparison
 
 __all__ = [
@@ -21,7 +18,6 @@ __all__ = [
     "figures",
     "number",
     "percent",
-    "rebinned",
     "sum_ms",
     "verdict_lines",
 ]
@@ -29,8 +25,6 @@ __all__ = [
 SHOWN_WORST = 10
 _UNKNOWN = "-"
 _SMALLEST_PERCENT = 0.01
-_BARS = 110  # of a histogram
-_PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""))
 
 
 def number(value: float | None, form: str) -> str:
@@ -112,22 +106,21 @@ def _times(found: Comparison) -> str:
 
 _LIGHT = {
     "ground": "#fcfcfb", "text": "#17171a", "quiet": "#5c5c63", "grid": "#e4e4e1", "float": "#b0632c",
-    "int8": "#2a6fc9", "count": "#6b7a8f", "range": "#c22f3d", "dead": "#c22f3d66", "worst": "#fdf0e6",
+    "int8": "#2a6fc9", "missing": "#c22f3d", "worst": "#fdf0e6",
 }  # fmt: skip
 _DARK = {
     "ground": "#18181b", "text": "#ececee", "quiet": "#a5a5ad", "grid": "#36363c", "float": "#e3995f",
-    "int8": "#6ba6f2", "count": "#8c9bb0", "range": "#f2727d", "dead": "#f2727d80", "worst": "#33281f",
+    "int8": "#6ba6f2", "missing": "#f2727d", "worst": "#33281f",
 }  # fmt: skip
 _STYLE = """
 body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
   max-width: 70rem; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; }
-h3 { font-size: .9rem; margin: 0; overflow-wrap: anywhere; } p { margin: .3rem 0 .8rem; max-width: 52rem; }
+p { margin: .3rem 0 .8rem; max-width: 52rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
-dt, .note, figcaption { color: var(--quiet); } .note, figcaption { font-size: .87rem; }
+dt, .note { color: var(--quiet); } .note { font-size: .87rem; }
 .wide { overflow-x: auto; } .wide svg { min-width: 46rem; } svg { display: block; width: 100%; height: auto; }
-figure { margin: 0; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
 svg text.mark { fill: var(--text); font-weight: 600; }
 .grid { stroke: var(--grid); } .axis { stroke: var(--quiet); }
@@ -137,14 +130,12 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 th, td { padding: .2rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
 th { vertical-align: bottom; white-space: normal; } td.text, th.text { text-align: left; }
 td.name { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }
-.grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.4rem; }
 .line { fill: none; stroke: var(--int8); opacity: .45; }
-.int8 { fill: var(--int8); } .float { fill: var(--float); } .count { fill: var(--count); }
-.missing text { fill: var(--range); }
-circle.float { fill: var(--ground); stroke: var(--float); stroke-width: 2; } .range { fill: var(--range); }
-.dead { fill: var(--dead); }
-.key.int8 { background: var(--int8); } .key.float { background: var(--float); } .key.range { background: var(--range); }
-.key.dead { background: var(--dead); } .key.ring { background: none; border: 2px solid var(--float); border-radius: 50%;
+.int8 { fill: var(--int8); } .float { fill: var(--float); }
+.missing text { fill: var(--missing); }
+circle.float { fill: var(--ground); stroke: var(--float); stroke-width: 2; }
+.key.int8 { background: var(--int8); } .key.float { background: var(--float); }
+.key.ring { background: none; border: 2px solid var(--float); border-radius: 50%;
   box-sizing: border-box; }
 tr.worst { background: var(--worst); }
 tr.kept td { color: var(--quiet); }
@@ -160,8 +151,13 @@ def comparison_page(found: Comparison) -> str:
     """Escape names of layers and files."""
     worst = worst_layers(found.layers, count=SHOWN_WORST)
     title = f"INT8 against float: {found.spec.name}"
-    sections = (_head(title, found), _error_plot(found, worst), _time_plot(found), _histograms(found, worst),
-                _table(found, worst), _reading(found))  # fmt: skip
+    sections = (
+        _head(title, found),
+        _error_plot(found, worst),
+        _time_plot(found),
+        _table(found, worst),
+        _reading(found),
+    )
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -271,74 +267,6 @@ def _pairs(found: Comparison, frame: Frame) -> Iterator[str]:
                 yield missing(x + thickness / 2, frame.floor - 4, label)
             else:
                 yield rect(style, x, frame.y(time), thickness * 0.9, frame.floor - frame.y(time), label)
-
-
-def _histograms(found: Comparison, worst: Sequence[LayerError]) -> str:
-    figures = "".join(
-        _figure(rank, error, found.inputs[error.layer.input_]) for rank, error in enumerate(worst, start=1)
-    )
-    if not figures:
-        return ""
-    return (
-        f"<h2>What the {len(worst)} worst layers read</h2>"
-        '<p class="note">Counts of |x| in the float model, on a logarithmic scale. Values beyond the range are '
-        "clipped; below half a step they become 0.</p>"
-        '<p class="note"><span class="key range"></span>range<span class="key dead"></span>half a step, becomes 0</p>'
-        f'<div class="grid2">{figures}</div>\n'
-    )
-
-
-def _figure(rank: int, error: LayerError, histogram: Histogram) -> str:
-    quantization = error.layer.quantization
-    if quantization is None:
-        return ""
-    x_most = 1.04 * max(histogram.amax, quantization.range_)
-    counts = rebinned(histogram, _BARS, x_most)
-    frame = Frame(width=340, height=170, x_high=x_most, y_low=0, y_high=max(1.0, math.log10(max([1, *counts]) * 2)))
-    parts = (_decades(frame), _columns(counts, frame), _bands(quantization, frame), _magnitudes(frame))
-    plot = frame.picture(f"|x| of {error.layer.input_}", *parts)
-    caption = (
-        f"reads {error.layer.input_}: largest {histogram.amax:.4g}, range {quantization.range_:.4g}, "
-        f"step {quantization.step:.3g}; {percent(error.clipped_share)} clipped, {percent(error.dead_share)} become 0"
-    )
-    title = f"{rank}. {error.layer.name}"
-    return f"<figure><h3>{html.escape(title)}</h3>{plot}<figcaption>{html.escape(caption)}</figcaption></figure>"
-
-
-def _decades(frame: Frame) -> Iterator[str]:
-    last = int(frame.y_high - math.log10(2))
-    for exponent in range(0, last + 1, max(1, math.ceil(last / 4))):
-        y = frame.y(exponent + math.log10(2))
-        yield line("grid", frame.left, y, frame.end, y)
-        power, prefix = next(entry for entry in _PREFIXES if entry[0] <= exponent)
-        yield text(frame.left - 6, y + 4, f"{10 ** (exponent - power)}{prefix}", anchor="end")
-
-
-def _columns(counts: Sequence[int], frame: Frame) -> Iterator[str]:
-    wide = (frame.x(frame.x_high) - frame.x(0)) / max(1, len(counts))
-    for position, count in enumerate(counts):
-        if count:
-            top = frame.y(math.log10(2 * count))  # a single value is seen, too
-            yield rect("count", frame.x(0) + position * wide, top, max(wide - 0.6, 0.6), frame.floor - top)
-
-
-def _bands(quantization: Quantization, frame: Frame) -> Iterator[str]:
-    ends = (("dead", 0.0, quantization.step / 2), ("range", quantization.range_, quantization.range_))
-    for style, start, end in ends:
-        width = max(frame.x(end) - frame.x(start), 2.0)
-        yield rect(style, frame.x(start), frame.top, width, frame.floor - frame.top)
-
-
-def _magnitudes(frame: Frame) -> Iterator[str]:
-    for value in ticks(0, frame.x_high, most=5):
-        yield text(frame.x(value), frame.floor + 16, f"{value:g}", anchor="middle")
-
-
-def rebinned(histogram: Histogram, bars: int, x_most: float) -> list[int]:
-    """Return the counts of a histogram in `bars` equal parts of [0, x_most]; a bin goes where its middle lies."""
-    middles = (np.arange(len(histogram.counts)) + 0.5) * histogram.bin_width
-    where = np.minimum(middles / x_most * bars, bars - 1).astype(np.intp)
-    return [int(count) for count in np.bincount(where, weights=histogram.counts, minlength=bars)]
 
 
 def _table(found: Comparison, worst: Sequence[LayerError]) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.calibrate.histogram import Histogram, Observer, merge_all
 from edge.calibrate.lint import usable_table
 from edge.engine.averaging import ByEngine
 from edge.engine.kind import EngineKind, QdqForm
@@ -154,13 +153,9 @@ class Both(ByEngine):
         self._int8.close()
 
 
-Inputs = Mapping[str, Histogram]
-Part = LayerErrors | Inputs
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparing(StillsWork[Both, Part]):
-    """The errors of the layers on each canvas, and behind the last one the histograms of what they read."""
+class Comparing(StillsWork[Both, LayerErrors]):
+    """The errors of the layers on each canvas."""
 
     layers: tuple[ComparedLayer, ...]
     with_copies: bytes  # the model in INT8 with its layers in float beside them
@@ -171,15 +166,11 @@ class Comparing(StillsWork[Both, Part]):
 
     def run(
         self, engine: Both, items: Sequence[StillImage], *, read: ReadImage, on_item: Callable[[], None]
-    ) -> Iterator[Part]:
-        observer = Observer()
+    ) -> Iterator[LayerErrors]:
         for placed, (exact, rounded) in run_stills([image.path for image in items], engine, read=read):
-            for name in dict.fromkeys(layer.input_ for layer in self.layers):
-                observer.observe(name, exact[name])
             yield self._errors(exact, rounded)
             for _ in placed:
                 on_item()
-        yield observer.histograms
 
     def _errors(self, exact: Tensors, rounded: Tensors) -> LayerErrors:
         errors = _none_yet(self.layers)
@@ -223,7 +214,6 @@ class Comparison:
     engine: str
     output_sqnr_db: float  # signal to noise of the model's output tensor
     layers: tuple[LayerError, ...]  # the weighted nodes, in the order of the model
-    inputs: Mapping[str, Histogram]  # |x| of each activation that a layer reads, in float
     untimed: str | None = None  # why no layer was timed; None: they were, as far as each is known alone
     undecodable: tuple[Path, ...] = ()  # files that were left out
 
@@ -266,14 +256,11 @@ def compare_model(
         paths, lambda picture: None, is_skipping_undecodable=options.is_skipping_undecodable
     )
     paths = list(seen)
-    errors, inputs = _none_yet(layers), dict[str, Histogram]()
+    errors = _none_yet(layers)
     work = Comparing(kind=kind, forms=forms, max_batch=spec.batch or 1, layers=layers, with_copies=with_copies)
     with (crew or Here()).take_on(work) as job:
         for part in job.each([StillImage(path) for path in paths], on_item=on_step):
-            if isinstance(part, LayerErrors):
-                errors.join(part)
-            else:
-                inputs = merge_all(inputs, part)
+            errors.join(part)
         engine = job.engine
     times, untimed = times_of(
         kind, forms, quantized.model, layers, canvases=_first_canvases(paths, spec), on_run=on_step
@@ -286,7 +273,6 @@ def compare_model(
         engine=engine,
         output_sqnr_db=errors.sqnr_db(spec.output_name),
         layers=tuple(errors.result(one, all_macs=macs, times=times.get(one.name)) for one in layers),
-        inputs=inputs,
         untimed=untimed,
         undecodable=undecodable,
     )

@@ -15,12 +15,10 @@ from edge.cli.comparison import (
     comparison_summary,
     number,
     percent,
-    rebinned,
     verdict_lines,
 )
 from edge.evaluate.layers import ComparedLayer, LayerError, LayerTimes, Quantization, worst_layers
 from edge.quantize.comparison import Comparison
-from tests.support.tables import count
 from tests.support.values import model_spec
 
 EVIL = '<script>alert("1")</script>&amp;'
@@ -86,10 +84,8 @@ def an_error(name, *, sqnr_db=20.0, is_int8=True, float_ms=2.0, int8_ms=1.0):
 
 def comparison(*errors):
     spec = model_spec(Path(f"/x/{EVIL}.onnx"), name=EVIL, side=96, batch=1)
-    histogram = count(np.abs(np.random.default_rng(0).normal(0, 1.5, 10_000)))
     return Comparison(
         spec=spec, table=Path("t.calib.json"), images=7, engine="openvino 1.2.3", output_sqnr_db=31.25, layers=errors,
-        inputs={"x": histogram},
     )  # fmt: skip
 
 
@@ -149,27 +145,6 @@ def test_taller_bars_are_longer_times():
         for style, height in re.findall(r'<rect class="(float|int8)"[^>]*height="([\d.]+)"', page.split("<svg")[2])
     }
     assert heights["float"] == pytest.approx(4 * heights["int8"], rel=0.01)
-
-
-def test_the_histograms_are_of_the_worst_with_range_and_step_where_they_lie():
-    page = comparison_page(MIXED)
-
-    assert page.count("<figure>") == 4  # that many add noise
-    figure = page.split("<figure>")[1]
-    assert "1. /bad/Conv" in figure
-    assert "range 4, step 0.0315; 2.00% clipped, &lt;0.01% become 0" in figure
-    x_most = 1.04 * max(4.0, MIXED.inputs["x"].amax)
-    x = float(re.search(r'<rect class="range" x="([\d.]+)"', figure)[1])
-    left, right = 52, 340 - 14
-    assert (x - left) / (right - left) == pytest.approx(4.0 / x_most, abs=0.002)
-
-
-def test_rebinned_counts_lose_no_value_and_stay_in_place():
-    histogram = count(np.array([0.1, 0.1, 3.9, 7.9], np.float32))
-
-    bars = rebinned(histogram, 4, 8.0)
-
-    assert bars == [2, 1, 0, 1]
 
 
 def test_lines_star_the_worst_and_end_with_whole_names():

@@ -168,7 +168,6 @@ def test_only_as_many_images_as_asked_for_are_taken_and_every_step_is_told(model
 
     assert found.images == 2
     assert len(steps) == 2 + TIMED_RUNS
-    assert found.inputs["images"].total == 2 * 3 * 96 * 96
 
 
 def test_a_fixed_batch_with_images_left_over_is_the_same_as_one_by_one(tmp_path):
@@ -182,7 +181,6 @@ def test_a_fixed_batch_with_images_left_over_is_the_same_as_one_by_one(tmp_path)
     for first, second in zip(alone.layers, together.layers, strict=True):
         assert second.sqnr_db == pytest.approx(first.sqnr_db, abs=1.0)
         assert second.layer.macs == first.layer.macs
-    assert together.inputs["images"].total == 3 * 3 * 96 * 96
 
 
 def test_a_table_of_another_model_is_refused(model, tmp_path):

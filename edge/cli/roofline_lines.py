@@ -1,7 +1,4 @@
-"""Rooflines in words: what a machine can do, what bounds each layer, what bounds the model.
-
-The account of a model in words: amounts with their units, a line for each layer, the sums.
-"""
+"""Rooflines in words: what a machine can do, what bounds each layer, what bounds the model."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from typing import Any
 
 import click
 
-from edge.cli.output import aligned, amount, echo_parts, shown_width
-from edge.model.layer_account import LayerAccount, ModelAccount
+from edge.cli.output import aligned, echo_parts, shown_width
 from edge.quantize.account import PrecisionAccounts
 from edge.roofline.bound import Gain, LayerBound, LayerWorth, ModelBound, Worth, bound_of_model, worth_of_int8
 from edge.roofline.lessons import Lesson, lessons_of
@@ -21,7 +17,6 @@ from edge.types import Precision
 
 __all__ = [
     "Roofline",
-    "account_lines",
     "echo_rooflines",
     "machines_lines",
     "precision_word",
@@ -29,38 +24,9 @@ __all__ = [
     "rooflines_as_json",
 ]
 
-_HEAD = ("in", "operations", "weights B", "read B", "written B", "op/B", "operator", "layer")
-
 
 def precision_word(precision: Precision) -> str:
     return precision.value.upper()
-
-
-def account_lines(account: ModelAccount) -> Iterator[str]:
-    """Yield a head, a line for each layer in the order of the model, and the sums."""
-    rows = [_HEAD, *(_cells(layer) for layer in account.layers)]
-    yield from aligned(rows, width=shown_width(), spare=("operator", "weights B"), is_named=True)
-    frames = "frame" if account.batch == 1 else "frames"
-    yield ""
-    yield (
-        f"{len(account.layers)} layers for {account.batch} {frames}: {amount(account.operations)}op, "
-        f"{amount(account.parameters)} parameters, {amount(account.moved_bytes)}B through memory "
-        f"({amount(account.weight_bytes)}B of it weights), {account.intensity:.1f} operations per byte"
-    )
-    if account.uncounted:
-        yield f"not counted, their sizes are not in the file: {', '.join(account.uncounted)}"
-
-
-def _cells(layer: LayerAccount) -> tuple[str, ...]:
-    moved = (layer.weight_bytes, layer.read_bytes, layer.written_bytes)
-    return (
-        precision_word(layer.precision),
-        amount(layer.operations),
-        *map(amount, moved),
-        f"{layer.intensity:.1f}",
-        "+".join(layer.fused),
-        layer.name,
-    )
 
 
 _SUMMARY_HEAD = ("least ms", "never below", "most frames/s", "layers by memory", "time by memory", "in", "machine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from edge.types import Precision
 
@@ -74,20 +73,6 @@ class LayerAccount:
         """Operations for each byte that is moved; 0 where nothing is moved."""
         return self.operations / self.moved_bytes if self.moved_bytes else 0.0
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "layer": self.name,
-            "operator": self.op_type,
-            "fused": list(self.fused),
-            "precision": self.precision.value,
-            "operations": self.operations,
-            "parameters": self.parameters,
-            "weight_bytes": self.weight_bytes,
-            "read_bytes": self.read_bytes,
-            "written_bytes": self.written_bytes,
-            "intensity": round(self.intensity, 4),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccount:
@@ -114,19 +99,3 @@ class ModelAccount:
     def moved_bytes(self) -> int:
         """Of all layers: what one makes and another reads is counted at both."""
         return sum(layer.moved_bytes for layer in self.layers)
-
-    @property
-    def intensity(self) -> float:
-        return self.operations / self.moved_bytes if self.moved_bytes else 0.0
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "batch": self.batch,
-            "precision": self.precision.value,
-            "operations": self.operations,
-            "parameters": self.parameters,
-            "moved_bytes": self.moved_bytes,
-            "intensity": round(self.intensity, 4),
-            "uncounted": list(self.uncounted),
-            "layers": [layer.as_json() for layer in self.layers],
-        }

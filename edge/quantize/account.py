@@ -43,22 +43,6 @@ class PrecisionAccounts:
             return "by the Q/DQ pairs of the model"
         return "if every layer that can be quantized were; a table may keep some in float"
 
-    def of(self, precision: Precision | None) -> ModelAccount:
-        """Return the account in one precision; None: in INT8 where a table or the model says how, else in FP16.
-        Raises `ModelError` if there is none in that precision.
-        """
-        if precision is None:
-            is_said = self.table is not None or self.spec.is_quantized
-            precision = Precision.INT8 if is_said else Precision.FP16
-        if precision in self.by_precision:
-            return self.by_precision[precision]
-        if precision is Precision.INT8:
-            raise ModelError(f"{self.spec.path}: has no account in INT8: {self.why_no_int8}")
-        raise ModelError(
-            f"{self.spec.path}: carries Q/DQ pairs: its account is in int8, asked for in {precision.value}",
-            hint="leave --precision out, or take its float model: edge-deploy table import",
-        )
-
 
 def accounts_of(model: Path, *, table: Path | None, batch: int | None) -> PrecisionAccounts:
     """`batch`: frames at once; None: what the model is fixed to, else one.

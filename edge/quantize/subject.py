@@ -277,5 +277,5 @@ def _require_layers(forms: Forms, keep_float: tuple[str, ...]) -> None:
         raise ModelError(
             f'{forms.spec.path}: --keep-float names "{unknown[0]}", which is no layer that could run in INT8'
             f"{nearest(unknown[0], known)}",
-            hint="edge-deploy inspect MODEL --layers lists them",
+            hint="edge-deploy roofline MODEL --machine NAME lists them",
         )

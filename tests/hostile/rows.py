@@ -28,7 +28,6 @@ _KINDS = {  # that people mix up with what is expected
 _TO_MODEL = (
     "edge-deploy inspect {}",
     "edge-deploy inspect {} --json",
-    "edge-deploy inspect {} --layers",
     "edge-deploy calibrate {} --images pictures --method mse",
     "edge-deploy calibrate {} --images pictures --labels labels -o new.calib.json",
     "edge-deploy evaluate {} --images pictures --labels labels",
@@ -240,7 +239,6 @@ _SINGLE: Sequence[Row] = (
     ("edge-deploy capacity good.yaml --machine this/0", 2, "this/0"),
     ("edge-deploy capacity good.yaml --machine orin-nx-16g", 2, "nearest: orin-nx-16gb"),
     ("edge-deploy capacity good.yaml --machine /", 2, "'/'"),
-    ("edge-deploy capacity good.yaml --machine orin-nx-8gb --all", 2, "leave --machine out"),
     ("edge-deploy capacity good.yaml --headroom nan", 2, "headroom nan: "),
     ("edge-deploy capacity good.yaml --headroom 1.5", 2, "headroom 1.5: "),
     ("edge-deploy capacity good.yaml --timeout 0", 2, "--timeout"),

@@ -11,7 +11,7 @@ import click
 
 from edge.capacity.fit import MOST_CAMERAS, Estimate, answer_of, require_headroom, smallest
 from edge.capacity.loads import Interval, ResourceLoad
-from edge.capacity.platform import Platform, jetson_modes, jetson_modules, platform_of
+from edge.capacity.platform import jetson_modes, jetson_modules, platform_of
 from edge.capacity.work import ASSUMED, Video, Work, model_of_pipeline, video_from_text, work_of
 from edge.cli.output import aligned, amount, echo_json, echo_parts, shown_width
 from edge.cli.paths import PIPELINE, SECONDS, command
@@ -19,7 +19,6 @@ from edge.cli.roofline_lines import precision_word
 from edge.config.pipeline import load_pipeline
 from edge.deploy.look import cameras_of
 from edge.errors import ConfigError
-from edge.roofline.machines import all_machines
 from edge.roofline.proof import machine_named
 
 __all__ = ["capacity"]
@@ -35,7 +34,7 @@ _SUMMARY_HEAD = ("cameras", "never more", "engine", "watts", "verdict", "first",
 @command("""
   edge-deploy capacity gates.yaml
   edge-deploy capacity gates.yaml --machine orin-nano-8gb-super/25W --machine orin-nx-16gb
-  edge-deploy capacity gates.yaml --all --assume 1280x720@15/h265
+  edge-deploy capacity gates.yaml --assume 1280x720@15/h265
   edge-deploy capacity gates.yaml --stream east=2560x1440@25/h265 --no-look --headroom 0.5 --json
 
 \b
@@ -44,7 +43,6 @@ What the figures mean, and what they rest on: docs/sizing.md""")
 @click.option(
     "--machine", "names", multiple=True, metavar="NAME[/MODE]", help="Of roofline --list, or a proof's file; repeat."
 )
-@click.option("--all", "is_all", is_flag=True, help="Every machine of the table in every power mode.")
 @click.option(
     "--headroom", type=float, default=0.3, show_default=True, metavar="SHARE", help="Of each resource, left free."
 )
@@ -68,7 +66,6 @@ What the figures mean, and what they rest on: docs/sizing.md""")
 def capacity(
     path: Path,
     names: tuple[str, ...],
-    is_all: bool,
     headroom: float,
     stated: tuple[str, ...],
     assumed: str | None,
@@ -84,10 +81,8 @@ def capacity(
     Without --machine each Jetson module is judged at the most that it can do, and the smallest that serves the pipeline
     is named, with its power mode.
     """
-    if names and is_all:
-        raise click.UsageError("--all has every machine already; leave --machine out")
     require_headroom(headroom)
-    platforms = _platforms(names, is_all=is_all)
+    platforms = [platform_of(machine_named(name)) for name in dict.fromkeys(names)] or list(jetson_modules())
     base = ASSUMED if assumed is None else video_from_text(assumed, base=ASSUMED)
     told = _stated(stated, base)
     pipeline = load_pipeline(path)
@@ -100,14 +95,6 @@ def capacity(
         echo_json(_as_json(work, answers, best, headroom))
     else:
         _echo(work, answers, best, headroom, is_one=len(names) > 0)
-
-
-def _platforms(names: tuple[str, ...], *, is_all: bool) -> list[Platform]:
-    if names:
-        return [platform_of(machine_named(name)) for name in dict.fromkeys(names)]
-    if not is_all:
-        return list(jetson_modules())
-    return [platform_of(found) for one in all_machines() for found in (one, *one.in_each_mode())]
 
 
 def _stated(texts: tuple[str, ...], base: Video) -> dict[str, Video]:

@@ -10,12 +10,10 @@ from typing import Any
 import click
 
 from edge.cli.output import echo_result, pair_lines
-from edge.cli.paths import MODEL, READ, command
-from edge.cli.roofline_lines import account_lines
+from edge.cli.paths import MODEL, command
 from edge.model.inspect import inspect_model
 from edge.model.obstacles import ModelReport, report_on_model
-from edge.quantize.account import accounts_of
-from edge.types import ModelSpec, Precision
+from edge.types import ModelSpec
 
 __all__ = ["inspect"]
 
@@ -24,44 +22,18 @@ _LABELS_SHOWN = 8
 
 @command("""
   edge-deploy inspect yolo11s.onnx
-  edge-deploy inspect yolo11s.onnx --json
-  edge-deploy inspect yolo11s.onnx --layers --precision fp16
-  edge-deploy inspect yolo11s.onnx --layers --precision int8 --table gates.calib.json --batch 8""")
+  edge-deploy inspect yolo11s.onnx --json""")
 @click.argument("model", type=MODEL)
-@click.option("--layers", is_flag=True, help="Its account: operations and bytes of each layer, as engines fuse them.")
-@click.option(
-    "--precision",
-    type=click.Choice(["int8", "fp16", "fp32"]),
-    help="Of the account; what INT8 leaves in float is in FP16. Default: int8 with a table or Q/DQ pairs, else fp16.",
-)
-@click.option("--table", type=READ, metavar="TABLE", help="Calibration table that says what the account has in INT8.")
-@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Frames at once in the account.")
-def inspect(
-    model: Path, layers: bool, precision: str | None, table: Path | None, batch: int | None, as_json: bool
-) -> None:
+def inspect(model: Path, as_json: bool) -> None:
     """Show what an ONNX file is, read from the file itself.
 
     Family of its head, input, preprocess, labels, cost, and what stands in the way of INT8. A model that cannot be
     shown to be a YOLO detector is refused, with what was seen in it. Of pose, segmentation and OBB models the boxes
     alone are decoded.
     """
-    if layers:
-        _echo_account(model, precision=precision, table=table, batch=batch, as_json=as_json)
-        return
-    if any(value is not None for value in (precision, table, batch)):
-        raise click.UsageError("--precision, --table and --batch are of the account of the layers: add --layers")
     spec = inspect_model(model)
     report = report_on_model(spec)
     echo_result(_as_json(spec, report), pair_lines(_lines(spec, report)), as_json=as_json)
-
-
-def _echo_account(model: Path, *, precision: str | None, table: Path | None, batch: int | None, as_json: bool) -> None:
-    found = accounts_of(model, table=table, batch=batch)
-    account = found.of(None if precision is None else Precision(precision))
-    content = {"model": found.spec.name, "sha256": found.spec.sha256, **account.as_json()}
-    echo_result(content, account_lines(account), as_json=as_json)
-    if account.precision is Precision.INT8 and not as_json:
-        click.echo(f"INT8 {found.origin_of_int8}", err=True)
 
 
 def _as_json(spec: ModelSpec, report: ModelReport) -> dict[str, Any]:

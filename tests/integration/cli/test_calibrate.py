@@ -442,7 +442,7 @@ def test_a_layer_that_is_not_there_is_named(place):
     told = refused(place, "--method", "mse", "--keep-float", "Conv_0", "--keep-float", "Conv_O")
 
     assert '--keep-float names "Conv_O", which is no layer that could run in INT8 (nearest: Conv_' in told
-    assert "inspect MODEL --layers" in told
+    assert "roofline MODEL --machine NAME lists them" in told
 
 
 @pytest.mark.parametrize("stage", ["observe", "search"])

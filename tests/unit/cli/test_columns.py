@@ -57,8 +57,7 @@ def test_no_line_of_the_table_is_longer_than_the_terminal(width):
 @pytest.mark.parametrize(
     ("columns", "asked"),
     [
-        (60, ("inspect", MODEL, "--layers")),
-        (80, ("inspect", MODEL, "--layers")),
+        (60, ("roofline", MODEL)),
         (80, ("roofline", MODEL)),
         (80, ("roofline", "--list")),
     ],

@@ -194,6 +194,14 @@ def kill_in_a_move(life, monkeypatch):
     life.kill()
 
 
+def damage_all(place):
+    """Overwrite the file of a place and what lies beside it with letters, and let it be read."""
+    place.flush()
+    for part in place.path.parent.glob(f"{place.path.name}*"):
+        part.write_bytes(b"x" * part.stat().st_size)
+    place._pragma("cache_size=0")
+
+
 def full(name, method="commit"):
     """Return what a method of `Place`, or `open` of `Store`, is where the file of this name takes nothing."""
     real = getattr(Store if method == "open" else Place, method)

@@ -17,7 +17,7 @@ from edge.publish.outbox.bounds import Bounds
 from edge.publish.outbox.places import RunningClock
 from edge.publish.outbox.store import Place, Row
 from tests.support.logged import logged
-from tests.support.spool_life import Life
+from tests.support.spool_life import Life, damage_all
 from tests.support.wait import wait_until
 
 
@@ -236,21 +236,13 @@ def test_a_full_disk_without_a_bound_is_not_said_to_have_too_little_free(tmp_pat
     assert "are free" not in caplog.text
 
 
-def damage_all(path):
-    """Overwrite the file and what lies beside it with letters."""
-    for part in path.parent.glob("spool.db*"):
-        part.write_bytes(b"x" * part.stat().st_size)
-
-
 def test_f38_a_spool_that_is_damaged_while_it_runs_is_replaced(life, caplog):
     life.begin()
     for _ in range(10):
         life.frames(100)
     away = life.outbox.counts()["spool_waiting"]
     assert away > 500
-    life.keeper.places.disk.flush()
-    damage_all(life.path)
-    life.keeper.places.disk._pragma("cache_size=0")  # so that it reads the file
+    damage_all(life.keeper.places.disk)
     life.frames(100).deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"spool-corrupt"}
     assert "spool-damaged" in logged(caplog)

@@ -1,7 +1,7 @@
 """One store in two places: what one of them cannot take, what many starts have left, what publishing costs."""
 
 from edge.publish.outbox.store import Place
-from tests.support.spool_life import Life, full, kill_in_a_move
+from tests.support.spool_life import Life, damage_all, full, kill_in_a_move
 from tests.support.wire_messages import detections
 
 
@@ -152,3 +152,30 @@ def test_a_message_that_is_delivered_while_it_is_written_goes_from_run_with_the_
     life.keeper.tick()
 
     assert life.keeper.places.run.tickets() == {}
+
+
+def test_run_that_is_damaged_while_it_serves_is_begun_anew_and_only_what_was_nowhere_else_is_declared(
+    tmp_path, monkeypatch
+):
+    life = Life(tmp_path, max_bytes=400_000)
+    life.begin()
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "commit", full("spool.db"))
+        for _ in range(8):
+            life.frames(40, settled=False)
+            life.keeper.tick()
+        away = life.balances()["spool_waiting"]
+        run = life.keeper.places.run
+        damage_all(run)
+        for _ in range(5):
+            life.keeper.tick()
+    life.settle()
+    counts = life.balances()
+    assert (counts["numbered_in_gaps"], counts["numbered_waiting"]) == (away, 320 - away)
+    assert life.keeper.places.run is not run
+    assert life.keeper.places.run.path == run.path, "in its file again"
+    life.frames(5, settled=False)
+    life.keeper.tick()
+    life.kill()
+    life.begin().deliver().prove()
+    assert {gap["reason"] for gap in life.gaps()} == {"spool-corrupt", "crash"}

@@ -334,7 +334,7 @@ class Writer:
     ) -> bool:
         """Drop the oldest, to a number of bytes or to an age; return whether there were any.
 
-        What was dropped is declared in a transaction of /run before the disk deletes it.
+        The next transactions declare it in /run first, and delete it then.
         """
         first, freed_bytes, has_found = 0, 0, False
         while freed_bytes < most_bytes:
@@ -344,9 +344,7 @@ class Writer:
             self._outbox.drop_written(
                 {one.ticket: self.places.entry(one, was_sent=sent(one.ticket)) for one in old}, reason
             )
-            if old:
-                has_found = True
-                self._save()
+            has_found |= bool(old)
             freed_bytes += sum(len(row.head) + len(row.body) + _ROW_BYTES for row in old)
             if len(old) < _LOAD:
                 break

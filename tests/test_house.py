@@ -112,7 +112,7 @@ LINES_OF_ROOMS = {
     "http": 443,
     "media": 4773,
     "model": 4600,
-    "publish": 6393,
+    "publish": 6391,
     "quantize": 3020,
     "registry": 1062,
     "roofline": 917,

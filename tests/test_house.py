@@ -109,7 +109,7 @@ LINES_OF_ROOMS = {
     "engine": 6803,
     "evaluate": 1868,
     "ground": 2244,
-    "http": 443,
+    "http": 442,
     "media": 4773,
     "model": 4600,
     "publish": 6391,

@@ -315,7 +315,6 @@ class HttpServer:
 
     async def _converse(self, listener: Listener, connection: socket.socket) -> None:
         with connection:
-            connection.setblocking(False)
             try:
                 await self._answer_one(listener, connection)
             except (OSError, asyncio.TimeoutError, asyncio.CancelledError) as error:

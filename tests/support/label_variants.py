@@ -183,7 +183,6 @@ yolo(
     )[1],
     boxes=lambda boxes: [box for box in boxes if box.class_id in (0, 3)],
 )
-yolo("numbers that are one too high", lambda given: given.yolo(number=lambda n: n + 1), code=REFUSED)
 yolo("numbers shifted around", lambda given: given.yolo(number=lambda n: (n + 1) % 4), code=REFUSED)
 yolo("two classes swapped", lambda given: given.yolo(number=lambda n: (3, 1, 2, 0)[n]), code=REFUSED)
 yolo(
@@ -239,7 +238,6 @@ yolo("oriented boxes", posed(lambda box: box.corners), classes_by="number")
 yolo("closed polygons with a data.yaml", posed(lambda box: [*box.corners, *box.corners[:2]], ORDERED))
 yolo("boxes and polygons", posed(lambda box: box.centred if box.class_id else outline(box)), classes_by="number")
 yolo("a polygon that lost a number", posed(lambda box: outline(box)[: -1 if box.class_id else None]), code=REFUSED)
-yolo("pixels", posed(lambda box: box.xywh), code=REFUSED)
 yolo(
     "corners in place of a centre",
     posed(lambda box: [*box.corners[:2], *box.corners[4:6]]),
@@ -287,15 +285,9 @@ def called(name):
     return lambda given: given.coco(image=lambda stem: {"file_name": name.format(stem)})
 
 
-def first(**fields):
-    return lambda entries: [{**entries[0], **fields}, *entries[1:]]
-
-
 EIGHTY = [{"id": 100 + number, "name": f"thing {number}"} for number in range(76)]
 coco("ids from 1", spelled(*CLASSES))
 coco("ids from 0", spelled(*CLASSES, ids=(0, 1, 2, 3)))
-coco("ids with gaps", spelled(*CLASSES, ids=(3, 7, 19, 90)))
-coco("ids in reverse", spelled(*CLASSES, ids=(4, 3, 2, 1)))
 coco("ids in any order", spelled(*CLASSES, ids=(7, 90, 1, 3)))
 coco("categories in any order", changed(categories=lambda own: own[::-1]))
 coco("ids as text", spelled(*CLASSES, ids=("1", "2", "3", "4")))
@@ -366,7 +358,6 @@ TWO_CARS = ("car", "truck", "bus", "car")
 coco("two classes of one name, as the model has them", spelled(*TWO_CARS), labels=TWO_CARS)
 coco("one name for two classes of the model", spelled("bus", "truck", "lorry", "car"), labels=TWO_CARS, code=REFUSED)
 coco("two names of one id", changed(categories=lambda own: [*own, {"id": 1, "name": "lorry"}]), code=REFUSED)
-coco("a category that is not listed", changed(annotations=first(category_id=77)), code=REFUSED)
 coco("no categories", changed(categories=lambda own: None), code=REFUSED)
 coco("files in folders", called("val/{}.jpg"))
 coco("files of Windows", called("C:\\set\\val\\{}.jpg"))
@@ -387,17 +378,6 @@ coco(
     unlabelled=4,
 )
 coco(
-    "two pictures of one name",
-    changed(images=lambda own: [*own, {**own[0], "id": 99, "file_name": "b/street-1-0.jpg"}]),
-    code=REFUSED,
-)
-coco(
-    "two pictures of one id",
-    changed(images=lambda own: [*own, {**own[1], "file_name": "other.jpg", "id": own[0]["id"]}]),
-    code=REFUSED,
-)
-coco("a picture that is not listed", changed(annotations=first(image_id=999)), code=REFUSED)
-coco(
     "annotations that were exported twice",
     changed(annotations=lambda own: [*own, *({**one, "id": one["id"] + 10_000} for one in own)]),
     boxes=lambda boxes: [*boxes, *boxes],
@@ -412,14 +392,6 @@ coco(
     "boxes as text",
     changed(annotations=lambda own: [{**one, "bbox": [str(side) for side in one["bbox"]]} for one in own]),
 )
-coco("a box of negative width", changed(annotations=first(bbox=[5, 5, -1, 5])), code=REFUSED)
-coco("a box without area", changed(annotations=first(bbox=[5, 5, 0, 5])), code=REFUSED)
-coco("a box far beyond its picture", changed(annotations=first(bbox=[5, 5, 3000, 5])), code=REFUSED)
-coco(
-    "corners in place of widths",
-    changed(annotations=lambda own: [{**one, "bbox": _corners(one["bbox"])} for one in own]),
-    code=REFUSED,
-)
 coco(
     "a file of predictions",
     lambda given: given.text("p.json", json.dumps([{"image_id": 1, "category_id": 1}])),
@@ -430,11 +402,6 @@ coco("a byte order mark", lambda given: _marked(given.coco()))
 
 def _crowds(boxes):
     return [dataclasses.replace(box, is_crowd=index % 7 == 0) for index, box in enumerate(boxes)]
-
-
-def _corners(bbox):
-    left, top, width, height = bbox
-    return [left, top, left + width, top + height]
 
 
 def _marked(path):

@@ -8,18 +8,14 @@ import threading
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from edge.http.server import (
-    BadRequestError,
     HttpResponse,
     HttpServer,
     Listener,
     bind_port,
     bind_socket_file,
     picture_response,
-    read_http_request,
     text_response,
 )
 from tests.support.http_client import ask, connect, parsed, read_all, serving
@@ -134,13 +130,6 @@ def test_what_is_no_plain_request_is_refused(sent, status):
         content = read_all(connection)
         assert content == b"" or parsed(content)[0] == status
         assert ask(port, "/")[0] == 200
-
-
-@given(st.binary(max_size=300) | st.text(max_size=100).map(lambda text: f"GET {text} HTTP/1.1\r\n{text}".encode()))
-def test_whatever_comes_is_a_request_or_a_bad_one(head):
-    with contextlib.suppress(BadRequestError):
-        request = read_http_request(head)
-        assert request.path.startswith("/")
 
 
 def test_two_hundred_connections_that_say_nothing_hold_up_nobody():

@@ -94,12 +94,6 @@ def test_what_was_refused_is_answered_with_its_code_and_written_down(device):
     assert (device.layout.var / "audit-refused.jsonl").exists()
 
 
-def test_a_verb_that_is_not_known_here_is_refused_by_its_name(device):
-    (answer,) = answers(device, Message("format-disk", {}))
-    assert answer.values["code"] == "request.verb"
-    assert "format-disk" in answer.values["problem"]
-
-
 def test_what_changes_something_is_in_the_log_of_changes_also_if_it_was_refused(device, monkeypatch):
     def change(session, request):
         session.device.layout.current.symlink_to("releases/000000000000")

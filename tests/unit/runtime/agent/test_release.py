@@ -59,17 +59,6 @@ def built(session):
     return release
 
 
-def test_a_blob_that_was_damaged_is_taken_out_of_the_store_so_that_it_is_sent_again(session, bundle):
-    damaged = bundle.manifest.files[0]
-    blob = session.device.layout.blob(damaged.sha256)
-    blob.chmod(0o600)
-    blob.write_bytes(b"\0" * damaged.length_bytes)
-
-    assert code_of(stage, session, StageRequest(release=bundle.manifest.release)) == "transfer.damaged"
-    assert not session.device.store.has(damaged.sha256)
-    assert session.device.releases.names() == []
-
-
 def test_a_release_of_which_a_blob_is_not_here_is_not_made(session, bundle):
     session.device.layout.blob(bundle.manifest.files[0].sha256).unlink()
 

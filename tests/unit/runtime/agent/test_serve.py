@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.delivery.link import Link
-from edge.device.lock import PushLock
 from edge.errors import EXIT_CODE_OF
 from edge.runtime.agent import serve as serving
 from edge.transport.channel import Blob, Message, PipeChannel
@@ -42,7 +41,7 @@ def device(tmp_path_factory):
 class Connected:
     """A client's channel to an agent in a thread."""
 
-    def __init__(self, device, *, silence_s=30.0):
+    def __init__(self, device):
         to_agent, from_client = os.pipe()
         to_client, from_agent = os.pipe()
         self.channel = PipeChannel(to_client, from_client)
@@ -51,7 +50,7 @@ class Connected:
         self._thread = threading.Thread(
             target=serving.serve,
             args=(agent, device.device, ProcessUnits(device.root)),
-            kwargs={"origin": "test", "silence_s": silence_s},
+            kwargs={"origin": "test"},
         )
         self._thread.start()
 
@@ -105,15 +104,6 @@ def test_a_client_of_another_protocol_is_told_and_left(device):
         answer = channel.receive()
         assert (answer.verb, answer.values["code"]) == ("err", "transfer.version")
         assert code_of(channel.receive) == "transfer.closed"
-
-
-def test_a_client_that_says_nothing_loses_the_lock(device):
-    with Connected(device, silence_s=0.3) as channel:
-        _greeted(channel)
-        channel.send(Message("lock", {"who": "a", "why": "b"}))
-        assert channel.receive().verb == "ok"
-        assert code_of(channel.receive, timeout_s=10) == "transfer.closed"
-    assert PushLock(device.layout).holder() is None
 
 
 def test_a_ping_during_a_long_request_is_not_taken_for_its_end(device):

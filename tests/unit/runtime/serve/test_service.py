@@ -66,17 +66,6 @@ def by_name(report):
     return {stream.stream: stream for stream in report.streams}
 
 
-def test_every_frame_of_every_file_is_inferred_exactly_once(make, spec):
-    parts, results = make([recorded(spec, "a", pictures(50)), recorded(spec, "b", pictures(31, height=70))])
-
-    report = Service(parts).run(threading.Event())
-
-    assert report.is_balanced
-    for name, count in (("a", 50), ("b", 31)):
-        assert [one.header.frame for one in results if one.header.stream == name] == list(range(1, count + 1))
-        assert by_name(report)[name].inferred == by_name(report)[name].decoded == count
-
-
 def test_a_stream_that_breaks_ends_alone(make, spec):
     broken = [*pictures(5), Breakage(SourceError("the camera is gone", is_permanent=True))]
     parts, _ = make([recorded(spec, "broken", broken), recorded(spec, "well", pictures(40))])
@@ -191,18 +180,6 @@ def test_a_slow_engine_is_told_of_in_the_states_of_device_and_streams(make, spec
     finally:
         stop.set()
         running.join(60)
-
-
-def test_stop_drains_what_was_read(make, spec):
-    parts, results = make([recorded(spec, "a", itertools.repeat(PICTURE))])
-    stop = threading.Event()
-    threading.Timer(0.3, stop.set).start()
-
-    report = Service(parts).run(stop)
-
-    assert report.is_balanced
-    assert report.inferred == len(results) > 0
-    assert by_name(report)["a"].dropped.get(DropReason.FAILED, 0) == 0
 
 
 def test_an_engine_that_fails_ends_the_run_and_the_counts_still_balance(make, spec):

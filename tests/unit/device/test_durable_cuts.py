@@ -10,13 +10,11 @@ from tests.support.cut_files import CutFiles
 
 DISK = (
     ("/var", None),
-    ("/var/current", "releases/old"),
     ("/var/log", b"one\n"),
     ("/var/made", None),
     ("/var/made/engine", b"plan"),
     ("/var/made/inner", None),
     ("/var/made/inner/golden", b"golden"),
-    ("/var/part", b"grown"),
     ("/var/state", b"old"),
 )
 VAR = Path("/var")
@@ -58,43 +56,6 @@ def left_by_a_killed_one(operation):
         raise AssertionError("nothing was killed")
     del files.sync_dir
     return files
-
-
-def test_a_put_leaves_the_old_or_the_new_and_then_the_new():
-    on_the_way, after = trees_of(lambda durable: durable.put(VAR / "state", b"new"))
-    assert {tree["/var/state"] for tree in on_the_way} == {b"old", b"new"}
-    assert {tree["/var/state"] for tree in after} == {b"new"}
-
-
-def test_a_link_says_the_old_or_the_new_and_then_the_new():
-    on_the_way, after = trees_of(lambda durable: durable.link(VAR / "current", "releases/new"))
-    assert {tree["/var/current"] for tree in on_the_way} == {"releases/old", "releases/new"}
-    assert {tree["/var/current"] for tree in after} == {"releases/new"}
-
-
-def test_an_adopted_file_has_its_name_with_its_whole_content():
-    def adopt(durable):
-        durable.files.write(VAR / "late", b"content")
-        durable.adopt(VAR / "late", VAR / "blob")
-
-    on_the_way, after = trees_of(adopt)
-    assert {tree.get("/var/blob", b"content") for tree in on_the_way} == {b"content"}
-    assert {tree.get("/var/blob") for tree in after} == {b"content"}
-
-
-def test_an_adopted_folder_has_its_name_with_all_that_is_in_it():
-    def adopt(durable):
-        for folder in ("grown", "grown/inner"):
-            durable.files.make_dir(VAR / folder)
-        for name in ("grown/plan", "grown/inner/golden"):
-            durable.files.write(VAR / name, b"content")
-        durable.adopt_tree(VAR / "grown", VAR / "engine")
-
-    whole = {"/var/engine": None, "/var/engine/inner": None}
-    whole |= {"/var/engine/inner/golden": b"content", "/var/engine/plan": b"content"}
-    on_the_way, after = trees_of(adopt)
-    assert all(below(tree.items(), "/var/engine") in ({}, whole) for tree in on_the_way)
-    assert all(below(tree.items(), "/var/engine") == whole for tree in after)
 
 
 def test_a_file_that_is_removed_is_gone():

@@ -30,7 +30,6 @@ def by_cost(kinds: Mapping[str, set[str]]) -> dict[str, float]:
 
 
 def summed(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Return seconds by file."""
     found: dict[str, float] = defaultdict(float)
     for test, took_s in seconds.items():
         found[test.split("::")[0]] += took_s
@@ -58,7 +57,6 @@ def too_dear(run: Mapping[str, Mapping[str, float]], slowness: float = 1.0) -> d
 
 
 def write(runs: Iterable[Path]) -> None:
-    """Write tests/costs.json from runs of the suite."""
     costs: dict[str, dict[str, float]] = {"quick": {}, "slow": {}}
     for run in runs:
         found = json.loads(run.read_text(encoding="utf-8"))

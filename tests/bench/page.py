@@ -15,7 +15,6 @@ Row = Mapping[str, object] | Mapping[int, object]
 
 
 def render(found: Mapping[str, Sequence[Row]]) -> str:
-    """Return the page of what was found, by its heading."""
     today = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"
     head = f"edge-deploy {__version__}, {today}. {machine()} Nothing here has run on a Jetson."
     return "\n".join(["# Benchmarks", "", head, *tables(found)]) + "\n"

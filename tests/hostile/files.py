@@ -54,7 +54,6 @@ TEXTS = {
 
 
 def make_files(folder: Path) -> None:
-    """Put all of them into `folder`."""
     made = calibrated(folder, models.yolov8(folder / "good.onnx", batch=1))
     os.replace(made.table_with(), folder / "good.calib.json")
     for name, text in TEXTS.items():

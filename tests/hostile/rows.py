@@ -304,7 +304,6 @@ _SINGLE: Sequence[Row] = (
 
 
 def rows() -> Iterator[Row]:
-    """Yield the whole table."""
     yield from _SINGLE
     yield from _product(_TO_MODEL, _MODELS)
     yield from _product(_TO_TABLE, _TABLES)

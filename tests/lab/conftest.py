@@ -55,7 +55,6 @@ def _is(variable: str) -> bool:
 
 @pytest.fixture
 def make_device(lab: None) -> Iterator[Callable[..., VirtualDevice]]:
-    """Return a maker of devices that are gone after the test."""
     made: list[VirtualDevice] = []
 
     def make(**options: Any) -> VirtualDevice:

@@ -49,7 +49,6 @@ def cache() -> Path:
 
 
 def native_architecture() -> str:
-    """Debian's name of this machine's architecture."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
@@ -59,7 +58,6 @@ def debian_architecture() -> str:
 
 
 def is_foreign() -> bool:
-    """Return whether devices are to have another architecture than this machine."""
     return debian_architecture() != native_architecture()
 
 

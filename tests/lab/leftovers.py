@@ -62,7 +62,6 @@ def power_off(folder: Path) -> None:
 
 
 def init_pid(folder: Path) -> int | None:
-    """Return the process on the host that is the device's PID 1."""
     process = _process_pid(folder)
     if process is None:
         return None

@@ -55,7 +55,6 @@ class VirtualMachine(VirtualDevice):
     rtc = "utc"
 
     def boot(self) -> None:
-        """Switch it on and wait until it takes logins."""
         disk = self.folder / "disk.img"
         if not disk.exists():
             self._write_disk(disk)
@@ -80,15 +79,12 @@ class VirtualMachine(VirtualDevice):
         return self.over_ssh(self.admin(), f"sudo -n {shlex.join(words)}", content=content, timeout_s=timeout_s)
 
     def link_of(self, name: str) -> str | None:
-        """Return where a link in /var/lib/edge-deploy points; None if there is none."""
         return self.run(f"readlink /var/lib/edge-deploy/{name}", check=False).stdout.strip() or None
 
     def text_of(self, name: str) -> str | None:
-        """Return what a file in /var/lib/edge-deploy holds; None if there is none."""
         return self.run(f"cat /var/lib/edge-deploy/{name}", check=False).stdout or None
 
     def reboot(self) -> None:
-        """Restart it as `reboot` does, and wait until it takes logins again."""
         before = self.boot_id()
         self.run("systemctl --no-block reboot")
         wait_until(

@@ -101,7 +101,6 @@ def retrained(folder: Path) -> None:
 
 
 def bundle(pipeline: Path, golden: Path, out: Path, key: Path) -> Bundle:
-    """Run `edge-deploy bundle`."""
     words = ("--golden", str(golden), "--key", str(key), "-o", str(out), "--json")
     made = edge_deploy("bundle", str(pipeline), *words)
     assert made.returncode == 0, made.stderr
@@ -160,5 +159,4 @@ def _changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
 
 
 def length_bytes(bundle: Bundle) -> int:
-    """Return the length of all files of a bundle together."""
     return sum(one.length_bytes for one in bundle.manifest.files)

@@ -52,7 +52,6 @@ class Watcher:
         return found
 
     def count(self, release: str) -> int:
-        """Return how many detections of a release have arrived."""
         return sum(one.release == release for one in self.arrived())
 
     def undeclared(self) -> dict[tuple[int, str], set[int]]:
@@ -80,7 +79,6 @@ class Watcher:
         return told[-1][0] if told else None
 
     def states(self) -> list[tuple[str, str | None]]:
-        """Return all states of the device with their reasons."""
         states = self._collector.payloads("/state")
         return [(one["state"], one["reason"]) for one in states if one.get("schema", "").startswith("edge.state/")]
 
@@ -101,7 +99,6 @@ class Watcher:
         return (self._collector.payloads("/pull") or [{}])[-1]
 
     def close(self) -> None:
-        """Stop watching."""
         self._collector.close()
 
 
@@ -178,16 +175,13 @@ class Site:
         return Said(said.code, said.documents, said.told, time.monotonic() - began)
 
     def push(self, bundle: Bundle, *options: str) -> Said:
-        """Push a bundle."""
         return self.do("push", bundle.path, *options)
 
     def status(self) -> dict[str, Any]:
-        """Return what `edge-deploy status` says of the device."""
         answer: dict[str, Any] = self.do("status").result[self.device.name]
         return answer
 
     def current(self) -> str | None:
-        """Return what serves, looked up on the device itself."""
         link = self.device.link_of("current")
         return None if link is None else link.rpartition("/")[2]
 
@@ -248,7 +242,6 @@ class Site:
         return self.device.run("journalctl --no-pager -q -o cat -u 'edge-*'", check=False).stdout
 
     def wait_serving(self, release: str, *, timeout_s: float = 60.0 * slowness()) -> None:
-        """Wait until detections of a release arrive."""
         count = self.watcher.count(release)
         wait_until(
             lambda: self.watcher.count(release) > count + 1,
@@ -257,7 +250,6 @@ class Site:
         )
 
     def kill_children(self) -> None:
-        """End commands that a failed test has left."""
         for child in self._children:
             if child.poll() is None:
                 self.kill(child)

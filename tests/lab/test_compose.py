@@ -53,7 +53,6 @@ class Composed:
         self._environment = {**os.environ, "CONTAINERS_CONF": str(settings)}
 
     def run(self, *words, check=True):
-        """Run a command of compose; return what it said."""
         command = [*self._command, *words]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=600, check=False)
         assert not check or done.returncode == 0, done.stdout + done.stderr

@@ -75,7 +75,6 @@ class Published:
         return {epoch for _, epoch in self.last}
 
     def count(self, *, of_events: bool) -> int:
-        """Return how many there are."""
         return sum(last for (name, _), last in self.last.items() if name.endswith(" events") == of_events)
 
     def seconds(self, account: Account, first: int) -> float:
@@ -150,7 +149,6 @@ class SmallDisk:
         _start(self._device)
 
     def unmount(self) -> None:
-        """Stop the service and unmount it."""
         self._device.run("systemctl stop edge-runtime")
         self._device.run(f"umount {STATE}")
         self._is_mounted = False
@@ -160,12 +158,10 @@ class SmallDisk:
         subprocess.run(["e2fsck", "-fy", str(self._loop)], capture_output=True, timeout=60, check=False)
 
     def fill(self) -> None:
-        """Leave no byte free."""
         for name, block_bytes in (("ballast", 65536), ("more", 512)):
             self._device.run(f"dd if=/dev/zero of={STATE}/{name} bs={block_bytes} conv=fsync", check=False)
 
     def unfill(self) -> None:
-        """End `fill`."""
         self._device.run(f"rm -f {STATE}/ballast {STATE}/more")
 
     def abort(self) -> None:

@@ -27,7 +27,6 @@ in the median of the samples while nothing is broken.
 
 
 def page_of(account: Account) -> str:
-    """Return the page of one run."""
     to_cameras = sum(one["reconnects"] for one in account.stats["streams"])
     to_broker = account.stats["published"]["mqtt"]["connections"]
     today = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"

@@ -52,7 +52,6 @@ class Record(TcpProxy):
         self._record_lock = threading.Lock()
 
     def come_back(self, *, was_killed: bool) -> None:
-        """Let connections through again, to a broker that has begun anew."""
         with self._record_lock:
             for _, topic, payload in self._acknowledged if was_killed else ():
                 self.taken.add(topic, payload)

@@ -168,7 +168,6 @@ class AgentPush:
             return self._root.push(self._bundles[release.name], connect, stop=killed)
 
     def roll_back(self, device: Device, report: Report) -> None:
-        """Ask for the release before."""
         with (
             self.connected(device, report, is_healthy=True, killed=threading.Event()) as connect,
             contextlib.closing(Link(connect(), threading.Event())) as link,

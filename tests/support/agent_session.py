@@ -58,7 +58,6 @@ class AgentSession(Session):
         super().__init__(Conversation(agent, silence_s=30.0), device, self.fakes, origin="test")
 
     def hold(self) -> AgentSession:
-        """Take the push lock."""
         self.take_lock("mina", "a test")
         return self
 

@@ -12,7 +12,6 @@ def last_switch(**changes: Any) -> LastSwitch:
 
 
 def state(**changes: Any) -> StateReport:
-    """Return the state of a device between two pushes."""
     values = {
         "phase": "idle",
         "target": None,

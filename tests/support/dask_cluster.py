@@ -46,7 +46,6 @@ class DaskCluster:
         return worker
 
     def _registered(self) -> int:
-        """How many workers have ever been taken in."""
         return (self._folder / "dask_scheduler.log").read_text().count("Register worker")
 
     def kill_worker(self, worker: subprocess.Popen[bytes]) -> None:

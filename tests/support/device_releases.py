@@ -173,7 +173,6 @@ def record_of_plan(plan: bytes, **inputs: Any) -> EngineRecord:
 
 
 def request_of(device: Device) -> PendingBuild:
-    """Return what the device's builder is asked for."""
     return decode_request(device.durable.files.read(device.layout.build_request), origin="the request")
 
 

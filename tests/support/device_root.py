@@ -74,7 +74,6 @@ class DeviceRoot:
         return [sys.executable, str(AGENT), str(self.root)]
 
     def stop(self) -> None:
-        """End the processes of its units that are still there."""
         for path in (self.root / "pids").glob("*"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(path.name), signal.SIGKILL)

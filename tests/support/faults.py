@@ -72,7 +72,6 @@ ACTIONS: dict[str, tuple[Tree, Callable[[Device], None]]] = {
 
 
 def count_calls(name: str) -> int:
-    """Return how many calls of the file system the action makes when nothing fails."""
     start, action = ACTIONS[name]
     files = FaultyFiles(CutFiles(start), at=-1, number=0)
     action(device_over(files))

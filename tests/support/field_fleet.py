@@ -19,7 +19,6 @@ class FieldFleet:
         self._sessions: dict[str, int] = {}
 
     def there(self, *devices: str, ring: str) -> None:
-        """Have devices be there, in a ring."""
         words: list[WireMessage] = []
         for device in devices:
             words += [self._state(device, "online"), self._pull(device, ring)]
@@ -32,18 +31,15 @@ class FieldFleet:
         self.say(self._state(device, "online") for device in devices)
 
     def switched(self, *devices: str, release: str, result: str = "committed", reason: str | None = None) -> None:
-        """Have devices say how their last switch ended."""
         self.say(
             DeployMessage(device=device, release=release, from_=None, result=result, reason=reason, at=AT)
             for device in devices
         )
 
     def looked(self, device: str, *, ring: str, **told: str | None) -> None:
-        """Have a device say what its last look at the registry came to."""
         self.say([self._pull(device, ring, at=AT, **told)])
 
     def forgotten(self, *devices: str) -> None:
-        """Have the broker forget all that devices said."""
         names = ("state", "deploy", "pull")
         self._send((f"{self._root}/{device}/{name}", b"") for device in devices for name in names)
 

@@ -23,7 +23,6 @@ def wave(
     max_failed: str | int = "100%",
     soak_s: float = 0,
 ) -> Wave:
-    """Return an order of a rollout, as it is written in an inventory."""
     return Wave(canary=canary, steps=tuple(steps), max_failed=max_failed, soak_s=soak_s)
 
 
@@ -52,8 +51,6 @@ class Memory:
 
 
 class Running:
-    """A rollout in a thread, so that a test can watch and interrupt it."""
-
     def __init__(
         self,
         fleet: Sequence[Target],
@@ -120,7 +117,6 @@ class ScriptedPush:
         self._lock = threading.Lock()
 
     def release(self, name: str) -> None:
-        """Let a waiting one go on."""
         self._released[name].set()
 
     def __call__(self, target: Target, on_event: OnEvent, stop: threading.Event) -> Outcome:

@@ -16,7 +16,6 @@ DEADLINE_S = 60.0
 
 
 def connect(where: int | Path) -> socket.socket:
-    """Return a connection to a port of this machine, or to a socket file."""
     family = socket.AF_INET if isinstance(where, int) else socket.AF_UNIX
     connection = socket.socket(family)
     connection.settimeout(DEADLINE_S)
@@ -29,7 +28,6 @@ def connect(where: int | Path) -> socket.socket:
 
 
 def ask(where: int | Path, path: str, *, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """Return status, headers (names in lower case) and body of what is answered."""
     given = {"Host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
     with connect(where) as connection:
@@ -38,7 +36,6 @@ def ask(where: int | Path, path: str, *, method: str = "GET", **headers: str) ->
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Return all that comes until the other side ends it."""
     parts = []
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(1 << 16):

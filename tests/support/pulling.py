@@ -67,7 +67,6 @@ class PullingDevice:
         return pulled
 
     def status(self) -> StatusAnswer:
-        """Return what it says to a person."""
         with closing(Link(self.root.connect(), threading.Event())) as link:
             return link.ask(STATUS, Nothing())
 

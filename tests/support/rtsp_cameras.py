@@ -30,8 +30,6 @@ _PAY = "rtp{codec}pay name=pay{n} pt={pt} config-interval={c}"
 
 @dataclass(frozen=True, slots=True)
 class RtspCamera:
-    """What is launched, and what is to be seen of it."""
-
     launch: str
     size: tuple[int, int] = (320, 180)
     stall_s: float = 3.0

@@ -69,7 +69,6 @@ class Run:
         return self.finish(self.start(self.write(streams, **more), *options), expected=expected)
 
     def messages(self, schema="edge.detections/1"):
-        """What was written so far of one kind."""
         lines = [json.loads(line) for line in (self.folder / "out.jsonl").read_text().splitlines()]
         return [one for one in lines if one["schema"] == schema]
 

@@ -238,7 +238,6 @@ PULL_SCENARIOS += ("agent: first pull, healthy", "agent: pull, killed at each st
 
 
 def agent_scenarios(directory: Path) -> list[Scenario]:
-    """Return `AGENT_SCENARIOS`; the real files of the device are in `directory`."""
     made = AgentPush(directory)
     old, new, back = made.old, made.new, made.back
 
@@ -271,7 +270,6 @@ def agent_scenarios(directory: Path) -> list[Scenario]:
 
 
 def pull_scenarios(directory: Path) -> list[Scenario]:
-    """Return `PULL_SCENARIOS`; the real files of the device are in `directory`."""
     push = AgentPush(directory)
     old, new = push.old, push.new
     bare = tuple(sorted({**dict(BARE), FOLDER: None}.items()))

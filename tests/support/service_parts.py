@@ -41,7 +41,6 @@ def recorded(spec, name, images, **settings):
 
 
 def live(spec, name, *, fps):
-    """A camera that goes on for ever."""
     return recorded(spec, name, itertools.repeat(PICTURE), fps=fps, is_live=True)
 
 

@@ -70,7 +70,6 @@ class Life:
         return self
 
     def settle(self):
-        """Let all that is due be written."""
         wait_until(lambda: self.tick() or is_on_disk(self.keeper), what="all is written")
         return self
 
@@ -111,8 +110,6 @@ class Life:
         self.outbox.end()
 
     def deliver(self):
-        """A broker takes all that waits."""
-
         def take():
             while (entry := self.outbox.take()) is not None:
                 self.received.append((f"edge/{entry.topic}", entry.encode()))

@@ -123,7 +123,6 @@ class OverlayDevices:
         return self.directory / "memory" / name / "root"
 
     def run(self, name: str, command: str) -> str:
-        """Run a command on a device as root; return what it writes."""
         done = subprocess.run(["chroot", str(self.root(name)), "sh", "-c", command], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -11,7 +11,6 @@ THERMAL, HWMON = "sys/class/thermal", "sys/class/hwmon"
 
 
 def write_tree(root: Path, files: Mapping[str, str]) -> None:
-    """Write the files; a path that is there already gets its new content."""
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,6 @@ def alone(origin):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A scheduler with two workers."""
     made = DaskCluster(tmp_path_factory.mktemp("dask"))
     made.start_worker()
     made.start_worker()
@@ -37,7 +36,6 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def empty_cluster(tmp_path):
-    """A scheduler without workers."""
     made = DaskCluster(tmp_path / "dask")
     yield made
     made.close()

@@ -22,7 +22,6 @@ DEADLINE_S = 60.0
 
 @pytest.fixture(params=CODECS)
 def camera(request, tmp_path):
-    """An RTSP camera, and its cap."""
     codec, options = CODECS[request.param]
     clip = write_clip(tmp_path / f"clip.{request.param}", count=60, codec=codec, gop=30, **options)
     cap = Cap()

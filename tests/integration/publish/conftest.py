@@ -57,7 +57,6 @@ def connected(make_publisher):
 
 @pytest.fixture
 def make_broker(tmp_path):
-    """Make mosquittos that are gone at the end."""
     made = []
 
     def make(**options):
@@ -76,7 +75,6 @@ def broker(make_broker):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of its own, which can be frozen and filled."""
     with contextlib.closing(OwnDisk(tmp_path / "disk", tmp_path / "image")) as made:
         yield made
 

@@ -29,7 +29,6 @@ LIES = {
 
 @pytest.fixture
 def compromised(device):
-    """A device whose release serves and can be replaced."""
     device.push(device.bundle("one"))
     return device
 

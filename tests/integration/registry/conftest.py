@@ -17,5 +17,4 @@ def odd(tmp_path):
 
 @pytest.fixture
 def led(root, odd):
-    """A device that asks the odd registry."""
     return PullingDevice(root, odd.reference(), odd.ca)

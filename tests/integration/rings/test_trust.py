@@ -24,8 +24,6 @@ def public(key):
 
 
 class Keys:
-    """A root, the signer of releases, and a promoter."""
-
     def __init__(self, folder, signer, *, root="root-key"):
         self.root, self.promoter, self.signer = ssh_key(folder, root), ssh_key(folder, "promoter"), signer
         added = ((public(signer), ("edge-release",)), (public(self.promoter), ("edge-ring",)))

@@ -59,7 +59,6 @@ class Served:
         self.systemd.close()
 
     def end(self, number=None):
-        """Return exit code and what it told."""
         if number is not None:
             self.process.send_signal(number)
         told = self.process.communicate(timeout=60)[1]
@@ -68,7 +67,6 @@ class Served:
 
 
 def current(device, folder, **how):
-    """Stage, build, and make it current."""
     release = deployable(device, folder / "source", **how)
     build_for_release(builder(device), release)
     put_on_trial(device, release)

@@ -37,7 +37,6 @@ def other(**more):
 
 
 def found(run, schema="edge.detections/1"):
-    """Return the messages of each stream so far."""
     path, by_stream = run.folder / "out.jsonl", {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         if line.endswith("}") and (one := json.loads(line))["schema"] == schema:

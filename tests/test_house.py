@@ -116,7 +116,7 @@ LINES_OF_ROOMS = {
     "quantize": 3020,
     "registry": 1062,
     "roofline": 917,
-    "runtime": 11874,
+    "runtime": 11882,
     "track": 971,
     "transport": 445,
     "vision": 507,

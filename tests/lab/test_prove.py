@@ -26,6 +26,21 @@ def test_a_device_proves_itself_under_systemd_and_as_the_service(provisioned, tm
     assert provisioned.run("systemctl list-units --all --no-legend 'edge-prove-*'").stdout.strip() == ""
 
 
+def test_the_unit_is_proven_beside_the_service_whose_files_stay_its_own(site):
+    def files():
+        return site.device.run("ls -di /run/edge-* /var/lib/edge-* /run/edge-runtime/.*.lock").stdout
+
+    run, before = site.invocation(), files()
+    step = "folder=$(mktemp -d) && /opt/edge/bin/python -Im edge.runtime.prove.child unit $folder"
+    rows = [json.loads(line) for line in site.device.run(step, timeout_s=240).stdout.splitlines()]
+
+    assert {row["name"]: row["verdict"] for row in rows} == dict.fromkeys(
+        ("start", "kill", "watchdog", "no rollback"), "proven"
+    ), rows
+    assert (site.invocation(), files()) == (run, before)
+    assert json.loads(site.device.run("cat /run/edge-runtime/health.json").stdout)["invocation"] == run
+
+
 def test_doctor_says_what_the_sandbox_of_the_service_takes_away(provisioned):
     def as_the_service():
         done = provisioned.run("/opt/edge/bin/edge-runtime doctor --json", check=False)

@@ -195,7 +195,7 @@ def run(
     if (path is None) == (release_dir is None):
         raise click.UsageError("give PIPELINE or --release DIR")
     write_stats = stats_writer(stats_path)
-    with stop_on_signals(reload := threading.Event()) as stop, alone(health):
+    with stop_on_signals(reload := threading.Event()) as stop, alone():
         opened: Serving = open_serving(path=path, release_dir=release_dir, health=health)
         before = {folder: _pictures_in(folder) for folder in (annotate_dir, frames_dir) if folder is not None}
         parts = opened.build(annotate_dir=annotate_dir, annotate_every_s=annotate_every, frames_dir=frames_dir)

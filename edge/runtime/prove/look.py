@@ -169,8 +169,10 @@ def unit(folder: Path) -> Rows:
     _systemctl("start", _command(name, folder, path))
     try:
         state = _wait(name, lambda one: one["ActiveState"] in ("active", "failed"), _READY_S)
-        yield held("start", state["ActiveState"] == "active", f"{state['ActiveState']}, {state['Result']}")
-        if state["ActiveState"] != "active":
+        is_up = state["ActiveState"] == "active"
+        said = "" if is_up else f"; it said last: {_last_line(name)}"
+        yield held("start", is_up, f"{state['ActiveState']}, {state['Result']}{said}")
+        if not is_up:
             return
         yield _comes_back(name, "kill", "SIGKILL")
         yield _comes_back(name, "watchdog", "SIGSTOP")
@@ -183,7 +185,9 @@ def unit(folder: Path) -> Rows:
 
 
 def _command(name: str, folder: Path, path: Path) -> Sequence[str]:
-    more = (*_OF_THE_SERVICE, f"WatchdogSec={_WATCHDOG_S}", f"BindReadOnlyPaths={folder}", "RuntimeMaxSec=180")
+    own = name.removesuffix(".service")  # a folder beside that of the service which runs here; state goes with it, too
+    folders = (f"BindReadOnlyPaths={folder}", f"RuntimeDirectory={own}", f"Environment=STATE_DIRECTORY=/run/{own}")
+    more = (*_OF_THE_SERVICE, *folders, f"WatchdogSec={_WATCHDOG_S}", "RuntimeMaxSec=180")
     options = ["--no-block", "--collect", "--quiet", f"--unit={name}", *(part for one in more for part in ("-p", one))]
     run = [*module_command("edge.cli.edge_runtime"), "run", "--pipeline", str(path)]
     return within_sandbox(run, *options)
@@ -213,6 +217,13 @@ def _unit_state(name: str) -> Mapping[str, str]:
     told = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_AGAIN_S).stdout
     pairs = (line.partition("=") for line in told.splitlines())
     return {**dict.fromkeys(keys, ""), **{key: value for key, _, value in pairs}}
+
+
+def _last_line(name: str) -> str:
+    """Return what the service itself has said last."""
+    words = [*(run_as_root() or ()), "journalctl", "-q", "-o", "cat", "-n", "1", f"_SYSTEMD_UNIT={name}"]
+    asked = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_AGAIN_S)
+    return asked.stdout.strip()
 
 
 def _systemctl(what: str, command: Sequence[str], *, may_fail: bool = False) -> None:

@@ -36,23 +36,20 @@ _BEATS_PER_WATCHDOG = 3
 _LOADING_STEP_S = 120.0  # for one step of a start; a step that takes longer is stuck
 
 
-def health_path(given: Path | None, default: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return where the health file goes: as given, systemd's folder, or `default` where its folder is ours to write."""
-    if given is not None:
-        return given
+def health_path(given: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where the health file goes: as given, else into systemd's folder; a run by hand has none.
+
+    Those of the device's service are that service's alone, whoever may write there: by them a release is judged.
+    """
     folder = unit_folder("RUNTIME_DIRECTORY", environ)
-    if folder is not None:
-        return folder / default.name
-    return default if os.access(default.parent, os.W_OK) else None
+    return folder / Layout().health.name if given is None and folder is not None else given
 
 
 @contextlib.contextmanager
-def alone(health: Path | None) -> Iterator[None]:
-    """Hold the folders that a service with this health file keeps its files in; ConfigError where another one does."""
-    path = health_path(None, Layout().health) if health is None else None
-    folders = {unit_folder("STATE_DIRECTORY"), unit_folder("RUNTIME_DIRECTORY"), None if path is None else path.parent}
+def alone() -> Iterator[None]:
+    """Hold the folders that systemd gives a service for its files; ConfigError where another one does."""
     with contextlib.ExitStack() as stack:
-        for folder in folders:
+        for folder in {unit_folder("STATE_DIRECTORY"), unit_folder("RUNTIME_DIRECTORY")}:
             if folder is not None and folder.is_dir():
                 stack.enter_context(service_lock(folder))
         yield
@@ -199,7 +196,7 @@ def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | 
     Args:
         path: a pipeline file; None: the release.
         release_dir: a release's folder on this device, or `current`.
-        health: where the health file goes; None: to the place where a device has it, if there is one.
+        health: where the health file goes; None: into systemd's folder, if there is one.
 
     Raises `ConfigError` if the file cannot be used as written, or the release is not what it was.
     """
@@ -211,7 +208,7 @@ def open_serving(*, path: Path | None, release_dir: Path | None, health: Path | 
         pipeline, deployed = load_pipeline(path), None
     else:
         pipeline, deployed = open_release(release_dir)
-    path = health_path(health, Layout().health)
+    path = health_path(health)
     return Serving(
         pipeline=pipeline,
         deployed=deployed,

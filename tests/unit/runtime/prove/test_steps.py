@@ -1,6 +1,7 @@
 """What single steps find: on this machine, on files of another one, over stand-ins, and where something is wrong."""
 
 import dataclasses
+import functools
 import os
 import socket
 from pathlib import Path
@@ -100,6 +101,30 @@ def test_nodes_of_the_unit_are_opened_and_what_is_refused_is_worse(tmp_path, mon
     assert found["/dev/nvmap"].verdict is found["/dev/dri/renderD128"].verdict is Verdict.PROVEN
     assert found["/dev/nvidia0"].verdict is Verdict.WORSE
     assert found["argus"].verdict is Verdict.ABSENT
+
+
+def test_a_unit_that_does_not_start_is_told_with_its_last_line_and_has_folders_of_its_own(tmp_path, monkeypatch):
+    said = {"systemd-run": "", "systemctl": "ActiveState=activating\nResult=exit-code", "journalctl": "error: no key"}
+    for name, told in said.items():
+        tool = tmp_path / "bin" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/{name}\necho "{told}"\n')
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(look, "_READY_S", 0.0)
+    monkeypatch.setattr(look, "why_no_sandbox", lambda: None)
+    monkeypatch.setattr(look, "run_as_root", lambda: ())
+    monkeypatch.setattr(look, "within_sandbox", functools.partial(look.within_sandbox, unit=kit.UNIT))
+
+    (row,) = look.unit(tmp_path)
+
+    assert row.verdict is Verdict.FAILS
+    assert "error: no key" in row.detail
+    name = f"edge-prove-{os.getpid()}"
+    assert f"_SYSTEMD_UNIT={name}.service" in (tmp_path / "journalctl").read_text()
+    asked = (tmp_path / "systemd-run").read_text()
+    assert f"RuntimeDirectory={name} " in asked
+    assert f"STATE_DIRECTORY=/run/{name} " in asked
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])

@@ -5,11 +5,13 @@ import threading
 import pytest
 
 from edge.device.health import read_health
+from edge.device.layout import Layout
 from edge.device.units import Notifier
 from edge.engine.openvino.engine import OpenVinoEngine
 from edge.errors import SourceError
 from edge.media.camera import Camera
 from edge.media.probe import CameraBackoff
+from edge.runtime.serve import serve
 from edge.runtime.serve.serve import Heartbeat, health_path
 from edge.runtime.serve.service import Service
 from edge.types import StreamId
@@ -246,11 +248,11 @@ def test_ready_comes_first_and_stopping_last(spec, tmp_path):
     assert any(line.startswith("STATUS=1/1 streams, ") for line in lines)
 
 
-def test_where_the_health_file_goes(tmp_path):
-    default = tmp_path / "run" / "health.json"
+def test_where_the_health_file_goes(tmp_path, monkeypatch):
+    layout = Layout(tmp_path)
+    layout.health.parent.mkdir(parents=True)
+    monkeypatch.setattr(serve, "Layout", lambda: layout)
 
-    assert health_path(tmp_path / "x.json", default, {"RUNTIME_DIRECTORY": "/run/a"}) == tmp_path / "x.json"
-    assert str(health_path(None, default, {"RUNTIME_DIRECTORY": "/run/a:/run/b"})) == "/run/a/health.json"
-    assert health_path(None, default, {}) is None
-    default.parent.mkdir()
-    assert health_path(None, default, {}) == default
+    assert health_path(tmp_path / "x.json", {"RUNTIME_DIRECTORY": "/run/a"}) == tmp_path / "x.json"
+    assert str(health_path(None, {"RUNTIME_DIRECTORY": "/run/a:/run/b"})) == "/run/a/health.json"
+    assert health_path(None, {}) is None  # the folder of the device's service is not that of a run by hand

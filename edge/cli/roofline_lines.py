@@ -61,7 +61,7 @@ class Roofline:
 
 
 def roofline_of(accounts: PrecisionAccounts, machine: Machine) -> Roofline:
-    """Return what bounds a model on a machine; without bounds where none of the peaks that it needs is known."""
+    """Return what bounds a model on a machine; without bounds where in each precision a peak is not known."""
     found = [bound_of_model(account, machine) for account in accounts.by_precision.values()]
     bounds = tuple(bound for bound in found if bound is not None)
     lessons = lessons_of(bounds[-1].account) if bounds else ()
@@ -97,7 +97,7 @@ def echo_rooflines(accounts: PrecisionAccounts, found: Sequence[Roofline]) -> No
     why = accounts.why_no_int8
     click.echo(f"INT8 {accounts.origin_of_int8}" if why is None else f"INT8 is not bounded: {why}", err=True)
     parts: list[Iterable[str]] = [_summary_lines(found)]
-    if len(found) == 1 and found[0].bounds:
+    if len(found) == 1:
         only = found[0]
         worth = [] if only.worth is None else [_worth_lines(only.worth)]
         parts = [
@@ -132,7 +132,7 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
     yield f"{machine.bytes_per_s / 1e9:.1f} GB/s; dense peaks: {', '.join(words)} operations per byte"
     unknown = [precision_word(kind) for kind, peak, _ in peaks if peak is None]
     if unknown:
-        yield f"not published, so not bounded here: {', '.join(unknown)}"
+        yield f"no peak is known, so not bounded here: {', '.join(unknown)}"
     yield from _advertised(machine)
 
 
@@ -158,14 +158,12 @@ def _summary_lines(rooflines: Sequence[Roofline]) -> Iterator[str]:
     yield from aligned([_SUMMARY_HEAD, *rows], width=shown_width(), spare=("never below", "layers by memory"))
     for roofline in rooflines:
         if not roofline.bounds:
-            yield f"{roofline.machine.called}: none of the peaks that this model needs is known"
+            yield f"{roofline.machine.called}: a peak that this model needs is not known"
 
 
 def _verdict(rooflines: Sequence[Roofline]) -> str:
     """Return one line: how fast the model is at most, on the machine or from the slowest to the fastest of them."""
     fastest = sorted((one.fastest for one in rooflines if one.bounds), key=lambda bound: -bound.least_s_per_frame)
-    if not fastest:
-        return "Verdict: no machine's peaks are known."
     shown = " to ".join(map(_most, fastest if len(fastest) == 1 else (fastest[0], fastest[-1])))
     only = next((one.worth for one in rooflines if one.worth is not None), None) if len(rooflines) == 1 else None
     worth = f", {only.times_faster:.2f} times {precision_word(only.before.account.precision)}" if only else ""

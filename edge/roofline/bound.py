@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from edge.errors import ConfigError
 from edge.model.layer_account import LayerAccount, ModelAccount
 from edge.roofline.machines import Machine
 from edge.types import Precision
 
-__all__ = ["Bound", "Gain", "LayerBound", "LayerWorth", "ModelBound", "Worth", "bound_of_model", "worth_of_int8"]
+__all__ = [
+    "Bound",
+    "Gain",
+    "LayerBound",
+    "LayerWorth",
+    "ModelBound",
+    "Worth",
+    "bound_of_model",
+    "require_bound",
+    "worth_of_int8",
+]
 
 
 class Bound(str, enum.Enum):
@@ -81,7 +93,7 @@ class ModelBound:
 
 def bound_of_model(account: ModelAccount, machine: Machine) -> ModelBound | None:
     """Return what bounds a model on a machine; None where the machine's peak in one of its precisions is not known."""
-    layers = [_bound_of_layer(layer, machine) for layer in account.layers]
+    layers = [_bound_of_layer(layer, machine) for layer in _computed(account, machine)]
     known = tuple(layer for layer in layers if layer is not None)
     if len(known) < len(layers):
         return None
@@ -94,6 +106,25 @@ def bound_of_model(account: ModelAccount, machine: Machine) -> ModelBound | None
         least_s=sum(one.least_s for one in known),
         floor_s=max(sum(one.compute_s for one in known), reread_s),
     )
+
+
+def require_bound(account: ModelAccount, machine: Machine) -> None:
+    """Raise `ConfigError` where a peak of the machine is not known that the model needs."""
+    lacking = Counter(one.precision for one in _computed(account, machine) if machine.peak(one.precision) is None)
+    if lacking:
+        peaks = ", nor for ".join(f"{kind.value}, which {count} layers need" for kind, count in lacking.items())
+        hint = "name another machine, or prove this one anew: edge-runtime prove measures what it can"
+        raise ConfigError(f"machine {machine.called}: has no peak for {peaks}", hint=hint)
+
+
+def _computed(account: ModelAccount, machine: Machine) -> Iterator[LayerAccount]:
+    """Yield the layers as the machine computes them.
+
+    What INT8 leaves in float is counted in FP16, as of GPUs; without a peak in that it is FP32, of no fewer bytes.
+    """
+    is_in_fp32 = account.precision is Precision.INT8 and machine.peak(Precision.FP16) is None
+    for layer in account.layers:
+        yield replace(layer, precision=Precision.FP32) if is_in_fp32 and layer.precision is Precision.FP16 else layer
 
 
 def _bound_of_layer(layer: LayerAccount, machine: Machine) -> LayerBound | None:

@@ -46,6 +46,7 @@ PEAKS: Mapping[str, Precision | None] = {
     "fp16 tensor cores": Precision.FP16,
     "fp32 CUDA cores": Precision.FP32,
     "int8 convolution": Precision.INT8,
+    "fp32 convolution": Precision.FP32,
     "memory copy": None,
 }
 """Rows that measure a peak, as the kinds of engine name them: its precision; None: bytes of the memory."""

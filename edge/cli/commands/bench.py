@@ -30,7 +30,7 @@ def bench(path: Path | None, wants_peaks: bool, engine: str, duration_s: float, 
     made and go nowhere: neither the broker of the pipeline file nor its `jsonl` hears of it.
 
     With --peaks instead what the machine reaches at most, without any model: operations (INT8, FP16 and FP32 of a GPU,
-    INT8 of a convolution on the CPU) and the rate of its memory, beside the datasheet's figures of a known Jetson.
+    INT8 and FP32 of a convolution on the CPU) and the rate of its memory, beside the datasheet's of a known Jetson.
     """
     if wants_peaks == (path is not None):
         raise click.UsageError("give PIPELINE or --peaks")

@@ -19,6 +19,7 @@ from edge.cli.roofline_lines import precision_word
 from edge.config.pipeline import load_pipeline
 from edge.deploy.look import cameras_of
 from edge.errors import ConfigError
+from edge.roofline.bound import require_bound
 from edge.roofline.proof import machine_named
 
 __all__ = ["capacity"]
@@ -87,6 +88,8 @@ def capacity(
     told = _stated(stated, base)
     pipeline = load_pipeline(path)
     model = model_of_pipeline(pipeline)
+    for platform in platforms if names else ():
+        require_bound(model.account(1), platform.machine)
     cameras = cameras_of(pipeline, stated=told, assumed=base, within_s=None if no_look else within_s)
     work = work_of(pipeline, model, cameras)
     answers = [answer_of(work, platform, headroom=headroom) for platform in platforms]
@@ -144,11 +147,9 @@ def _work_lines(work: Work) -> Iterator[str]:
 def _answer_lines(answer: Estimate) -> Iterator[str]:
     """Yield what a machine gives, resource by resource, and what follows from that."""
     platform, loads = answer.platform, answer.loads
+    assert loads is not None  # its peaks were required
     watts = "" if platform.watts is None else f", {platform.watts:g} W"
     yield f"{platform.machine.title} ({platform.called}){watts}"
-    if loads is None:
-        yield _verdict(answer)
-        return
     yield from aligned([_HEAD, *map(_cells, loads.each)])
     yield from (f"{load.name}: {load.note}" for load in loads.each if load.note is not None)
     yield f"a batch of {loads.frames} in the engine: {_ms(loads.batch_s)}; with waiting for it: {_ms(loads.latency_s)}"
@@ -182,9 +183,7 @@ def _verdict(answer: Estimate) -> str:
     free = f"with {_percent(answer.headroom)} of each resource to spare"
     if answer.is_beyond_bound:
         return "cannot be served: beyond what the machine can do at most"
-    if answer.loads is None:
-        return "its peaks in this precision are not published: nothing can be said"
-    if answer.loads.typical_share is None:
+    if answer.loads is None or answer.loads.typical_share is None:
         return "within its bounds; what is typical is not known"
     return f"served {free}" if answer.is_served else f"not served {free}"
 
@@ -244,8 +243,7 @@ def _summary_cells(answer: Estimate) -> tuple[str, ...]:
 
 def _served_line(answers: Sequence[Estimate]) -> str:
     if len(answers) == 1:
-        fit = "" if answers[0].loads is None else f"; {_fit(answers[0])}"
-        return f"Verdict: {answers[0].platform.called}: {_verdict(answers[0])}{fit}"
+        return f"Verdict: {answers[0].platform.called}: {_verdict(answers[0])}; {_fit(answers[0])}"
     words = dict[str, list[str]]()
     for answer in answers:
         word = _word(answer)

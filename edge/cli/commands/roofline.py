@@ -10,6 +10,7 @@ from edge.cli.output import echo_json, echo_result
 from edge.cli.paths import MODEL, READ, command
 from edge.cli.roofline_lines import echo_rooflines, machines_lines, roofline_of, rooflines_as_json
 from edge.quantize.account import accounts_of
+from edge.roofline.bound import require_bound
 from edge.roofline.machines import all_machines
 from edge.roofline.proof import machine_named
 
@@ -60,6 +61,9 @@ def roofline(
     machines = [machine_named(name) for name in dict.fromkeys(names)] or list(all_machines())
     accounts = accounts_of(model, table=table, batch=batch)
     found = [roofline_of(accounts, machine) for machine in machines]
+    for one in found if names else ():
+        if not one.bounds:
+            require_bound([*accounts.by_precision.values()][-1], one.machine)
     if as_json:
         echo_json(rooflines_as_json(accounts, found))
     else:

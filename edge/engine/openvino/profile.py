@@ -6,7 +6,8 @@ names that merely look alike are never taken for each other.
 
 The time that OpenVINO reports of a node is the mean of all inferences so far, in whole microseconds: one interruption
 would lie in every later run. Times of runs are differences of the sums behind those means, and uncertain by as many
-microseconds as there were inferences. The peaks of a CPU are an INT8 convolution by OpenVINO, and copying in memory.
+microseconds as there were inferences. The peaks of a CPU are convolutions by OpenVINO, INT8
+and FP32, and copying in memory.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ def _executed(request: Any) -> Iterable[Any]:
 _LEAST_S, _LEAST_RUNS = 0.3, 5
 # Convolutions as large detectors have them: they compute enough for each byte not to wait for memory.
 _CHANNELS, _SIDE, _KERNEL = 256, 40, 3
+_WEIGHTS = (_CHANNELS, _CHANNELS, _KERNEL, _KERNEL)
 _COPY_BYTES = 256 << 20  # more than caches hold
 
 
@@ -126,32 +128,42 @@ def cpu_peaks() -> Iterator[Peak]:
     Raises `MissingDependencyError` if openvino is not installed.
     """
     yield _int8()
+    yield _fp32()
     yield _copy()
 
 
 def _int8() -> Peak:
-    name, cores = "int8 convolution", available_cores()
+    name = "int8 convolution"
     if (why := why_int8_in_float()) is not None:
         return Peak(name=name, unit="TOPS", value=None, detail=f"not measured: {why}")
-    ov = import_openvino()
-    opset = ov.opset13
-    images = opset.parameter([cores, _CHANNELS, _SIDE, _SIDE], np.float32)
-    made = opset.fake_quantize(images, *_levels(0, 255), 256)
-    for _ in range(2):  # the second takes the levels of the first, and its time is most of the whole
-        made = opset.fake_quantize(_convolution(opset, made), *_levels(0, 255), 256)
+    opset = import_openvino().opset13
+    scales = np.full((_CHANNELS, 1, 1, 1), 1 / (_CHANNELS * _KERNEL**2), np.float32)
+    weights = opset.multiply(opset.convert(opset.constant(np.ones(_WEIGHTS, np.int8)), "f32"), scales)
+    limits = (np.float32(0), np.float32(255)) * 2
+    how = "uint8 by int8 to int32, laid out as OpenVINO likes it, with what turns float into levels"
+    return _convolved(name, weights, lambda made: opset.fake_quantize(made, *limits, 256), how)
+
+
+def _fp32() -> Peak:
+    weights = import_openvino().opset13.constant(np.ones(_WEIGHTS, np.float32))
+    return _convolved("fp32 convolution", weights, lambda made: made, "laid out as OpenVINO likes it")
+
+
+def _convolved(name: str, weights: Any, stored: Callable[[Any], Any], how: str) -> Peak:
+    """Time two convolutions; `stored` makes of a tensor what is read of it."""
+    ov, cores = import_openvino(), available_cores()
+    shape = (cores, _CHANNELS, _SIDE, _SIDE)
+    images = ov.opset13.parameter(shape, np.float32)
+    made = stored(images)
+    for _ in range(2):  # the second takes what the first has stored, and its time is most of the whole
+        made = stored(ov.opset13.convolution(made, weights, [1, 1], [1, 1], [1, 1], [1, 1]))
     config = {"INFERENCE_NUM_THREADS": str(cores), "NUM_STREAMS": "1", "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = core().compile_model(ov.Model([made], [images], "int8"), "CPU", config)
-    request = compiled.create_infer_request()
-    request.set_input_tensor(ov.Tensor(np.zeros((cores, _CHANNELS, _SIDE, _SIDE), np.float32)))
-    elapsed_s = _fastest_s(request.infer)
+    request = core().compile_model(ov.Model([made], [images], name), "CPU", config).create_infer_request()
+    request.set_input_tensor(ov.Tensor(np.zeros(shape, np.float32)))
     operations = 2 * 2 * cores * _CHANNELS * _CHANNELS * _KERNEL**2 * _SIDE**2
-    return Peak(
-        name=name,
-        unit="TOPS",
-        value=round(operations / elapsed_s / 1e12, 3),
-        detail=f"{cores} cores: two of {_CHANNELS} channels, {_KERNEL} x {_KERNEL} at {_SIDE} x {_SIDE}, uint8 by int8 "
-        "to int32, laid out as OpenVINO likes it, with what turns float into levels",
-    )
+    value = round(operations / _fastest_s(request.infer) / 1e12, 3)
+    detail = f"{cores} cores: two of {_CHANNELS} channels, {_KERNEL} x {_KERNEL} at {_SIDE} x {_SIDE}, {how}"
+    return Peak(name=name, unit="TOPS", value=value, detail=detail)
 
 
 def _copy() -> Peak:
@@ -167,17 +179,6 @@ def _copy() -> Peak:
         value=round(2 * _COPY_BYTES / elapsed_s / 1e9, 2),
         detail=f"read and written, {_COPY_BYTES >> 20} MiB by {cores} threads",
     )
-
-
-def _convolution(opset: Any, levels: Any) -> Any:
-    stored = opset.constant(np.ones((_CHANNELS, _CHANNELS, _KERNEL, _KERNEL), np.int8))
-    scales = np.full((_CHANNELS, 1, 1, 1), 1 / (_CHANNELS * _KERNEL**2), np.float32)
-    weights = opset.multiply(opset.convert(stored, "f32"), scales)
-    return opset.convolution(levels, weights, [1, 1], [1, 1], [1, 1], [1, 1])
-
-
-def _levels(low: float, high: float) -> tuple[Any, ...]:
-    return (np.float32(low), np.float32(high)) * 2
 
 
 def _fastest_s(run: Callable[[], object]) -> float:

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from edge.cli.runtime_commands import edge_runtime
 from edge.engine.openvino import profile
 from edge.engine.openvino.binding import why_int8_in_float
+from edge.roofline.proof import PEAKS
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +21,14 @@ def run(*words):
     return CliRunner().invoke(edge_runtime, ["bench", *words])
 
 
-def test_peaks_as_json_hold_both_with_their_units():
+def test_peaks_as_json_hold_each_with_its_unit():
     found = {one["name"]: one for one in json.loads(run("--peaks", "--engine", "openvino", "--json").stdout)["peaks"]}
 
     assert found["memory copy"]["value"] > 0
-    assert (found["memory copy"]["unit"], found["int8 convolution"]["unit"]) == ("GB/s", "TOPS")
+    units = {name: one["unit"] for name, one in found.items()}
+    assert units == {"int8 convolution": "TOPS", "fp32 convolution": "TOPS", "memory copy": "GB/s"}
+    assert found["fp32 convolution"]["value"] > 0
+    assert set(units) <= set(PEAKS)  # a proof is read by these names
     assert (found["int8 convolution"]["value"] is None) == (why_int8_in_float() is not None)
 
 

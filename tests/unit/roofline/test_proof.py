@@ -7,9 +7,12 @@ import pytest
 
 from edge.capacity.platform import platform_of
 from edge.errors import ConfigError
+from edge.roofline.bound import bound_of_model
 from edge.roofline.machines import find_machine
 from edge.roofline.proof import FORMAT, Proof, Row, Step, Verdict, decode_proof, encode_proof, machine_named
 from edge.types import Precision
+from tests.support.command_line import command
+from tests.support.demo_model import MODEL, TABLE
 
 KEY = "orin-nano-8gb-super/25W"
 PEAKS = {"int8 tensor cores": 21.0, "fp32 CUDA cores": 1.5, "memory copy": 81.25}
@@ -68,6 +71,34 @@ def test_a_machine_that_no_table_knows_has_what_was_measured_alone(written):
     assert found.peak(Precision.INT8) == pytest.approx(0.3e12)
     assert found.peak(Precision.FP16) is found.peak(Precision.FP32) is None
     assert platform_of(found).factors is None
+
+
+CPU = {"int8 convolution": 0.3, "fp32 convolution": 0.1, "memory copy": 10.0}
+
+
+def test_what_int8_leaves_in_float_a_cpu_computes_in_fp32(written, layer, model):
+    account = model(layer("a", operations=300, moved=1), layer("b", operations=300, moved=1, precision=Precision.FP16))
+    bound = bound_of_model(account, machine_named(written(key=None, peaks=CPU)))
+
+    assert [one.compute_s for one in bound.layers] == pytest.approx([1e-9, 3e-9])
+    assert [one.layer.precision for one in bound.layers] == [Precision.INT8, Precision.FP32]
+
+
+@pytest.mark.parametrize(("lacking", "code", "kind"), [("fp32", 2, "fp32"), ("int8", 2, "int8"), (None, 0, "INT8")])
+@pytest.mark.parametrize("command_of", ["roofline", "capacity"])
+def test_a_cpu_is_planned_by_and_what_was_not_measured_is_named(written, tmp_path, command_of, lacking, code, kind):
+    proof = written(key=None, peaks={name: value for name, value in CPU.items() if not name.startswith(str(lacking))})
+    words = [MODEL, "--table", TABLE]
+    if command_of == "capacity":
+        words = [tmp_path / "gates.yaml", "--no-look"]
+        text = f"version: 1\nmodel: {{onnx: {MODEL}, precision: int8, calibration: {TABLE}}}\npublish: {{jsonl: '-'}}\n"
+        words[0].write_text(f"{text}streams: [{{id: a, uri: 'test://'}}]\n")
+    elif lacking == "int8":
+        code, kind = 0, "FP32"  # the model's bound in FP32 is told
+
+    done = command("edge-deploy", command_of, *words, "--machine", proof, expected=code)
+
+    assert (f"no peak for {kind}, which" if code else f" in {kind}") in done.stdout + done.stderr
 
 
 def test_without_the_rate_of_the_memory_there_is_no_roof(written):

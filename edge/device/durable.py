@@ -148,13 +148,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _FREE = "free some space in /var/lib/edge-deploy (edge-deploy push collects garbage first), then push again"
+_MODES = "as an ordinary user use sudo; else run: edge-deploy provision, which sets owners and modes"
 _MEANING = {
     errno.ENOSPC: ("device.disk.space", _FREE),
     errno.EFBIG: ("device.disk.space", _FREE),
     errno.EDQUOT: ("device.disk.quota", "raise the quota of the user edge-deploy, then push again"),
     errno.EROFS: ("device.disk.readonly", "look for file-system errors in the device's journal; remount or reboot"),
-    errno.EACCES: ("device.disk.permission", "run: edge-deploy provision, which sets owners and modes"),
-    errno.EPERM: ("device.disk.permission", "run: edge-deploy provision, which sets owners and modes"),
+    errno.EACCES: ("device.disk.permission", _MODES),
+    errno.EPERM: ("device.disk.permission", _MODES),
 }
 _UNFIT = ("device.file", "look at it on the device, remove it, and ask who may write there; then push again")
 _OTHERWISE = ("device.disk.io", "look for disk errors in the device's journal, then push again")

@@ -18,6 +18,7 @@ def test_a_device_proves_itself_under_systemd_and_as_the_service(provisioned, tm
         "watchdog": "proven",
         "no rollback": "proven",
     }, told
+    assert {row["name"]: row["verdict"] for row in steps["facts", False]}["device"] == "told", told
     for name in ("facts", "nodes", "cuda", "video"):
         assert "as the service" in {row["name"] for row in steps[name, True]}, told
     assert [row for rows in steps.values() for row in rows if row["verdict"] == "fails"] == [], told

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from edge.device.durable import Durable, Files
+from edge.device.durable import Durable, Files, disk_error
 from edge.errors import DeployError
 from tests.support.faults import FaultyFiles
 from tests.support.raised import code_of
@@ -80,6 +80,7 @@ def test_a_read_only_disk_and_a_missing_right_have_their_codes(tmp_path):
         (errno.ENOENT, "device.disk.io"),
     ]:
         assert code_of(Durable(FaultyFiles(Files(), at=0, number=number)).put, tmp_path / "a", b"") == code
+    assert "sudo" in disk_error(PermissionError(errno.EACCES, "Permission denied", "/a")).hint
 
 
 def test_a_folder_as_deep_as_no_path_is_long_is_removed(tmp_path):

@@ -52,7 +52,11 @@ def test_a_part_that_breaks_is_a_row_and_the_next_is_begun():
     }
 
 
-def test_the_facts_tell_which_machine_of_the_table_it_is(tmp_path):
+def test_the_facts_tell_which_machine_of_the_table_it_is(tmp_path, monkeypatch):
+    sudo = tmp_path / "sudo"
+    sudo.write_text(f'#!/bin/sh\ntouch {tmp_path}/asked\nexec "$@"\n')
+    sudo.chmod(0o755)
+    monkeypatch.setattr(look, "run_as_root", lambda: (str(sudo),))
     files = {
         "proc/device-tree/model": ORIN,
         "proc/meminfo": "MemTotal:        7802188 kB\nMemAvailable:    6000000 kB\nSwapTotal: 3900000 kB\n",
@@ -75,6 +79,7 @@ def test_the_facts_tell_which_machine_of_the_table_it_is(tmp_path):
     assert "MemAvailable 5859 MiB" in found["memory"].detail
     assert found["device"].verdict is Verdict.TOLD
     assert found["device"].values["l4t"] == "36.4.3"
+    assert (tmp_path / "asked").exists()  # root was: an ordinary user may not read all of a device
     assert found["onnx"].verdict is Verdict.TOLD  # what doctor finds
 
 

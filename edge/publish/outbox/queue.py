@@ -150,11 +150,9 @@ class Outbox:
     def put_back_all(self) -> None:
         """Return everything in flight in its order, and every retained message: the connection was lost."""
         with self._lock:
-            self._admit()
             for entry in reversed(self._flight):
                 self._return(entry)
             self._flight.clear()
-            self._backlog.age()
             self._retained.put_back_all()
 
     def end(self) -> int:

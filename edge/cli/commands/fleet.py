@@ -12,6 +12,7 @@ from edge.cli.ring_options import credential_option, heard, pipeline_option
 from edge.cli.run_command import tell
 from edge.deadline import age_s
 from edge.deploy.rings.verdict import Heard
+from edge.publish.messages import DeployMessage, PullMessage
 
 __all__ = ["fleet"]
 
@@ -28,8 +29,8 @@ def fleet(path: Path | None, credential: str | None, as_json: bool) -> int:
     """Show who runs what since when, and how each device stands, by what the broker keeps of them.
 
     Of each: its ring, release and since when, when the registry last told it what its ring has and how long ago that
-    is, what is wrong with it, the release that failed there and why, or why it keeps what it has, and since when it
-    says nothing. Times are by the devices' own clocks, ages by this machine's.
+    is, what is wrong with it, the release that failed there last and why, or why it keeps what it has, and since when
+    it says nothing. Times are by the devices' own clocks, ages by this machine's.
     """
     if path is None:
         raise click.UsageError("add --pipeline FILE, which names the broker that devices speak to")
@@ -41,34 +42,40 @@ def fleet(path: Path | None, credential: str | None, as_json: bool) -> int:
         echo_json(rows)
     else:
         head = tuple(name.upper().replace("_", " ") for name in _COLUMNS)
-        told = [head, *(tuple(value or "-" for value in row.values()) for row in rows)]
+        told = [head, *(tuple("-" if value is None else str(value) for value in row.values()) for row in rows)]
         echo_lines(aligned(told, texts=len(head), width=shown_width(), spare=_SPARE))
     return 0
 
 
-def _cells(name: str, heard: Heard) -> tuple[str | None, ...]:
-    state, deploy, pull = heard.state, heard.deploy, heard.pull
-    is_well = deploy is not None and deploy.result == "committed"
-    release = None if deploy is None else deploy.release if is_well else deploy.from_
-    trouble: tuple[str | None, str] | None = (
-        None if deploy is None or is_well else (deploy.release, deploy.reason or deploy.result)
-    )
-    if trouble is None and pull is not None and pull.code is not None:
-        trouble = (pull.release, f"{pull.code}: {pull.reason}")
-    elif trouble is None and pull is not None and pull.result == "kept":
-        trouble = (None, pull.reason or pull.result)
-    looked_s = None if pull is None else age_s(pull.looked_at)
-    is_away = state is not None and state.state == "offline"
+def _cells(name: str, heard: Heard) -> tuple[str | int | None, ...]:
+    state, deploy, pull = heard.state, heard.deploy, heard.pull or PullMessage(device=name)
     stands = None if state is None else f"{state.state}: {state.reason}" if state.reason else state.state
+    away_since = None if state is None or state.since is None else f"{state.since[:19]}Z"
     return (
         name,
-        None if pull is None else pull.ring,
-        release,
-        deploy.at if deploy is not None and is_well else None,
-        None if pull is None else pull.looked_at,
-        None if looked_s is None else str(looked_s),
+        pull.ring,
+        None if deploy is None else deploy.release if deploy.result == "committed" else deploy.from_,
+        None if deploy is None else deploy.at,
+        pull.looked_at,
+        age_s(pull.looked_at),
         stands,
-        None if trouble is None else trouble[0],
-        None if trouble is None else trouble[1],
-        (state.since or "unknown") if state is not None and is_away else None,
+        *_trouble(deploy, pull),
+        (away_since or "unknown") if state is not None and state.state == "offline" else None,
     )
+
+
+def _trouble(deploy: DeployMessage | None, pull: PullMessage) -> tuple[str | None, str | None]:
+    """Return the release that failed and why: as the last look has it, unless the last switch tells the same, or later.
+
+    A lock is waited for: the release behind it has not failed.
+    """
+    is_told = (
+        deploy is not None
+        and deploy.release == pull.release
+        and (pull.result == "rolled-back" or (pull.at or "") <= deploy.at)
+    )
+    if pull.code is not None and not is_told:
+        return None if pull.code.startswith("lock.") else pull.release, f"{pull.code}: {pull.reason}"
+    if deploy is not None and deploy.result != "committed":
+        return deploy.release, deploy.reason or deploy.result
+    return None, (pull.reason or pull.result) if pull.result == "kept" else None

@@ -123,6 +123,6 @@ def test_fleet_shows_who_runs_what_and_cleans_what_devices_say(typist, fleet):
     assert "doubled" in rows[1]["why"]
     assert rows[2]["state"] == "degraded: =cmd()"
     assert (rows[3]["last_look"], rows[3]["failed"], rows[3]["why"]) == ("2026-11-25T00:00:00Z", None, "nothing newer")
-    assert int(rows[3]["look_age_s"]) > 86_400
+    assert rows[3]["look_age_s"] > 86_400
     assert [one["ring"] for one in rows] == ["canary", "canary", "all", "all"]
     assert time.strptime(rows[0]["since"], "%Y-%m-%dT%H:%M:%SZ")

@@ -21,6 +21,7 @@ from edge.cli.paths import READ
 from edge.cli.run_command import tell
 from edge.config.targets import ALL, Inventory, Target, find_inventory
 from edge.delivery.outcome import Outcome
+from edge.deploy.fleet.ask import note_seen
 from edge.deploy.fleet.journal import Journal, journal_path
 from edge.deploy.fleet.rollout import FleetResult, Inbox, Interrupt, Order, PushOne, run_fleet
 from edge.errors import ConfigError
@@ -62,7 +63,7 @@ class Chosen:
         """Ask each target something, all at once; return the answers. What is shown goes when they are there."""
         inbox, order = Inbox(), Order(max_parallel=self.inventory.max_parallel)
         with waiting_view(tuple(target.name for target in self.targets)) as view, _ctrl_c(inbox):
-            return run_fleet(self.targets, one, order=order, watcher=view, inbox=inbox)
+            return _run(self.targets, one, order=order, watcher=view, inbox=inbox)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +150,15 @@ def drive(chosen: Chosen, one: PushOne, *, is_json: bool, rollout: Rollout | Non
     kept: Any = Journal(journal_path(rollout.release, rollout.channel)) if rollout and has_journal else nullcontext()
     names = tuple(target.name for target in targets)
     with kept as journal, choose_view(names, is_json=is_json) as view, _ctrl_c(inbox):
-        result = run_fleet(targets, one, order=order, watcher=view, inbox=inbox, journal=journal, is_resumed=is_resumed)
+        result = _run(targets, one, order=order, watcher=view, inbox=inbox, journal=journal, is_resumed=is_resumed)
     if len(targets) > 1:
         tell(fleet_summary(result))
+    return result
+
+
+def _run(targets: Sequence[Target], one: PushOne, **how: Any) -> FleetResult:
+    result = run_fleet(targets, one, **how)
+    note_seen(targets, result.outcomes)
     return result
 
 

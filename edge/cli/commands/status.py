@@ -12,7 +12,7 @@ from edge.cli.output import aligned, echo_lines, shown_width
 from edge.cli.paths import command
 from edge.cli.run_command import tell
 from edge.delivery.outcome import Outcome
-from edge.deploy.fleet.ask import Asked, AskedStatus, DeviceState, last_seen, note_seen
+from edge.deploy.fleet.ask import Asked, AskedStatus, DeviceState, last_seen
 from edge.deploy.fleet.rollout import FleetResult
 from edge.wire.peer import Problem
 from edge.wire.verbs import LOGS, FileReport, HealthReport, KeptReport, LogsRequest, StatusAnswer, TakesReport
@@ -33,7 +33,6 @@ def status(chosen: Chosen, as_table: bool, as_json: bool) -> int:
     """
     asked = AskedStatus()
     result = chosen.ask(asked)
-    note_seen(chosen.targets, result.outcomes)
     seen = {target.name: last_seen(target) for target in chosen.targets}
     if as_table and not as_json:
         _show_table(result, asked.answers, asked.states, seen)

@@ -126,6 +126,7 @@ def _look(link: Link) -> DeviceState | None:
 
 
 _NAME = "seen.json"
+_UNHEARD = ("unreachable", "late", "interrupted")
 
 
 def last_seen(target: Target) -> str | None:
@@ -136,7 +137,9 @@ def last_seen(target: Target) -> str | None:
 
 def note_seen(targets: Iterable[Target], outcomes: Iterable[Outcome]) -> None:
     """Note which targets have answered just now; what cannot be written is left out, because it is only for people."""
-    reached = {outcome.target for outcome in outcomes if outcome.result not in ("unreachable", "interrupted")}
+    # A code of the fleet is of this machine: a target was not begun, or a push failed here.
+    answered = (one for one in outcomes if not (one.code or "").startswith("fleet.") and one.result not in _UNHEARD)
+    reached = {outcome.target for outcome in answered}
     at = now().strftime("%Y-%m-%dT%H:%M:%SZ")
     new = {target.name: {"host": target.host, "at": at} for target in targets if target.name in reached}
     if new:

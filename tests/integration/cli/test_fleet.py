@@ -76,12 +76,13 @@ def results(text):
     return {event["target"]: event["event"] for event in events if event["phase"] == "result"}
 
 
-def test_a_failure_then_resume_touches_only_the_rest(start):
+def test_a_failure_then_resume_touches_only_the_rest(start, tmp_path):
     first = start(orders={"d-1": "unhealthy", "d-2": "unreachable"})
     out, err = first.communicate(timeout=60)
     assert first.returncode == 11
     assert results(out) == {"d-0": "committed", "d-1": "rolled-back", "d-2": "unreachable", "d-3": "committed"}
     assert "2 of 4 targets done; 1 rolled-back, 1 unreachable" in err
+    assert set(json.loads((tmp_path / "state/edge-deploy/seen.json").read_bytes())) == {"d-0", "d-1", "d-3"}
 
     second = start(resume=True)
     out, err = second.communicate(timeout=60)

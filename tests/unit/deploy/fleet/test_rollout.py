@@ -2,7 +2,8 @@
 
 import pytest
 
-from edge.delivery.outcome import last_event
+from edge.delivery.outcome import Outcome, last_event
+from edge.deploy.fleet.ask import last_seen, note_seen
 from edge.deploy.fleet.journal import Journal
 from tests.support.fleet import Running, ScriptedPush, targets, wave
 from tests.support.raised import code_of
@@ -205,3 +206,23 @@ def test_a_push_that_tells_its_own_end_is_heard_once():
     running.join()
 
     assert running.memory.results() == {"d-00": "committed", "d-01": "committed"}
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "is_seen"),
+    [
+        ("refused", "preflight.space", True),
+        ("rolled-back", "trial.frames", True),
+        ("refused", "fleet.stopped", False),
+        ("failed", "fleet.internal", False),
+        ("late", "transfer.deadline", False),
+        ("unreachable", "transfer.ssh.timeout", False),
+    ],
+)
+def test_a_target_that_has_answered_is_noted_as_seen(tmp_path, monkeypatch, result, code, is_seen):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (target,) = targets(1)
+
+    note_seen([target], [Outcome(target=target.name, release=None, result=result, exit_code=3, code=code)])
+
+    assert (last_seen(target) is not None) == is_seen

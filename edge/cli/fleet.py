@@ -36,6 +36,7 @@ __all__ = [
     "show_answers",
     "targets_argument",
     "targets_option",
+    "why_not",
 ]
 
 A = TypeVar("A")
@@ -176,13 +177,18 @@ def show_answers(
         echo_json({one.target: {**answer_as_json(one), **told[one.target]} for one in result.outcomes})
         return
     for one in result.outcomes:
+        if not one.is_done:
+            tell(why_not(one, "" if seen is None else f"; last seen {seen[one.target] or 'never'}"))
+            continue
         if len(result.outcomes) > 1:
             click.echo(f"{one.target}:")
-        if one.is_done:
-            echo_lines(lines_of(answers[one.target]))
-        else:
-            last = "" if seen is None else f"; last seen {seen[one.target] or 'never'}"
-            tell(printable(f"{one.target}: {one.problem}" + last + (f"; {one.hint}" if one.hint else "")))
+        echo_lines(lines_of(answers[one.target]))
+
+
+def why_not(one: Outcome, last: str = "") -> str:
+    """Return why a target has not answered; problems begin with its host, which often is called as the target is."""
+    problem = (one.problem or "").removeprefix(f"{one.target}: ")
+    return printable(f"{one.target}: {problem}{last}" + (f"; {one.hint}" if one.hint else ""))
 
 
 def answer_as_json(one: Outcome) -> Mapping[str, object]:

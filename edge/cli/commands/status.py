@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from edge.cli.fleet import Chosen, show_answers, targets_argument
+from edge.cli.fleet import Chosen, show_answers, targets_argument, why_not
 from edge.cli.fleet_view import printable
 from edge.cli.output import aligned, echo_lines, shown_width
 from edge.cli.paths import command
@@ -147,7 +147,7 @@ def _show_table(
             tell(printable(f"{name}: {state.state}: {state.reason}"))
     for one in result.outcomes:
         if not one.is_done:
-            tell(printable(f"{one.target}: {one.problem}" + (f"; {one.hint}" if one.hint else "")))
+            tell(why_not(one))
 
 
 def _counters_text(takes: TakesReport) -> str:

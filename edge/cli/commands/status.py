@@ -96,13 +96,12 @@ def _current(kept: KeptReport) -> Iterator[str]:
 
 
 def _look(answer: StatusAnswer) -> Iterator[str]:
-    """The result of its last pull, and since when the registry has not said what its ring has."""
+    """The result of its last pull, and, which may be longer ago, when the registry last said what its ring has."""
     look = answer.look
     if look is None:
         return
-    looked = "never" if look.looked_at is None else f"{look.looked_at}, {look.age_s} s ago"
-    why = ": ".join(part for part in (look.code, look.problem) if part)
-    yield f"looked    {looked}; {look.result}" + (f": {why}" if why else "")
+    yield "pulled    " + ": ".join(part for part in (look.result, look.code, look.problem) if part)
+    yield "looked    " + ("never" if look.looked_at is None else f"{look.looked_at}, {look.age_s} s ago")
 
 
 def _takes(answer: StatusAnswer) -> Iterator[str]:

@@ -107,7 +107,10 @@ def push(
 @targets_argument
 @click.option("--to", metavar="RELEASE", help="A release that the device keeps; it goes on trial like a push.")
 def rollback(chosen: Chosen, to: str | None, as_json: bool) -> int:
-    """Go back to the release that served before; its engine is kept, so this takes one restart of the service."""
+    """Go back to the release that served before; its engine is kept, so this takes one restart of the service.
+
+    The release that is left is then the one before: a second rollback goes forward to it again.
+    """
     one = roll_back(to, DeliveryOptions())
     return drive(chosen, one, is_json=as_json).exit_code
 

@@ -126,7 +126,8 @@ def roll_back(
             return Outcome(target=target.name, release=to, result="interrupted", exit_code=INTERRUPTED)
         except DeployError as error:
             return failed_by(error, target=target.name, release=to)
-        return Outcome(target=target.name, release=release, result="rolled-back", exit_code=DONE)
+        landed = f"to {release or 'no release'}"
+        return Outcome(target=target.name, release=release, result="rolled-back", problem=landed, exit_code=DONE)
 
     return one
 

@@ -97,6 +97,7 @@ def test_a_day_with_one_device(device, run):
     back = run("rollback", "gate-01")
     assert back.returncode == 0, back.stderr
     assert device.device.releases.current() == first.manifest.release
+    assert first.manifest.release in back.stdout
     assert json.loads(run("status", "gate-01", "--json").stdout)["gate-01"]["current"] == first.manifest.release
 
     forth = run("rollback", "gate-01", "--to", second.manifest.release)

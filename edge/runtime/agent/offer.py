@@ -56,7 +56,7 @@ def plan(session: Session, request: OfferRequest) -> PlanAnswer:
 
 def _planned_engine(session: Session, key: str | None, better: str | None, *, is_built: bool) -> PlannedEngine:
     why = better or (
-        "this release has none here yet; one of the same inputs is used again"
+        "this release has none here yet, unless one of the same inputs is kept"
         if key is None
         else f"engine {key[:12]} is incomplete"
     )

@@ -10,11 +10,16 @@ import click
 from edge.cli.bundles import bundle_of, making_options
 from edge.cli.fleet import Chosen, Rollout, drive, show_answers, targets_argument
 from edge.cli.paths import READ, SECONDS, command
+from edge.codec import encode
+from edge.config.targets import Target
 from edge.delivery.deliverable import DeliveryOptions
+from edge.delivery.link import Link
+from edge.delivery.verdict import state_of
 from edge.deploy.fleet.ask import Asked
 from edge.deploy.fleet.over_ssh import push_over_ssh, roll_back
+from edge.wire.peer import Nothing
 from edge.wire.release import ConfirmRequest
-from edge.wire.verbs import CONFIRM
+from edge.wire.verbs import CONFIRM, STATUS, StatusAnswer
 
 __all__ = ["confirm", "push", "rollback"]
 
@@ -122,9 +127,23 @@ def rollback(chosen: Chosen, to: str | None, as_json: bool) -> int:
 @click.option("--release", metavar="RELEASE", help="Only if this one is on trial. Default: whichever is.")
 def confirm(chosen: Chosen, release: str | None, as_json: bool) -> int:
     """Say that the release on trial may stay, where it was pushed with --confirm; the device still judges it."""
-    asked = Asked(CONFIRM, ConfirmRequest(release=release))
+    asked = _Confirmed(release)
     result = chosen.ask(asked)
-    show_answers(
-        result, asked.answers, as_json=as_json, lines_of=lambda answer: [f"release {answer.release} is confirmed"]
-    )
+    show_answers(result, asked.answers, as_json=as_json, lines_of=_confirmed_lines)
     return result.exit_code
+
+
+class _Confirmed(Asked[Nothing, StatusAnswer]):
+    """Confirms; answers are the statuses before, because the device says the same where none was awaited."""
+
+    def __init__(self, release: str | None) -> None:
+        super().__init__(STATUS, Nothing())
+        self._confirmation = ConfirmRequest(release=release)
+
+    def _evidence(self, target: Target, link: Link, answer: StatusAnswer) -> Any:
+        return {**encode(link.ask(CONFIRM, self._confirmation)), "was_awaited": state_of(answer).confirm}
+
+
+def _confirmed_lines(before: StatusAnswer) -> list[str]:
+    state = state_of(before)
+    return [f"release {state.target} {'is confirmed' if state.confirm else 'waits for no confirmation'}"]

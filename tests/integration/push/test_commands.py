@@ -186,6 +186,19 @@ def test_a_rollback_ends_a_trial_that_goes_on(device, run):
     assert device.device.releases.current() == first.manifest.release
 
 
+def test_a_confirmation_says_whether_the_trial_waited_for_it(device, run):
+    device.script(trial="hang")
+    assert run("push", device.bundle().path, "gate-01", "--detach").returncode == 0
+    wait_until(lambda: device.device.state().phase is Phase.TRIAL, what="the trial begins")
+    assert "is confirmed" not in run("confirm", "gate-01").stdout
+    with device.device.locked():
+        device.device.write_state(replace(device.device.state(), confirm=True))
+
+    told = [json.loads(run("confirm", "gate-01", "--json").stdout)["gate-01"]["was_awaited"] for _ in range(2)]
+
+    assert told == [True, False]
+
+
 def test_how_long_a_lost_device_is_tried_can_be_said(device, sshd, start):
     device.script(build="hang")
     with LinkProxy(sshd.port) as proxy:

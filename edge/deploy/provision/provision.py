@@ -25,7 +25,7 @@ from edge.deploy.fleet.rollout import PushOne
 from edge.deploy.provision.admin import AdminShell, StepsAnswer, run_until
 from edge.deploy.provision.facts import WHEEL_STORE, ProvisionFacts, is_jetson, pycuda_wheel
 from edge.deploy.provision.keys import read_public_key
-from edge.deploy.provision.wanted import DEVICE_TOML, KEYS, SIGNERS, Wanted, steps
+from edge.deploy.provision.wanted import DEVICE_TOML, KEYS, REGISTRY_LOGIN, SIGNERS, Wanted, steps
 from edge.deploy.provision.wheels import WheelSet, WheelSource
 from edge.errors import ConfigError, DeployError
 from edge.media.gstreamer.binding import APT
@@ -127,6 +127,8 @@ def provision(
             )
         if not facts.has_video:
             report.note("facts", f"nothing decodes cameras there yet: sudo {APT}")
+        if wanted.pull is not None and REGISTRY_LOGIN not in facts.credentials:
+            report.note("facts", f"no {REGISTRY_LOGIN} is there, so its registry has to let all read (docs/fleet.md)")
     with report.phase("wheels"):
         report.note("wheels", f"for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
         if is_jetson(facts) and pycuda_wheel(facts) is None:

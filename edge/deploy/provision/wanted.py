@@ -20,7 +20,7 @@ from edge.errors import DeployError
 from edge.registry.reference import PullSettings, decode_pull_settings, encode_pull_settings
 from edge.version import __version__
 
-__all__ = ["DEVICE_TOML", "KEYS", "PRIVATE_NETWORKS", "SIGNERS", "Wanted", "steps"]
+__all__ = ["DEVICE_TOML", "KEYS", "PRIVATE_NETWORKS", "REGISTRY_LOGIN", "SIGNERS", "Wanted", "steps"]
 
 Step = dict[str, Any]
 T = TypeVar("T")
@@ -45,7 +45,7 @@ _DATA = tuple(f"/var/lib/edge-{name}" for name in ("deploy", "runtime", "build",
 # The service reads what is pushed, no other user: what edge-deploy creates there later is of the same group (setgid).
 # Not by a group that is new to edge-runtime: a service that runs while a device is provisioned again would not have it.
 _READ = 0o2750
-_REGISTRY_LOGIN = "registry-login"  # who fetches has a secret of its own, and none of the cameras'
+REGISTRY_LOGIN = "registry-login"  # who fetches has a secret of its own, and none of the cameras'
 _DROP_INS = "/etc/systemd/system/edge-runtime.service.d"
 
 
@@ -228,12 +228,12 @@ def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
     allowed = "".join(f"IPAddressAllow={network}\n" for network in networks)
     head = "# Networks of the cameras and the broker; yours to change: provision leaves it as it is.\n[Service]\n"
     yield _file(f"{_DROP_INS}/20-networks.conf", head + allowed, is_seed=wanted.networks is None)
-    secrets = [name for name in facts.credentials if name != _REGISTRY_LOGIN]
+    secrets = [name for name in facts.credentials if name != REGISTRY_LOGIN]
     if secrets:
         yield _file(f"{_DROP_INS}/30-credentials.conf", _credentials(secrets))
-    if _REGISTRY_LOGIN in facts.credentials:
+    if REGISTRY_LOGIN in facts.credentials:
         yield _folder("/etc/systemd/system/edge-pull.service.d")
-        yield _file("/etc/systemd/system/edge-pull.service.d/30-credentials.conf", _credentials([_REGISTRY_LOGIN]))
+        yield _file("/etc/systemd/system/edge-pull.service.d/30-credentials.conf", _credentials([REGISTRY_LOGIN]))
     if "nvmap" in facts.gpu_nodes:
         devices = " ".join(f"dev-{node.replace('/', '-')}.device" for node in facts.gpu_nodes)
         waits = f"# There at provision: for a node that never comes each start would wait.\n[Unit]\nWants={devices}\n"

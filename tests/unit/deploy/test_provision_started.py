@@ -1,9 +1,14 @@
 """What provision starts: what fetches, and, where a release was served before an undo, what serves, as a boot would."""
 
 import subprocess
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from edge.delivery.outcome import Report
+from edge.deploy.provision.admin import StepsAnswer
+from edge.deploy.provision.provision import provision
 from edge.deploy.provision.remote import main
 from edge.deploy.provision.wanted import Wanted, steps
 from edge.deploy.provision.wheels import WheelSet
@@ -64,6 +69,22 @@ def test_what_a_boot_would_start_is_started_if_a_release_is_there_and_its_servic
 
     assert [word for command in told for word in command if "." in word] == starts
     assert [command[0] for command in told if SERVING[-1] in command] == ["--no-block"] * (SERVING[0] in starts)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "pull", "is_told"), [((), PULL, True), (("registry-login",), PULL, False), ((), None, False)]
+)
+def test_a_device_that_is_to_fetch_without_a_login_is_told_of(credentials, pull, is_told):
+    facts = replace(device_facts(), has_key=True, has_signer=True, credentials=credentials)
+    nothing = StepsAnswer(changes=(), conflicts=(), failed=None, applied=False)
+    shell = SimpleNamespace(address=SimpleNamespace(host="a"), facts=lambda: facts, steps=lambda request: nothing)
+    software = SimpleNamespace(wheels=lambda facts: WheelSet(paths={}, digests={}, requirements="", pip="pip.whl"))
+    wanted = Wanted(name="a", compatible=("any",), networks=None, keys=[], signers=[], pull=pull)
+    events = []
+
+    provision(shell, wanted, software=software, is_plan=True, report=Report("a", events.append))
+
+    assert any("registry-login" in (event.hint or "") for event in events) == is_told
 
 
 def test_a_foreign_edge_runtime_on_the_path_is_left_and_stops_nothing(tmp_path):

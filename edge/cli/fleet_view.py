@@ -56,7 +56,8 @@ class FleetRow:
 
     def take(self, event: Event) -> None:
         if event.is_last:
-            self.result, self.code, self.note = event.event, event.code, printable(event.hint)
+            note = (event.hint or "").removeprefix(f"{self.target}: ")  # a problem begins with its host
+            self.result, self.code, self.note = event.event, event.code, printable(note)
             self.done, self.total = event.bytes, None
             return
         if event.event == BEGIN or event.phase != self.phase:

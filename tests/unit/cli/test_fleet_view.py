@@ -28,7 +28,9 @@ A_PUSH = (
 )
 A_FAILURE = (
     event(BEGIN, target="gate-1", phase="connect"),
-    event("unreachable", target="gate-1", phase=LAST_PHASE, code="transfer.unreachable", hint="no\x1b[2J route"),
+    event(
+        "unreachable", target="gate-1", phase=LAST_PHASE, code="transfer.unreachable", hint="gate-1: no\x1b[2J route"
+    ),
 )
 
 

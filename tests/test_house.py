@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "roofline": 949,
     "runtime": 11879,
     "track": 971,
-    "transport": 445,
+    "transport": 464,
     "vision": 507,
     "wire": 723,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,17 +44,17 @@ _REASONS = (
     ("not responding", "transfer.ssh.timeout"),
 )
 _HINTS = {
-    _CHANGED: "find out whether the device was installed anew, or another one answers; compare the key; only then: "
-    "ssh-keygen -R {host}; ssh-keyscan {host} >> ~/.ssh/known_hosts",
-    "transfer.ssh.hostkey": "check the device's key, then add it: ssh-keyscan {host} >> ~/.ssh/known_hosts",
+    _CHANGED: "find out whether the device was installed anew, or another one answers; only then: "
+    "ssh-keygen -R {known}; log in once and compare the key that it shows: {ssh}",
+    "transfer.ssh.hostkey": "log in once and compare the key that it shows: {ssh}",
     "transfer.ssh.denied": "let your key in: edge-deploy provision {host} --key ~/.ssh/id_ed25519.pub (or the key that "
     "ssh offers); one with a passphrase has to be in ssh-agent",
-    "transfer.ssh.unreachable": "check the name and the network: ssh {host}",
+    "transfer.ssh.unreachable": "check the name and the network: {ssh}",
     "transfer.ssh.refused": "no SSH server answers there; check that sshd runs, and the port",
-    "transfer.ssh.timeout": "the device does not answer; check that it is on and reachable: ping {host}",
-    "transfer.ssh": "try it by hand: ssh {host}",
+    "transfer.ssh.timeout": "the device does not answer; check that it is on and reachable: {ssh}",
+    "transfer.ssh": "try it by hand: {ssh}",
 }
-_ADMIN_DENIED = "ssh {host} has to work without a question; --admin USER is another login, ssh-add takes a passphrase"
+_ADMIN_DENIED = "{ssh} has to work without a question; --admin USER is another login, ssh-add takes a passphrase"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,24 +99,26 @@ class SshChannel(ChildChannel):
 
     def __init__(self, address: SshAddress, *, remote: Sequence[str] = AGENT, options: Sequence[str] = ()) -> None:
         command = ssh_command(address, remote, options=options)
-        super().__init__(command, ending=lambda status, lines: ssh_failure(address.host, status, lines))
+        super().__init__(command, ending=lambda status, lines: ssh_failure(address, status, lines))
 
 
-def ssh_failure(host: str, status: int | None, lines: Sequence[str], *, is_admin: bool = False) -> DeployError | None:
+def ssh_failure(
+    address: SshAddress, status: int | None, lines: Sequence[str], *, is_admin: bool = False
+) -> DeployError | None:
     """Return why a command of ours did not run there, by ssh's exit status and last lines; None: it has run."""
     if status == SSH_FAILED:
-        return ssh_failed(host, lines, is_admin=is_admin)
+        return ssh_failed(address, lines, is_admin=is_admin)
     if status == _NO_SUCH_COMMAND:
         return DeployError(
             "transfer.ssh.command",
-            f"{host}: edge-runtime is not installed there",
-            hint=f"run: edge-deploy provision {host}",
+            f"{address.host}: edge-runtime is not installed there",
+            hint=f"run: edge-deploy provision {address.host}",
             evidence={"stderr": list(lines[-5:])},
         )
     return None
 
 
-def ssh_failed(host: str, lines: Sequence[str], *, is_admin: bool = False) -> DeployError:
+def ssh_failed(address: SshAddress, lines: Sequence[str], *, is_admin: bool = False) -> DeployError:
     """Return why ssh has ended with `SSH_FAILED`; `is_admin`: it was the login of a person, which no --key mends."""
     last = lines[-1] if lines else "ssh ended with 255 and said nothing"
     found = ((text, code, line) for text, code in _REASONS for line in lines if text in line)
@@ -122,7 +126,22 @@ def ssh_failed(host: str, lines: Sequence[str], *, is_admin: bool = False) -> De
     hint = _ADMIN_DENIED if is_admin and code == "transfer.ssh.denied" else _HINTS.get(text, _HINTS[code])
     return DeployError(
         code,
-        f"{host}: {reason.strip('@ ')}",
-        hint=hint.format(host=host),
+        f"{address.host}: {reason.strip('@ ')}",
+        hint=hint.format(host=address.host, ssh=_by_hand(address, is_admin=is_admin), known=_known_as(lines)),
         evidence={"stderr": list(lines[-5:])},
     )
+
+
+def _by_hand(address: SshAddress, *, is_admin: bool) -> str:
+    """Return what a person types to get there; as themselves, because the user of a push has no shell."""
+    given = [] if address.config is None else ["-F", str(address.config)]
+    given += [] if address.port is None else ["-p", str(address.port)]
+    given += [] if address.user is None or not is_admin else ["-l", address.user]
+    return shlex.join(["ssh", *given, address.host])
+
+
+def _known_as(lines: Sequence[str]) -> str:
+    """Return the name and the file of a changed key in ssh-keygen's words; it may be that of a jump host."""
+    said = r"^Offending [^\n]* key in ([^\n]+):\d+.*?^Host key for (\S+) has changed"
+    found = re.search(said, "\n".join(lines), re.MULTILINE | re.DOTALL)
+    return "NAME" if found is None else shlex.join([found[2], "-f", found[1]])

@@ -162,7 +162,7 @@ class AdminShell:
 
     def _ended(self, words: bytes) -> DeployError:
         lines = [self._hidden(line)[:500] for line in words.splitlines()[-20:] if line.strip()]
-        return ssh_failed(self.address.host, lines, is_admin=True)
+        return ssh_failed(self.address, lines, is_admin=True)
 
     def _failed(self, words: bytes) -> DeployError:
         problem = f"{self.address.host}: {self._hidden(words)[-600:]}"

@@ -355,7 +355,7 @@ def _proof_of(admins: Admins, target: Target, stop: threading.Event) -> Proof:
     command = ssh_command(address, [shlex.quote(word) for word in REMOTE])
     done = run_until(command, (), host=target.name, timeout_s=_TIMEOUT_S, stop=stop)
     lines = [cleaned(line) for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    if (failure := ssh_failure(address.host, done.returncode, lines, is_admin=True)) is not None:
+    if (failure := ssh_failure(address, done.returncode, lines, is_admin=True)) is not None:
         raise failure
     try:
         return decode_proof(done.stdout, target.name)

@@ -242,8 +242,9 @@ def _units(wanted: Wanted, facts: ProvisionFacts) -> Iterator[Step]:
         yield _file("/etc/systemd/system/edge-build.service.d/10-jetson.conf", waits)
     if facts.has_argus:
         yield _file(f"{_DROP_INS}/15-csi.conf", _shipped("csi.conf"))
-    yield _folder("/etc/udev/rules.d", mode=None)
-    yield _file("/etc/udev/rules.d/70-edge-deploy.rules", _shipped("udev.rules"))
+    rule = _file("/etc/udev/rules.d/70-edge-deploy.rules", _shipped("udev.rules"))
+    for step in (_folder("/etc/udev", mode=None), _folder("/etc/udev/rules.d", mode=None), rule):
+        yield {**step, "reader": "udevadm"}
 
 
 def _credentials(names: Sequence[str]) -> str:

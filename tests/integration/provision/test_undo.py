@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from edge.deploy.provision import wanted
 from edge.deploy.provision.remote import main
+from edge.deploy.provision.wheels import WheelSet
 from tests.support import people
+from tests.support.wheels import device_facts
 
 pytestmark = [
     people.needs_root,
@@ -144,3 +147,22 @@ def test_a_link_on_the_way_is_named_before_anything_is_changed(site):
 
     assert answer["conflicts"] == [f"{site}/data/store is a link, which is not followed"]
     assert not (site / "etc/unit").exists()
+
+
+@pytest.mark.parametrize("has_udev", [True, False])
+def test_a_rule_of_udev_is_left_out_where_udev_is_not_installed(site, tmp_path, monkeypatch, has_udev):
+    (site / "etc").mkdir()
+    (tmp_path / "udevadm").write_text(f"#!/bin/sh\necho $1 >>{tmp_path}/told\n")
+    (tmp_path / "udevadm").chmod(0o755 if has_udev else 0o644)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    one = wanted.Wanted(name="a", compatible=("any",), networks=None, keys=[], signers=[])
+    whole = wanted.steps(one, device_facts(), WheelSet(paths={}, digests={}, requirements="", pip="pip.whl"))
+    rules = [{**step, "path": f"{site}{step['path']}"} for step in whole if "/etc/udev" in step["path"]]
+
+    made = main.make({"steps": rules, "is_plan": False})
+    (tmp_path / "udevadm").unlink()
+    unmake(is_plan=False, purge=False)
+
+    assert len(made["changes"]) == (len(rules) if has_udev else 0)
+    assert (tmp_path / "told").exists() == has_udev
+    assert not (site / "etc/udev").exists()

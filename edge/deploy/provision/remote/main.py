@@ -7,6 +7,7 @@ import grp
 import json
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 
@@ -190,9 +191,13 @@ KINDS = {kind.__name__: kind for kind in (Directory, File, Lines, Accounts, Soft
 
 
 def make(request: Record) -> Record:
-    """Check all steps first; then, unless it is a plan or anything is in the way, apply those that are needed."""
+    """Check all steps first; then, unless it is a plan or anything is in the way, apply those that are needed.
+
+    A step is left out where the program that reads what it makes, its `reader`, is not installed.
+    """
     notes = _read_record()
-    steps = [KINDS[values["kind"]](values, notes.get(_key(values), {}).get("record")) for values in request["steps"]]
+    read = [values for values in request["steps"] if shutil.which(values.get("reader", "sh"))]
+    steps = [KINDS[values["kind"]](values, notes.get(_key(values), {}).get("record")) for values in read]
     changes, conflicts, needed = [], [], []
     for step in steps:
         try:
@@ -245,7 +250,7 @@ def unmake(request: Record) -> Record:
 def _tell_the_system(changes: list[str]) -> None:
     if any("/etc/systemd/" in line for line in changes):
         run(["systemctl", "daemon-reload"])
-    if any("/etc/udev/" in line for line in changes):
+    if any("/etc/udev/" in line for line in changes) and shutil.which("udevadm"):
         # A container has no udevd; rules count from the next boot at the latest.
         subprocess.run(["udevadm", "control", "--reload"], capture_output=True, check=False)
 

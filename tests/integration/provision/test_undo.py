@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def make(site: Path, *, is_plan: bool = False) -> dict:
     return main.make({"steps": steps(site), "is_plan": is_plan})
 
 
+def answered(request: dict) -> dict:
+    """Return the answer of the whole program, as ssh brings it."""
+    content = json.dumps({"is_undo": False, "purge": False, **request}).encode() + b"\n"
+    done = subprocess.run([sys.executable, "-m", main.__name__], input=content, capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
 def unmake(*, is_plan: bool, purge: bool) -> list[str]:
     return main.unmake({"is_plan": is_plan, "purge": purge})["changes"]
 
@@ -98,6 +106,27 @@ def test_a_fresh_file_system_is_a_folder_for_data_and_is_given_back_as_it_was(si
     assert ("conflicts" in made, again["changes"], is_given) == (False, [], True)
     assert (status.st_uid, status.st_mode & 0o7777) == (0, 0o755), told
     assert not any(line.startswith("keep") for line in told)
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["read-only", "full"])
+def test_a_path_that_takes_nothing_is_named_with_a_remedy_and_by_the_plan_where_that_can_see_it(site, is_full):
+    (site / "etc").mkdir()
+    options = "size=4k,mode=0755" if is_full else "ro,mode=0755"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", site / "etc"], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        planned = answered({"steps": [file(site / "etc/unit", "unit\n" * 4096)], "is_plan": True})
+        made = answered({"steps": [file(site / "etc/unit", "unit\n" * 4096)], "is_plan": False})
+        spare = {**file(site / "etc/unit", "unit\n"), "is_spare": True}
+        left_out = is_full or answered({"steps": [spare], "is_plan": False})["applied"]
+    finally:
+        subprocess.run(["umount", site / "etc"], check=True)
+
+    remedy = "make room there" if is_full else "mount it to be written"
+    assert f"{site}/etc/unit: " in made["failed"]
+    assert remedy in made["failed"]
+    assert (planned["failed"] == "") == is_full
+    assert left_out
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o2700, 0o711, 0o740])

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Conflict", "Folder", "Record", "make_folders", "open_folder", "open_parent", "read_own", "run"]
+__all__ = ["Conflict", "Folder", "Record", "make_folders", "naming", "open_folder", "open_parent", "read_own", "run"]
 
 Record = dict[str, Any]
 
@@ -25,9 +25,31 @@ class Conflict(Exception):  # noqa: N818 - not a failure of the program: a reaso
 
 def run(command: list[str]) -> None:
     """Conflict with the command's last words, if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise Conflict(f"{command[0]} cannot be started: {error.strerror}; install it there") from None
     if done.returncode:
         raise Conflict(f"{' '.join(command[:4])} ended with {done.returncode}: {(done.stderr or done.stdout)[-600:]}")
+
+
+_REMEDIES = {
+    errno.ENOENT: "make the folder that is missing",
+    errno.EROFS: "mount it to be written",
+    errno.ENOSPC: "make room there",
+    errno.EACCES: "let root write there",
+    errno.EPERM: "let root write there",
+}
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Name the path and a remedy in what the system refuses: below an open folder its errors have a bare name."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "the kernel's journal may say why")
+        raise OSError(f"{path}: {error.strerror or error}; {remedy}") from error
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import grp
 import json
 import os
@@ -12,7 +13,7 @@ import subprocess
 import sys
 
 from edge.deploy.provision.remote.files import Directory, File, Lines, Step
-from edge.deploy.provision.remote.folders import Conflict, Record, open_folder, open_parent, read_own, run
+from edge.deploy.provision.remote.folders import Conflict, Record, naming, open_folder, open_parent, read_own, run
 from edge.deploy.provision.remote.software import Software, stock
 
 __all__ = ["main", "make", "unmake"]
@@ -201,7 +202,12 @@ def make(request: Record) -> Record:
     changes, conflicts, needed = [], [], []
     for step in steps:
         try:
-            lines = step.check()
+            with naming(step.path):
+                lines = step.check()
+                if lines and os.path.isabs(step.path) and _is_read_only(step.path):
+                    if not step.values.get("is_spare"):
+                        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+                    lines = []
         except Conflict as conflict:
             conflicts.append(str(conflict))
             continue
@@ -211,7 +217,8 @@ def make(request: Record) -> Record:
         return {"changes": changes, "conflicts": conflicts}
     for done, step in enumerate(needed):
         try:
-            made = step.apply()
+            with naming(step.path):
+                made = step.apply()
         except (Conflict, OSError) as error:
             with contextlib.suppress(Conflict, OSError):  # of what was done before; the first failure is reported
                 _tell_the_system(changes)
@@ -222,6 +229,13 @@ def make(request: Record) -> Record:
         _write_record(notes)
     _tell_the_system(changes)
     return {"changes": changes, "applied": True, "told": [words for step in needed for words in step.told]}
+
+
+def _is_read_only(path: str) -> bool:
+    """Return whether the nearest folder on the way to an absolute path is mounted read-only, which a plan can see."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def unmake(request: Record) -> Record:
@@ -236,7 +250,8 @@ def unmake(request: Record) -> Record:
         if step.path == os.path.dirname(RECORD) and is_real and not kept:
             with open_parent(RECORD) as (folder, name):
                 os.unlink(name, dir_fd=folder.fd)
-        line = step.undo(is_real=is_real, purge=request["purge"], gone=gone)
+        with naming(step.path):
+            line = step.undo(is_real=is_real, purge=request["purge"], gone=gone)
         changes += [line] if line else []
         if line.startswith("keep "):
             kept[key] = note
@@ -266,7 +281,7 @@ def _lay_over(changes: list[str]) -> None:
 
 
 def _write_record(notes: Record) -> None:
-    with contextlib.suppress(FileNotFoundError), open_parent(RECORD) as (folder, name):
+    with naming(RECORD), contextlib.suppress(FileNotFoundError), open_parent(RECORD) as (folder, name):
         folder.put(name, json.dumps(notes, indent=1).encode(), mode=0o644)
 
 
@@ -290,7 +305,8 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.readline())
     try:
         if "store" in request:
-            answer = stock(request, sys.stdin.buffer)
+            with naming(request["store"]):
+                answer = stock(request, sys.stdin.buffer)
         else:
             answer = unmake(request) if request["is_undo"] else make(request)
     except (Conflict, OSError) as error:

@@ -1,5 +1,6 @@
 """What is made is noted and taken back, and the plan of that says what then happens."""
 
+import io
 import json
 import os
 import subprocess
@@ -31,6 +32,21 @@ def site(monkeypatch):
         yield folder
 
 
+@pytest.fixture
+def answered(monkeypatch, tmp_path):
+    """Return what the whole program answers to a request, as ssh brings it."""
+    monkeypatch.setattr(main, "_LOCK", str(tmp_path / "lock"))
+
+    def answered(**request: object) -> dict:
+        whole = {"is_undo": False, "is_plan": False, "purge": False, "steps": [], **request}
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(whole).encode() + b"\n")))
+        monkeypatch.setattr(sys, "stdout", said := io.StringIO())
+        main.main()
+        return json.loads(said.getvalue())
+
+    return answered
+
+
 def folder(path: Path, *, owner: str = "root", group: str = "root", mode: int = 0o755, is_data: bool = False) -> dict:
     values = {"path": str(path), "owner": owner, "group": group, "mode": mode, "is_data": is_data, "is_volatile": False}
     return {"kind": "Directory", **values}
@@ -54,13 +70,6 @@ def steps(site: Path) -> list[dict]:
 
 def make(site: Path, *, is_plan: bool = False) -> dict:
     return main.make({"steps": steps(site), "is_plan": is_plan})
-
-
-def answered(request: dict) -> dict:
-    """Return the answer of the whole program, as ssh brings it."""
-    content = json.dumps({"is_undo": False, "purge": False, **request}).encode() + b"\n"
-    done = subprocess.run([sys.executable, "-m", main.__name__], input=content, capture_output=True, check=True)
-    return json.loads(done.stdout)
 
 
 def unmake(*, is_plan: bool, purge: bool) -> list[str]:
@@ -109,16 +118,18 @@ def test_a_fresh_file_system_is_a_folder_for_data_and_is_given_back_as_it_was(si
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["read-only", "full"])
-def test_a_path_that_takes_nothing_is_named_with_a_remedy_and_by_the_plan_where_that_can_see_it(site, is_full):
+def test_a_path_that_takes_nothing_is_named_with_a_remedy_and_by_the_plan_where_that_can_see_it(
+    site, answered, is_full
+):
     (site / "etc").mkdir()
     options = "size=4k,mode=0755" if is_full else "ro,mode=0755"
     if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", site / "etc"], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        planned = answered({"steps": [file(site / "etc/unit", "unit\n" * 4096)], "is_plan": True})
-        made = answered({"steps": [file(site / "etc/unit", "unit\n" * 4096)], "is_plan": False})
+        planned = answered(steps=[file(site / "etc/unit", "unit\n" * 4096)], is_plan=True)
+        made = answered(steps=[file(site / "etc/unit", "unit\n" * 4096)])
         spare = {**file(site / "etc/unit", "unit\n"), "is_spare": True}
-        left_out = is_full or answered({"steps": [spare], "is_plan": False})["applied"]
+        left_out = is_full or answered(steps=[spare])["applied"]
     finally:
         subprocess.run(["umount", site / "etc"], check=True)
 
@@ -127,6 +138,22 @@ def test_a_path_that_takes_nothing_is_named_with_a_remedy_and_by_the_plan_where_
     assert remedy in made["failed"]
     assert (planned["failed"] == "") == is_full
     assert left_out
+
+
+@pytest.mark.parametrize(
+    "request_", [{"steps": []}, {"is_undo": True}, {"store": "/none", "files": {}}], ids=["make", "undo", "stock"]
+)
+def test_a_second_provision_is_refused_while_one_is_at_work_and_planned_all_the_same(
+    site, answered, request_, tmp_path
+):
+    (tmp_path / "lock").write_text("pid 1, since long ago, and of more words than the next")
+
+    with main._alone():
+        refused, planned = answered(**request_)["failed"], answered(is_plan=True)["failed"]
+
+    assert f"another provision is at work there (pid {os.getpid()}, since 2" in refused
+    assert "long" not in refused
+    assert planned == answered()["failed"] == ""
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o2700, 0o711, 0o740])

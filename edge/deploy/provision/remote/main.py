@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import grp
 import json
 import os
@@ -11,6 +12,8 @@ import pwd
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 
 from edge.deploy.provision.remote.files import Directory, File, Lines, Step
 from edge.deploy.provision.remote.folders import Conflict, Record, naming, open_folder, open_parent, read_own, run
@@ -300,15 +303,34 @@ def _read_record() -> Record:
     return notes
 
 
+_LOCK = "/run/edge-provision.lock"
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the lock of changes; Conflict while another provision, or the rest of one whose connection broke, has it."""
+    with open(os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held = f"another provision is at work there ({file.read()}); wait for its end, or end that process"
+            raise Conflict(held) from None
+        file.truncate(0)
+        file.write(f"pid {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S %Z')}")
+        file.flush()
+        yield
+
+
 def main() -> None:
     os.umask(0o022)
     request = json.loads(sys.stdin.buffer.readline())
     try:
-        if "store" in request:
-            with naming(request["store"]):
-                answer = stock(request, sys.stdin.buffer)
-        else:
-            answer = unmake(request) if request["is_undo"] else make(request)
+        with contextlib.nullcontext() if request.get("is_plan") else _alone():
+            if "store" in request:
+                with naming(request["store"]):
+                    answer = stock(request, sys.stdin.buffer)
+            else:
+                answer = unmake(request) if request["is_undo"] else make(request)
     except (Conflict, OSError) as error:
         answer = {"failed": str(error)}
     sys.stdout.write(json.dumps({**_ANSWER, **answer}) + "\n")

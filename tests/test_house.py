@@ -118,7 +118,7 @@ LINES_OF_ROOMS = {
     "roofline": 949,
     "runtime": 11879,
     "track": 971,
-    "transport": 464,
+    "transport": 470,
     "vision": 507,
     "wire": 723,
 }

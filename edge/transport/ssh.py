@@ -29,13 +29,14 @@ SSH_FAILED = 255
 _NO_SUCH_COMMAND = 127
 
 _CHANGED = "REMOTE HOST IDENTIFICATION HAS CHANGED"
+_MANY_KEYS = "Too many authentication failures"
 # What OpenSSH prints (its texts are not translated), and the code. The first that is found counts.
 _REASONS = (
     (_CHANGED, "transfer.ssh.hostkey"),
     ("host key is known for", "transfer.ssh.hostkey"),
     ("Host key verification failed", "transfer.ssh.hostkey"),
     ("Permission denied", "transfer.ssh.denied"),
-    ("Too many authentication failures", "transfer.ssh.denied"),
+    (_MANY_KEYS, "transfer.ssh.denied"),
     ("Could not resolve hostname", "transfer.ssh.unreachable"),
     ("No route to host", "transfer.ssh.unreachable"),
     ("Network is unreachable", "transfer.ssh.unreachable"),
@@ -47,8 +48,11 @@ _HINTS = {
     _CHANGED: "find out whether the device was installed anew, or another one answers; only then: "
     "ssh-keygen -R {known}; log in once and compare the key that it shows: {ssh}",
     "transfer.ssh.hostkey": "log in once and compare the key that it shows: {ssh}",
+    _MANY_KEYS: "ssh offers more keys than the device tries; name the right one in ssh_config: IdentityFile, with "
+    "IdentitiesOnly yes",
     "transfer.ssh.denied": "let your key in: edge-deploy provision {host} --key ~/.ssh/id_ed25519.pub (or the key that "
-    "ssh offers); one with a passphrase has to be in ssh-agent",
+    "ssh offers); one with a passphrase has to be in ssh-agent; AllowUsers and AllowGroups in its sshd_config, "
+    "if set, have to name edge-deploy",
     "transfer.ssh.unreachable": "check the name and the network: {ssh}",
     "transfer.ssh.refused": "no SSH server answers there; check that sshd runs, and the port",
     "transfer.ssh.timeout": "the device does not answer; check that it is on and reachable: {ssh}",
@@ -123,11 +127,13 @@ def ssh_failed(address: SshAddress, lines: Sequence[str], *, is_admin: bool = Fa
     last = lines[-1] if lines else "ssh ended with 255 and said nothing"
     found = ((text, code, line) for text, code in _REASONS for line in lines if text in line)
     text, code, reason = next(found, ("", "transfer.ssh", last))
-    hint = _ADMIN_DENIED if is_admin and code == "transfer.ssh.denied" else _HINTS.get(text, _HINTS[code])
+    usual = _ADMIN_DENIED if is_admin and code == "transfer.ssh.denied" else _HINTS[code]
     return DeployError(
         code,
         f"{address.host}: {reason.strip('@ ')}",
-        hint=hint.format(host=address.host, ssh=_by_hand(address, is_admin=is_admin), known=_known_as(lines)),
+        hint=_HINTS.get(text, usual).format(
+            host=address.host, ssh=_by_hand(address, is_admin=is_admin), known=_known_as(lines)
+        ),
         evidence={"stderr": list(lines[-5:])},
     )
 

@@ -13,6 +13,7 @@ from edge.deploy.provision.admin import AdminShell
 from edge.errors import DeployError
 from edge.transport.channel import Message
 from edge.transport.ssh import SshAddress, SshChannel
+from tests.support.manifests import ssh_key
 from tests.support.ports import free_port
 from tests.support.raised import error_of
 from tests.support.sshd import Sshd
@@ -63,7 +64,12 @@ def test_a_changed_host_key_is_taken_away_only_once_somebody_knows_why(server, f
 
 
 @pytest.mark.parametrize(
-    ("failure", "todo"), [(_failure, "edge-deploy provision device --key"), (_of_provision, "--admin")]
+    ("failure", "todo"),
+    [
+        (_failure, "edge-deploy provision device --key"),
+        (_failure, "AllowUsers"),  # provision has let it in, and would change nothing
+        (_of_provision, "--admin"),
+    ],
 )
 def test_a_key_that_the_device_does_not_know_is_refused(server, failure, todo):
     (server.directory / "authorized_keys").write_text("")
@@ -71,6 +77,19 @@ def test_a_key_that_the_device_does_not_know_is_refused(server, failure, todo):
     assert error.code == "transfer.ssh.denied"
     assert "Permission denied" in error.problem
     assert todo in error.hint
+
+
+@BOTH
+def test_more_keys_than_the_device_tries_are_said_to_be_too_many(server, failure):
+    address = server.address()
+    (server.directory / "authorized_keys").write_text("")
+    with address.config.open("a") as config:
+        for number in range(7):  # sshd tries six
+            config.write(f"  IdentityFile {ssh_key(server.directory, f'key-{number}')}\n")
+    error = failure(address)
+    assert error.code == "transfer.ssh.denied"
+    assert "IdentitiesOnly" in error.hint
+    assert "provision" not in error.hint
 
 
 @BOTH

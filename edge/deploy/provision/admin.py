@@ -39,6 +39,7 @@ from edge.wire.peer import REVISION
 __all__ = ["AdminShell", "StepsAnswer", "contents", "run_until"]
 
 _WRONG_PASSWORD = "request.sudo.password"
+_NO_SUCH_COMMAND = 127
 _FACTS_S = 60.0
 _STEPS_S = 1800.0  # installing the libraries on a slow card
 _UPLOAD_S = 3600.0
@@ -154,11 +155,16 @@ class AdminShell:
             return DeployError(
                 _WRONG_PASSWORD, f"{host}: sudo does not take the password", hint="it is the administrator's, there"
             )
-        return DeployError(
-            "request.sudo",
-            f"{host}: sudo refuses: {self._hidden(ran.error)[-300:]}",
-            hint="give --ask-sudo-password, or an administrator who may use sudo by --admin",
-        )
+        said = self._hidden(ran.error)[-300:]
+        problem, hint = f"sudo refuses: {said}", "let this user use sudo there, or name one who may: --admin USER"
+        if ran.code == _NO_SUCH_COMMAND:
+            problem, hint = f"sudo is not installed: {said}", "install it there with its package manager"
+        elif not said:
+            problem = "sudo was not started, and nothing says why"
+            hint = "ForceCommand in sshd_config there, command= at the key, or the user's shell may run something else"
+        elif b"required" in ran.error:
+            hint = f"give --ask-sudo-password; or {hint}"
+        return DeployError("request.sudo", f"{host}: {problem}", hint=hint)
 
     def _ended(self, words: bytes) -> DeployError:
         lines = [self._hidden(line)[:500] for line in words.splitlines()[-20:] if line.strip()]

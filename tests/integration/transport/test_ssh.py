@@ -108,6 +108,26 @@ def test_a_device_without_room_for_what_is_uploaded_has_failed_and_ssh_has_not(s
     assert (error.code, "No space left" in error.problem) == ("device.provision", True)
 
 
+@pytest.mark.parametrize(
+    ("sudo", "todo"),
+    [
+        (None, "package manager"),
+        ("", "ForceCommand"),
+        ("echo admin is not in the sudoers file. >&2; exit 1", "--admin"),
+        ("echo sudo: a password is required >&2; exit 1", "--ask-sudo-password"),
+    ],
+)
+def test_what_hinders_sudo_has_a_remedy_of_its_own(server, tmp_path, sudo, todo):
+    (tmp_path / "env").symlink_to("/usr/bin/env")
+    if sudo is not None:
+        (tmp_path / "sudo").write_text(f"#!/bin/sh\n{sudo}\n")
+        (tmp_path / "sudo").chmod(0o755)
+    server.allow(["/bin/sh", "-c", f'PATH={tmp_path}; eval "$SSH_ORIGINAL_COMMAND"'])
+    error = error_of(AdminShell(address=server.address()).facts)
+    todos = ("package manager", "ForceCommand", "--admin", "--ask-sudo-password")
+    assert (error.code, [one for one in todos if one in error.hint][-1]) == ("request.sudo", todo)
+
+
 def test_a_host_that_takes_the_connection_and_says_nothing(server):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         error = _failure(server.address(port=silent.getsockname()[1]), options=("ConnectTimeout=1",))

@@ -149,6 +149,8 @@ def provision(
         _require_revocations(wanted, facts, host)
         if wanted.is_exact and pusher is not None:
             require_way_in(wanted, plan.changes, own_keys(pusher), host)
+        if _installs(plan):
+            _require_room(chosen, facts, host)
     if is_plan or not plan.changes:
         return _outcome(report.target, plan)
     return _apply(shell, wanted, facts, chosen, plan, report)
@@ -167,8 +169,7 @@ def _apply(
     shell: AdminShell, wanted: Wanted, facts: ProvisionFacts, wheels: WheelSet, plan: StepsAnswer, report: Report
 ) -> Outcome:
     host, sent = shell.address.host, 0
-    if any(change.startswith("install ") for change in plan.changes):
-        _require_room(wheels, facts, host)
+    if _installs(plan):
         missing = wheels.missing(facts.wheels)
         if missing:
             sent = wheels.missing_bytes(facts.wheels)
@@ -244,6 +245,10 @@ def _require_revocations(wanted: Wanted, facts: ProvisionFacts, host: str) -> No
             hint="add them with ssh-keygen -k -u -f LIST KEY.pub, or say --exactly",
             evidence={"would_count_again": [cleaned(one)[:100] for one in again[:100]]},
         )
+
+
+def _installs(plan: StepsAnswer) -> bool:
+    return any(change.startswith("install ") for change in plan.changes)
 
 
 def _require_room(wheels: WheelSet, facts: ProvisionFacts, host: str) -> None:

@@ -16,6 +16,7 @@ from edge.deploy.provision.wanted import DEVICE_TOML, Wanted
 from edge.deploy.provision.wheels import WheelSource, gather_wheels
 from edge.transport.ssh import SshAddress
 from tests.support.manifests import manifest
+from tests.support.raised import code_of
 from tests.support.wheels import device_facts, facts_told, little_lock, little_wheel
 
 JETSON = device_facts(l4t="36.4.3")
@@ -134,6 +135,14 @@ def test_a_change_of_the_settings_says_when_a_new_name_takes_effect(make, change
 
     (told,) = (event.hint for event in events if (event.phase, event.event) == ("plan", "note"))
     assert (told.startswith(change), "starts again" in told) == (True, is_later)
+
+
+def test_a_plan_to_install_says_that_there_is_no_room(make):
+    make("cp310")
+    full = dataclasses.replace(device_facts(), free_bytes=60_000_000)
+
+    assert code_of(planned, full) == "preflight.space"
+    assert planned(full, change="write /etc/edge-deploy/device.toml")
 
 
 @pytest.mark.parametrize(

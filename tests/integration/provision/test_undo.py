@@ -76,9 +76,10 @@ def unmake(*, is_plan: bool, purge: bool) -> list[str]:
     return main.unmake({"is_plan": is_plan, "purge": purge})["changes"]
 
 
-def use(site: Path) -> None:
+def use(site: Path, *, has_credential: bool = True) -> None:
     """Leave what a device in use has: a credential, a release."""
-    (site / "etc/credentials/gate-east").write_text("user:secret\n")
+    if has_credential:
+        (site / "etc/credentials/gate-east").write_text("user:secret\n")
     (site / "data/store/blob").write_bytes(b"blob")
     os.chown(site / "data/store/blob", *people.ids())
 
@@ -169,13 +170,17 @@ def test_a_folder_that_was_closed_to_others_is_not_opened(site, mode):
 
 
 @pytest.mark.parametrize("purge", [False, True], ids=["keeping", "purging"])
-@pytest.mark.parametrize("is_used", [False, True], ids=["fresh", "used"])
-def test_the_plan_of_an_undo_says_what_then_happens(site, purge, is_used):
+@pytest.mark.parametrize("has_credential", [None, False, True], ids=["fresh", "release", "release and credential"])
+def test_the_plan_of_an_undo_says_what_then_happens(site, purge, has_credential):
     make(site)
-    if is_used:
-        use(site)
+    if has_credential is not None:
+        use(site, has_credential=has_credential)
 
-    assert unmake(is_plan=True, purge=purge) == unmake(is_plan=False, purge=purge)
+    planned = unmake(is_plan=True, purge=purge)
+
+    assert planned == unmake(is_plan=False, purge=purge)
+    left = ", ".join(sorted(path.name for path in site.glob("etc/*")))
+    assert (planned[-1] == f"keep {site}/etc: it holds {left}") == bool(left)
 
 
 def test_undo_keeps_credentials_and_data_and_purge_removes_both(site):

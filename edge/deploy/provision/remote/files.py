@@ -128,8 +128,9 @@ class Directory(Step):
                     os.fchown(folder.fd, before[1], before[2])
                     os.fchmod(folder.fd, before[0])
                 return f"give {self.path} its former rights"
-            if not is_emptied and any(f"{self.path}/{each}" not in gone for each in os.listdir(folder.fd)):
-                stays = ["it is not empty"]
+            if not is_emptied:
+                left = [each for each in sorted(os.listdir(folder.fd)) if f"{self.path}/{each}" not in gone]
+                stays = [f"it holds {', '.join(left[:9])}"] if left else []
         try:
             if is_real and not stays:
                 os.rmdir(name, dir_fd=parent.fd)

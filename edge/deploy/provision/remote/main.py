@@ -247,13 +247,15 @@ def unmake(request: Record) -> Record:
     is_real = not request["is_plan"]
     kept: dict[str, Record] = {}
     changes: list[str] = []
-    gone = {RECORD}
+    gone: set[str] = set()
     for key, note in reversed(list(notes.items())):
         step = KINDS[note["values"]["kind"]](note["values"], note["record"])
-        if step.path == os.path.dirname(RECORD) and is_real and not kept:
-            with open_parent(RECORD) as (folder, name):
-                os.unlink(name, dir_fd=folder.fd)
         with naming(step.path):
+            if step.path == os.path.dirname(RECORD) and not kept:
+                gone.add(RECORD)
+                if is_real:
+                    with open_parent(RECORD) as (folder, name):
+                        os.unlink(name, dir_fd=folder.fd)
             line = step.undo(is_real=is_real, purge=request["purge"], gone=gone)
         changes += [line] if line else []
         if line.startswith("keep "):

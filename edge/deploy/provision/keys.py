@@ -94,6 +94,8 @@ def _fault(text: str) -> tuple[str, str]:
             f"has {before.strip()[:100]!r} before the key, expected the key alone",
             "give its .pub file; options of a signer, such as valid-before, go to the device's allowed_signers",
         )
+    if text.startswith("ssh-dss "):
+        return f"is a key of DSA, expected one of {', '.join(sorted(_KINDS))}", "make a pair: ssh-keygen -t ed25519"
     return "is not one public key of OpenSSH", _HINT
 
 

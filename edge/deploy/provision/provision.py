@@ -215,14 +215,16 @@ def _require_done(answer: StepsAnswer, host: str) -> None:
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
+    lacking = {}
     if not wanted.keys and not facts.has_key:
-        raise _no_key(f"{host} knows no key yet that may push: --key is missing", "--key ~/.ssh/id_ed25519.pub")
-    if facts.has_signer:
-        return
-    if wanted.trust is None:
-        if not wanted.signers:
-            given = "--signer ~/.ssh/id_ed25519.pub, or the signed list of signers: --trust trust.json"
-            raise _no_key(f"{host} knows no signer yet: --signer or --trust is missing", given)
+        lacking["key yet that may push: --key"] = "--key ~/.ssh/id_ed25519.pub"
+    if not wanted.signers and wanted.trust is None and not facts.has_signer:
+        lacking["signer yet: --signer or --trust"] = (
+            "--signer ~/.ssh/id_ed25519.pub, or the signed list of signers: --trust trust.json"
+        )
+    if lacking:
+        raise _no_key(f"{host} knows no {' is missing; no '.join(lacking)} is missing", ", ".join(lacking.values()))
+    if facts.has_signer or wanted.trust is None:
         return
     signers = decode_chain(wanted.trust[1].encode())[-1].document.signers
     if not names_signer("\n".join(signers), RELEASE):  # no other list counts beside it (docs/adr/0016)

@@ -92,6 +92,13 @@ def test_a_device_knows_a_signer_by_its_list_or_by_the_document_of_a_root(
         _require_keys(asked, facts, "gate-02")
 
 
+def test_all_that_a_new_device_lacks_is_asked_for_at_once():
+    error = error_of(_require_keys, wanted(signers=[]), device_facts(), "gate-02")
+
+    assert error.code == "request.key"
+    assert all(f"{option} " in error.hint and option in error.problem for option in ("--key", "--signer", "--trust"))
+
+
 @pytest.mark.parametrize("name", ["allowed_signers", "trust.json"])
 def test_a_device_that_has_a_list_or_a_document_of_a_root_knows_a_signer(tmp_path, name):
     (tmp_path / name).write_text("x")
@@ -107,6 +114,7 @@ def test_a_device_that_has_a_list_or_a_document_of_a_root_knows_a_signer(tmp_pat
         ('me@x valid-before="20261129" {key}', "'me@x valid-before", "allowed_signers"),
         ('a {key}b valid-after="20261129" {key}', "holds 2 keys", "one file for each"),
         ("---- BEGIN SSH2 PUBLIC KEY ----\nAAAA\n", "not one public key", "PuTTY"),
+        ("ssh-dss AAAAB3NzaC1kc3MAAACBAP me@x\n", "key of DSA", "ssh-keygen -t"),
         ("ssh-ed25519 AAAA\n", "not one public key", "PuTTY"),
     ],
 )

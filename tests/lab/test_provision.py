@@ -116,7 +116,7 @@ def test_a_file_of_somebody_else_is_not_overwritten_and_nothing_else_is_written(
     done = provision(device)
 
     assert done.returncode == 4, done.stdout
-    assert "/etc/sudoers.d/edge-deploy is there and was not written by provision" in done.stderr
+    assert "/etc/sudoers.d/edge-deploy is there and was not written by provision" in done.stdout
     assert listing(device) == before
 
 
@@ -136,7 +136,7 @@ def test_a_unit_that_was_changed_since_is_not_overwritten(provisioned):
     done = provision(provisioned)
 
     assert done.returncode == 4
-    assert "edge-runtime.service was changed since provision wrote it" in done.stderr
+    assert "edge-runtime.service was changed since provision wrote it" in done.stdout
 
 
 def test_lines_that_others_put_there_stay_as_they_are(provisioned):
@@ -155,7 +155,7 @@ def test_a_key_that_already_gets_a_shell_is_refused(device):
     done = provision(device)
 
     assert done.returncode == 4, done.stderr
-    assert "by another line" in done.stderr
+    assert "by another line" in done.stdout
 
 
 def test_the_units_are_accepted_by_the_devices_own_systemd(provisioned):

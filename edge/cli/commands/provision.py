@@ -15,9 +15,11 @@ import click
 
 from edge.bundle.statement import encode_chain, latest_of
 from edge.cli.fleet import Chosen, Rollout, drive, targets_argument
+from edge.cli.fleet_view import printable
 from edge.cli.paths import READ_FILE, SSH_CONFIG, command
 from edge.cli.run_command import tell
 from edge.config.targets import Target
+from edge.delivery.outcome import last_event
 from edge.deploy.fleet.rollout import FleetResult
 from edge.deploy.look import side_by_side
 from edge.deploy.provision.admin import AdminShell
@@ -274,16 +276,16 @@ def _pull(
 
 
 def _show(result: FleetResult) -> None:
-    """Write the changes, once for all targets that have the same, and what was in the way in full."""
+    """Write the changes, once for all targets that have the same, and in full what a line of a result has cut."""
     same: dict[tuple[str, ...], list[str]] = {}
     for outcome in result.outcomes:
         changes = outcome.evidence.get("changes")
         if outcome.is_done or outcome.result == "planned":
             same.setdefault(tuple(changes) if isinstance(changes, list) else (), []).append(outcome.target)
-            continue
-        conflicts = outcome.evidence.get("conflicts")
-        for problem in conflicts if isinstance(conflicts, list) else [outcome.problem]:
-            tell(f"error: {outcome.target}: {outcome.code}: {problem}")
+        elif printable(last_event(outcome).hint).endswith("…"):
+            conflicts = outcome.evidence.get("conflicts")
+            for problem in conflicts if isinstance(conflicts, list) else [outcome.problem]:
+                tell(f"error: {outcome.target}: {outcome.code}: {problem}")
     for changes, names in same.items():
         if changes:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""

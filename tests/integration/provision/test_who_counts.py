@@ -133,8 +133,8 @@ def test_the_key_that_this_machine_pushes_with_is_not_taken_away_unasked(site, p
     for words in (("--exactly",), ("--exactly", "--plan")):
         refused = person(site, "all", *words, keys=[public(ana)])
         assert refused.return_value == 2
-        assert "request.lockout" in refused.stderr
-        assert "--exactly takes the key that this machine uses from /etc/edge-deploy/home" in refused.stderr
+        assert "request.lockout" in refused.stdout
+        assert "--exactly takes the key that this machine uses from /etc/edge-deploy/home" in refused.stdout
     assert lines(site, KEYS) + lines(site, SIGNERS) == before
 
     assert person(site, "all", "--exactly", keys=[public(ana), mine]).return_value == 0
@@ -203,7 +203,7 @@ def test_a_list_that_revokes_less_is_refused_unless_it_is_to_be_exactly_that_and
         refused = person(site, "all", "--revoked", older, *words, keys=stay)
         assert refused.return_value == 2
         assert (
-            f"revokes 1 more than this list, which would count again: hash: {fingerprint.split()[1]}" in refused.stderr
+            f"revokes 1 more than this list, which would count again: hash: {fingerprint.split()[1]}" in refused.stdout
         )
     assert [counts(site, key) for key in (mina, zoe)] == [False, False]
 

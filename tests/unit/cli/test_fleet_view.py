@@ -8,8 +8,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from rich.console import Console
 
+from edge.cli.commands.provision import _show
 from edge.cli.fleet_view import FleetRow, FleetRows, JsonLines, LiveRows, PlainLines, printable, screen, size_text
 from edge.delivery.outcome import BEGIN, END, LAST_PHASE, NOTE, PROGRESS, UPLOAD, Event
+from edge.delivery.verdict import failed_by
+from edge.deploy.fleet.rollout import FleetResult
+from edge.errors import DeployError
 from tests.support.wait import wait_until
 
 START = datetime(2026, 11, 20, 10, 15, 2, 113_000, tzinfo=timezone.utc)
@@ -158,3 +162,13 @@ def test_text_of_a_device_cannot_touch_the_terminal():
 )  # fmt: skip
 def test_sizes(count, text):
     assert size_text(count) == text
+
+
+@pytest.mark.parametrize(("count", "lines"), [(2, 0), (20, 20)])
+def test_what_hinders_a_provision_is_told_a_second_time_only_where_its_line_was_cut(capsys, count, lines):
+    conflicts = [f"/etc/of-somebody-else/{number}" for number in range(count)]
+    error = DeployError("verify.provision", "; ".join(conflicts), evidence={"conflicts": conflicts})
+
+    _show(FleetResult(outcomes=(failed_by(error, target="gate-1"),)))
+
+    assert [line.split()[-1] for line in capsys.readouterr().err.splitlines()] == conflicts[:lines]

@@ -97,7 +97,10 @@ PLAN = "plan"
 BROUGHT = "software"
 """The phase whose notes say what of the software that releases bring cannot run over what was installed."""
 
-_LATER = {f"replace {DEVICE_TOML}": "; a new name takes effect when the service starts again (docs/fleet.md)"}
+_LATER = {
+    f"replace {DEVICE_TOML}": "; a new name takes effect when the service starts again, which has to wait for the end "
+    "of a trial (docs/fleet.md)"
+}
 _UNPACKED = 4  # wheels and what they unpack to, in lengths of the wheels
 _ROOM_BYTES = 256 * 1024**2
 

@@ -99,7 +99,7 @@ LINES_OF_ROOMS = {
     "bundle": 1798,
     "calibrate": 2470,
     "capacity": 992,
-    "cli": 6534,
+    "cli": 6536,
     "client": 527,
     "config": 1435,
     "delivery": 1032,

@@ -176,7 +176,9 @@ def _teller() -> Callable[[RingTally, Decision], None]:
 
     def on_look(tally: RingTally, decision: Decision) -> None:
         beside = f"; {len(tally.others)} speak for the ring, and do not count" if tally.others else ""
-        line = f"{decision.why.partition('; held')[0]}, {tally.failed} failed{beside}"
+        waiting = tally.reasons(has_failed=False)
+        why = f"; waiting: {waiting}" if waiting else ""
+        line = f"{decision.why.partition('; held')[0]}, {tally.failed} failed{beside}{why}"
         if told[-1:] != [line]:
             told.append(line)
             tell(line)

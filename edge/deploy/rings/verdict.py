@@ -18,7 +18,7 @@ __all__ = ["Condition", "Decision", "DeviceStanding", "Heard", "RingTally", "dec
 
 # What is wrong with this release on this device; the rest is the network's, or a lock that somebody holds.
 _FINAL = ("verify.", "preflight.", "build.", "smoke.", "request.")
-_OF_NO_RELEASE = ("verify.ring.", "verify.signature.")  # of the statement, which says nothing of the release
+_OF_NO_RELEASE = "verify.ring."  # of the statement, which says nothing of the release
 _MOST_SILENT = 0.25
 _LOST_AFTER_S = 1800.0
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -126,10 +126,11 @@ class Heard:
             if state is not None and state.state == "degraded" and _time(state.since, began_at) >= began_at:
                 return DeviceStanding.DEGRADED, state.reason or state.state
             return DeviceStanding.COMMITTED, None
-        code = "" if pulled is None or pulled.release != release else pulled.code or ""
-        if pulled is not None and code.startswith(_FINAL) and not code.startswith(_OF_NO_RELEASE):
-            return DeviceStanding.REFUSED, f"{code}: {pulled.reason}"
-        return DeviceStanding.WAITING, None
+        if pulled is None or not pulled.code:
+            return DeviceStanding.WAITING, None
+        is_final = pulled.code.startswith(_FINAL) and not pulled.code.startswith(_OF_NO_RELEASE)
+        is_refused = is_final and pulled.release == release
+        return DeviceStanding.REFUSED if is_refused else DeviceStanding.WAITING, f"{pulled.code}: {pulled.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +157,10 @@ class RingTally:
         """How many could have taken it."""
         return len(self.devices) - self.count(DeviceStanding.SILENT)
 
-    def reasons(self) -> list[tuple[str, int]]:
-        """Return why devices have failed, the most frequent first."""
-        whys = Counter(why or standing.value for standing, why in self.devices.values() if standing.has_failed)
-        return whys.most_common()
+    def reasons(self, *, has_failed: bool) -> str:
+        """Return why devices have failed, or why others are waited for, the three most frequent; "" for no reason."""
+        whys = Counter(why for standing, why in self.devices.values() if why and standing.has_failed == has_failed)
+        return ", ".join(f"{why} ({count})" for why, count in whys.most_common(3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +205,8 @@ def tally_of(
 def decide(tally: RingTally, condition: Condition, *, now: datetime) -> Decision:
     counted, done = tally.counted, tally.count(DeviceStanding.COMMITTED)
     if tally.failed > _part(condition.max_failed, counted):
-        reasons = ", ".join(f"{why} ({count})" for why, count in tally.reasons()[:3])
-        most = f"more than {condition.max_failed * 100:g} %"
-        return Decision("stop", f"{tally.ring}: {tally.failed} of {counted} devices have failed, {most}: {reasons}")
+        most = f"more than {condition.max_failed * 100:g} %: {tally.reasons(has_failed=True)}"
+        return Decision("stop", f"{tally.ring}: {tally.failed} of {counted} devices have failed, {most}")
     silent = tally.count(DeviceStanding.SILENT)
     if not counted or silent > _part(_MOST_SILENT, len(tally.devices)):
         return Decision("wait", f"{tally.ring}: {silent} of {len(tally.devices)} devices say nothing")

@@ -132,9 +132,16 @@ def test_while_more_than_a_quarter_says_nothing_nobody_can_tell():
 
 
 def test_what_is_wrong_with_a_statement_says_nothing_of_the_release():
-    for code, what in (("verify.ring.expired", "wait"), ("preflight.disk", "stop")):
-        pull = PullMessage(device="a", ring="canary", release=NEW, code=code, reason="why")
-        assert judged({f"north/{n}": Heard(state=device(n)[1].state, pull=pull) for n in range(3)}) == what
+    for code, release, what in (
+        ("verify.ring.expired", NEW, "wait"),
+        ("verify.signature.signer", None, "wait"),  # of the statement: what lies beside it was not read
+        ("verify.signature.signer", NEW, "stop"),
+        ("preflight.disk", NEW, "stop"),
+    ):
+        pull = PullMessage(device="a", ring="canary", release=release, code=code, reason="why")
+        heard = {f"north/{n}": Heard(state=device(n)[1].state, pull=pull) for n in range(3)}
+        tally = tally_of("canary", set(heard), heard, NEW, began_at=BEGAN, now=BEGAN, silent_s={})
+        assert (judged(heard), tally.reasons(has_failed=what == "stop")) == (what, f"{code}: why (3)")
 
 
 THERE, AWAY = dict([device(0)]), dict([device(0, state="offline")])

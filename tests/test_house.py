@@ -104,7 +104,7 @@ LINES_OF_ROOMS = {
     "config": 1435,
     "delivery": 1032,
     "demo": 610,
-    "deploy": 7470,
+    "deploy": 7478,
     "device": 3038,
     "engine": 6804,
     "evaluate": 1868,

@@ -119,9 +119,9 @@ class Heard:
             if silent_s is None:
                 return DeviceStanding.SILENT, None
         switched, pulled, state = self.deploy, self.pull, self.state
-        if switched is not None and switched.release == release:
-            if switched.result != "committed":
-                return DeviceStanding.ROLLED_BACK, switched.reason or switched.result
+        if switched is not None and switched.release == release and switched.result != "committed":
+            return DeviceStanding.ROLLED_BACK, switched.reason or switched.result
+        if self._serves(release):
             # By its own clock; one that was so before speaks of nothing that the release has done.
             if state is not None and state.state == "degraded" and _time(state.since, began_at) >= began_at:
                 return DeviceStanding.DEGRADED, state.reason or state.state
@@ -131,6 +131,13 @@ class Heard:
         is_final = pulled.code.startswith(_FINAL) and not pulled.code.startswith(_OF_NO_RELEASE)
         is_refused = is_final and pulled.release == release
         return DeviceStanding.REFUSED if is_refused else DeviceStanding.WAITING, f"{pulled.code}: {pulled.reason}"
+
+    def _serves(self, release: str) -> bool:
+        """Return whether its last switch has led to `release`, or has led back to it and its last look left it so."""
+        switched, pulled = self.deploy, self.pull
+        if switched is not None and (switched.result, switched.from_) != ("rolled-back", release):
+            return switched.release == release
+        return pulled is not None and (pulled.release, pulled.result) == (release, "unchanged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +203,9 @@ def tally_of(
             found[name] = DeviceStanding.WAITING, f"it says that it is of {device.ring}"
         else:
             found[name] = device.standing(release, began_at=began_at, silent_s=silent_s.get(name))
-            if found[name][0] is DeviceStanding.COMMITTED and device.deploy is not None:
-                times.append(min(now, max(began_at, _time(device.deploy.at, now))))
+            if found[name][0] is DeviceStanding.COMMITTED:
+                at = began_at if device.deploy is None else _time(device.deploy.at, now)
+                times.append(min(now, max(began_at, at)))
     others = tuple(sorted(name for name, device in devices.items() if device.ring == ring and name not in members))
     return RingTally(ring, found, others, tuple(sorted(times)))
 

@@ -1,7 +1,9 @@
 """How devices of a ring stand, and what follows, worked by hand; and who waits for a ring."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+import msgspec
 import pytest
 
 from edge.bundle.statement import RingStatement
@@ -129,6 +131,25 @@ def test_while_more_than_a_quarter_says_nothing_nobody_can_tell():
     heard = [device(n, result="committed") for n in range(14)]
     assert judged(heard, members=members, minutes=60) == "wait"
     assert judged([*heard, device(14, result="committed")], members=members, minutes=60) == "promote"
+
+
+@pytest.mark.parametrize(
+    ("result", "release", "from_", "pulled", "what"),
+    [
+        ("rolled-back", "c" * 12, NEW, "unchanged", "promote"),
+        (None, None, None, "unchanged", "promote"),
+        ("rolled-back", "c" * 12, NEW, "committed", "wait"),  # told of what a person has left since, too
+        ("rolled-back", "c" * 12, "a" * 12, "unchanged", "wait"),
+        ("failed", "c" * 12, NEW, "unchanged", "wait"),
+        ("committed", "c" * 12, NEW, "unchanged", "wait"),  # pushed since
+        ("rolled-back", NEW, "a" * 12, "unchanged", "stop"),
+    ],
+)
+def test_a_device_that_serves_the_release_already_has_it(result, release, from_, pulled, what):
+    said = device(0, result=result, release=release)[1]
+    switched = said.deploy and msgspec.structs.replace(said.deploy, from_=from_)
+    looked = PullMessage(device="0", ring="canary", release=NEW, result=pulled)
+    assert judged({"north/0": replace(said, deploy=switched, pull=looked)}, minutes=60) == what
 
 
 def test_what_is_wrong_with_a_statement_says_nothing_of_the_release():

@@ -156,6 +156,11 @@ class _Delivery:
             self._send(link)
         if not self._is_staged(link):
             return self._push()
+        if plan.current == self._release and (plan := self._ask_plan(link)).is_unchanged:
+            return self.ended("unchanged", plan=plan)  # what serves was signed again: that is kept, without a trial
+        return self._try(link)
+
+    def _try(self, link: Link) -> Outcome:
         self._build(link)
         if self._options.detach:
             return self.ended("detached")

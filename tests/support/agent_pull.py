@@ -26,7 +26,7 @@ from edge.registry.reference import TRUST_TAG
 from edge.runtime.pull.pull import pull
 from edge.runtime.pull.record import PullRecord, decode_pull_record, write_record
 from tests.support.agent_push import AgentPush, Report, SignedRelease, StandingDate, in_a_minute
-from tests.support.crash import bad, current_of, is_temporary, sealed
+from tests.support.crash import bad, counted, current_of, is_temporary, is_whole, sealed
 from tests.support.cut_files import CutFiles
 from tests.support.manifests import ssh_key
 from tests.support.pushes import device_over
@@ -162,6 +162,12 @@ class AgentPull:
             yield f"I7: {self.new.name} was left, and the repeated pull has put {current_of(disk)} in its place"
         elif expected is not None and not was_left and current_of(disk) != expected:
             yield f"I7: after the repeated pull {current_of(disk)} is current"
+        elif (
+            expected is not None
+            and not was_left
+            and not (is_whole(disk, self.new) and self.new.counted <= counted(disk))
+        ):
+            yield f"I7: after the repeated pull {expected} is not as it was signed now, or not counted"
         elif expected is None and current_of(disk) == self.new.name:
             yield f"I7: after the repeated pull {self.new.name} is current, which its trial has refused"
         if sealed(disk, "state.json").get("phase") != Phase.IDLE.value:

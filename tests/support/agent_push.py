@@ -118,6 +118,7 @@ class AgentPush:
         self.old = self._release("old", 1)
         self.new = self._release("new", 2)
         self.back = self._release("back", 1, spends=2)
+        self.again = self._release("old", 3)
 
     @property
     def layout(self) -> Layout:
@@ -128,7 +129,7 @@ class AgentPush:
         bundle = self._root.bundle_of(parts, name, sequence=sequence, channel="main", **bounds_from(spends))
         if spends is not None:
             bundle = as_permission(bundle, self._root.key)
-        self._bundles[bundle.manifest.release] = bundle
+        self._bundles.setdefault(bundle.manifest.release, bundle)
         return SignedRelease(
             name=bundle.manifest.release,
             sequence=sequence,

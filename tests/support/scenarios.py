@@ -235,6 +235,7 @@ AGENT_SCENARIOS = ("agent: push, healthy", "agent: push, unhealthy", "agent: fir
 AGENT_SCENARIOS += ("agent: downgrade, used once", "agent: push, killed at each step before")
 PULL_SCENARIOS = ("agent: look, with nothing to bring", "agent: pull, healthy", "agent: pull, unhealthy")
 PULL_SCENARIOS += ("agent: first pull, healthy", "agent: pull, killed at each step before")
+PULL_SCENARIOS += ("agent: look, at what serves signed again",)
 
 
 def agent_scenarios(directory: Path) -> list[Scenario]:
@@ -278,9 +279,12 @@ def pull_scenarios(directory: Path) -> list[Scenario]:
     good, poor, same = AgentPull(push, ring), AgentPull(push, ring, is_healthy=False), AgentPull(push, ring, brings=old)
     common = {"known": (old, new), "kept": (old,), "proven": (old.name,), "pushed_again": new, "pulls": good}
     common |= {"retold": ("audit.jsonl", "audit-requests.jsonl")}
-    look, healthy, unhealthy, on_bare, killed = PULL_SCENARIOS
+    anew = AgentPull(push, ring, brings=push.again)
+    signed = {**common, "known": (push.again, old), "kept": (), "pushed_again": push.again, "pulls": anew}
+    look, healthy, unhealthy, on_bare, killed, again = PULL_SCENARIOS
     return [
         Scenario(look, serves_old, same.pull, ends_on=old.name, **{**common, "pushed_again": old, "pulls": same}),
+        Scenario(again, serves_old, anew.pull, ends_on=old.name, **signed),
         Scenario(healthy, serves_old, good.pull, ends_on=new.name, **common),
         Scenario(unhealthy, serves_old, poor.pull, ends_on=old.name, marked=new, **{**common, "pulls": poor}),
         Scenario(on_bare, bare, good.pull, ends_on=new.name, **{**common, "kept": (), "proven": ()}),

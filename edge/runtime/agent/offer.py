@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from edge.device.device import Device, collect
-from edge.device.state import Phase
+from edge.device.state import Phase, read_counters
 from edge.errors import DeployError
 from edge.runtime.agent.accept import refusals, take_statement
 from edge.runtime.agent.session import Session, bytes_of
@@ -40,18 +40,29 @@ def plan(session: Session, request: OfferRequest) -> PlanAnswer:
     against = refusals(session.device, offer, retry_bad=request.retry_bad, is_cleared=True)
     has_engine = is_built(session.device, release) and better is None
     is_current = session.device.releases.current() == release and has_engine and not missing
+    is_unchanged = is_current and state.phase is Phase.IDLE and _is_taken(session.device, offer)
     return PlanAnswer(
         release=release,
         current=session.device.releases.current(),
         phase=state.phase.value,
         last=state.last,
-        is_unchanged=is_current and state.phase is Phase.IDLE,
+        is_unchanged=is_unchanged,
         missing={sha256: offer.lengths[sha256] - offset for sha256, offset in missing.items()},
         bytes=sum(offer.lengths[sha256] - offset for sha256, offset in missing.items()),
         engine=_planned_engine(session, key, better, is_built=has_engine),
         refusals=tuple(problem_of(error) for error in against),
         software=told_of_change(session.device, offer.manifest),
     )
+
+
+def _is_taken(device: Device, offer: Signed) -> bool:
+    """Return whether a release that serves is kept as it was signed now, and counted so, or as it was signed later."""
+    manifest, releases = offer.manifest, device.releases
+    if offer.is_downgrade or manifest.sequence < releases.sequence(manifest.release):
+        return True
+    seen = read_counters(device.layout, device.durable.files).sequences.get(manifest.channel, 0)
+    kept = releases.manifest(manifest.release), releases.signature(manifest.release)
+    return seen >= manifest.sequence and kept == (offer.content, offer.signature)
 
 
 def _planned_engine(session: Session, key: str | None, better: str | None, *, is_built: bool) -> PlannedEngine:

@@ -253,7 +253,7 @@ class _Pull:
             result = ROLLED_BACK if left is not None and left.result == ROLLED_BACK else COMMITTED
             problem = None if left is None else left.reason
             self.judged = Settled(digest=self.digest, release=release, result=result, problem=problem)
-        elif last is not None and last.is_judged(digest=digest, release=release):
+        elif last is not None and last.is_judged(digest=digest, release=None if status.current == release else release):
             self.judged = last.settled
         else:
             return False

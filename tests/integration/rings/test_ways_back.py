@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from edge.deploy.packing.bundle import AgainOptions, make_again
+from edge.device.state import read_counters
 from edge.registry.artifact import with_statement
 from tests.support.manifests import allow, ssh_key
 from tests.support.pulling import beside, published
@@ -14,6 +15,7 @@ from tests.support.raised import code_of
 pytestmark = pytest.mark.slow_but(
     "test_after_a_withdrawal_a_device_keeps_its_release_and_says_so_until_the_old_one_comes_again",
     "test_another_release_of_an_equal_sequence_is_refused_by_devices_and_not_promoted",
+    "test_what_is_signed_again_counts_by_its_new_signature",
     "test_the_same_content_is_the_same_release_and_nothing_else_is_signed",
     reason="further pulls over real registries",
 )
@@ -66,19 +68,24 @@ def test_a_ring_goes_back_and_forth_on_devices_that_nobody_has_touched(registry,
         assert device.current == release.manifest.release
 
 
-def test_what_is_signed_again_counts_by_its_new_signature(registry, root, desk, old, new, device, tmp_path):
-    for release in (old, new):
+@pytest.mark.parametrize("serves", [True, False], ids=["it serves", "another one serves"])
+def test_what_is_signed_again_counts_by_its_new_signature(registry, root, desk, old, new, device, tmp_path, serves):
+    for release in (old,) if serves else (old, new):
         desk.promoter.promote(release, "all")
         device.pull()
+    before = root.device.state().last
     key = ssh_key(tmp_path, "next")
     newer = published(registry, desk, again(root, root.bundle("old"), key=key))
-    before = root.layout.allowed_signers.read_text()
-    root.layout.allowed_signers.write_text("".join(one for one in before.splitlines(True) if "promoter" in one))
+    counting = root.layout.allowed_signers.read_text()
+    root.layout.allowed_signers.write_text("".join(one for one in counting.splitlines(True) if "promoter" in one))
     allow(root.layout.allowed_signers, key)
     desk.promoter.promote(newer, "all")
 
-    assert device.pull().outcome.result == "committed"
+    assert device.pull().outcome.result == ("unchanged" if serves else "committed")
+    assert device.pull().record.result == ("unchanged" if serves else "committed")
 
+    assert (root.device.state().last == before) is serves  # no trial for what serves
+    assert read_counters(root.layout, root.device.durable.files).sequences == {"stable": newer.manifest.sequence}
     status = device.status()
     (kept,) = (one for one in status.releases if one.release == status.current)
     assert (kept.sequence, kept.distrust) == (newer.manifest.sequence, None)

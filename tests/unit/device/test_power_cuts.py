@@ -17,7 +17,7 @@ SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
 EVERY = [*SCENARIOS, *AGENT_SCENARIOS, *PULL_SCENARIOS]
 HAS_TIME = bool(os.environ.get("EDGE_LONG_TESTS"))
 # Minutes: the real agent or the real pull killed at each step, whose steps alone are among the others; a first pull.
-SLOW = {AGENT_SCENARIOS[-1], *PULL_SCENARIOS[3:]}
+SLOW = {AGENT_SCENARIOS[-1], *PULL_SCENARIOS[3:5]}
 IN_TIME = [name for name in EVERY if HAS_TIME or name not in SLOW]
 COUNTED = json.loads((Path(__file__).parents[2] / "power_cuts.json").read_text(encoding="utf-8"))
 MEMORY: dict = {}
@@ -39,6 +39,7 @@ SMALL = {
 } | {
     "agent: rollback",
     PULL_SCENARIOS[0],
+    PULL_SCENARIOS[5],
     *(f"{what}, killed at each step before" for what in ("recovery", "rollback")),
 }
 

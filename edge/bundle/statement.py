@@ -182,6 +182,11 @@ class TrustDocument:
         if not isinstance(self.root, str) or not _KEY.fullmatch(self.root):
             raise _no_trust("root is no public key")
 
+    @property
+    def counting(self) -> tuple[str, ...]:
+        """The lines of `signers` whose keys are not revoked."""
+        return tuple(line for line in self.signers if not set(self.revoked) & set(line.split()))
+
 
 @dataclass(frozen=True, slots=True)
 class SignedTrust:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
 from edge.bundle.sign import DOWNGRADE, RELEASE
-from edge.bundle.statement import RING, encode_chain
+from edge.bundle.statement import RING, TrustDocument, asks_for_statements, encode_chain, names_signer
 from edge.cli.lazy import HintingGroup, verbosity_option
+from edge.cli.output import echo_warnings
 from edge.cli.paths import READ, READ_FILE, WRITTEN, command
 from edge.cli.ring_options import ca_option, login_option
 from edge.deploy.provision.keys import PublicKey, TrustChange, next_chain, read_chain, read_public_key
@@ -89,8 +91,19 @@ def sign_next(
     chain = next_chain(earlier, change, root=root, now=datetime.now(timezone.utc), new_root=new_root)
     write_whole(out, encode_chain(chain))
     document = chain[-1].document
-    click.echo(f"{out}: version {document.version}, {len(document.signers)} count, {len(document.revoked)} are revoked")
+    echo_warnings(_missing(document, earlier[-1].document if earlier else document))
+    told = f"{len(document.counting)} count, {len(document.revoked)} are revoked"
+    click.echo(f"{out}: version {document.version}, {told}")
     return 0
+
+
+def _missing(document: TrustDocument, before: TrustDocument) -> Iterator[str]:
+    counting, listed, last = ("\n".join(one) for one in (document.counting, document.signers, before.signers))
+    if not names_signer(counting, RELEASE):
+        yield f"version {document.version} lets no key sign releases: devices take none; add --signer KEY.pub"
+    if names_signer(last, RING) and not names_signer(counting, RING):
+        effect = "no ring gets another release" if asks_for_statements(listed) else "each ring's tag decides alone"
+        yield f"version {document.version} has no promoter left: {effect}; add --promoter KEY.pub"
 
 
 @command(

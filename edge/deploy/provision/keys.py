@@ -194,8 +194,8 @@ def next_chain(
 
     `new_root` takes over where given.
 
-    DeployError `request.key` if `root` is not the root of the last document, or what is removed does not count there;
-    `bundle.key`.
+    DeployError `request.key` if `root` is not the root of the last document, what is removed does not count there, or
+    what is added goes by the same change or was revoked; `bundle.key`.
     """
     none: tuple[str, ...] = ()
     version, signers, former, revoked = 0, none, none, none
@@ -203,6 +203,8 @@ def next_chain(
         last = chain[-1].document
         version, signers, former, revoked = last.version, last.signers, last.former, last.revoked
         _require_successor(last, change, root)
+    revoked = tuple(dict.fromkeys((*revoked, *(key.base64 for key in change.revoked))))
+    _require_no_contradiction(change, revoked)
     counting, gone = change.lines(signers)
     follower = root if new_root is None else new_root
     document = TrustDocument(
@@ -211,11 +213,21 @@ def next_chain(
         root=public_of(follower),
         signers=counting,
         former=tuple(dict.fromkeys((*former, *gone))),
-        revoked=tuple(dict.fromkeys((*revoked, *(key.base64 for key in change.revoked)))),
+        revoked=revoked,
     )
     content = encode_document(document)
     signed = SignedTrust(content, tuple(sign(content, one, TRUST) for one in dict.fromkeys((root, follower))))
     return (*(one for one in chain if len(one.signatures) > 1), signed)
+
+
+def _require_no_contradiction(change: TrustChange, revoked: Sequence[str]) -> None:
+    gone = {*revoked, *(key.base64 for key in change.removed)}
+    if refused := [key.owner for key, _ in change.added if key.base64 in gone]:
+        raise DeployError(
+            "request.key",
+            f"{', '.join(refused)}: is to count, and is removed or revoked here or by a version before",
+            hint="say one of both; a key that was revoked never counts again: add another one",
+        )
 
 
 def _require_successor(last: TrustDocument, change: TrustChange, root: Path) -> None:

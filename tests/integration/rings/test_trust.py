@@ -170,6 +170,37 @@ def test_a_key_that_does_not_count_cannot_be_removed(keys, tmp_path):
     assert keys.after(keys.first, revoked=[public(stranger)])[-1].document.version == 2
 
 
+@pytest.mark.parametrize(
+    ("change", "count", "lacks"),
+    [
+        ("--revoke device/signer.pub --signer next.pub", 2, []),
+        ("--revoke device/signer.pub", 1, ["--signer"]),
+        ("--revoke promoter.pub", 1, ["no ring gets", "--promoter"]),
+        ("--remove promoter.pub", 1, ["decides alone", "--promoter"]),
+        ("--revoke next.pub --signer next.pub", None, ["next", "revoked"]),
+        ("--remove promoter.pub --promoter promoter.pub", None, ["promoter", "removed"]),
+    ],
+)
+def test_how_many_count_is_told_with_what_is_missing_and_a_contradiction_is_refused(
+    keys, tmp_path, change, count, lacks
+):
+    ssh_key(tmp_path, "next")
+    (tmp_path / "trust.json").write_bytes(encode_chain(keys.first))
+    asked = ("trust.json", "-o", "next.json", "--root", "root-key", *change.split())
+
+    told = "".join(typed(tmp_path, "trust", "sign", *asked, expected=0 if count else 2))
+
+    assert (f"{count} count" in told, "warning" in told) == (count is not None, bool(count and lacks))
+    assert all(one in told for one in lacks)
+    assert (tmp_path / "next.json").exists() is (count is not None)
+
+
+def test_a_revoked_key_is_not_added_by_a_later_version(keys):
+    gone = keys.after(keys.first, revoked=[public(keys.signer)])
+
+    assert code_of(keys.after, gone, added=[(public(keys.signer), ("edge-release",))]) == "request.key"
+
+
 @pytest.mark.parametrize("option", ["--new-root", "--remove"])
 def test_a_first_document_takes_nothing_over_and_away(keys, tmp_path, option):
     asked = ("--root", "root-key", option, "promoter.pub")

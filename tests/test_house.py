@@ -104,7 +104,7 @@ LINES_OF_ROOMS = {
     "config": 1435,
     "delivery": 1037,
     "demo": 610,
-    "deploy": 7490,
+    "deploy": 7491,
     "device": 3038,
     "engine": 6804,
     "evaluate": 1868,

@@ -255,4 +255,5 @@ def wait_for(
                 say(f"{error}; looked at again")
         if decision.what != "wait" or (deadline is not None and deadline.is_over):
             return decision
-        pause.wait(_STEP_S if devices is None else every_s)
+        pause_s = _STEP_S if devices is None else every_s
+        pause.wait(pause_s if deadline is None else min(pause_s, deadline.left_s))

@@ -1,5 +1,6 @@
 """How devices of a ring stand, and what follows, worked by hand; and who waits for a ring."""
 
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -8,7 +9,7 @@ import pytest
 
 from edge.bundle.statement import RingStatement
 from edge.deploy.rings.desk import Stated, Withdrawal
-from edge.deploy.rings.promote import RingWatch
+from edge.deploy.rings.promote import RingWatch, wait_for
 from edge.deploy.rings.verdict import Condition, Heard, decide, tally_of
 from edge.publish.messages import DeployMessage, PullMessage, StateMessage
 from tests.support.raised import code_of
@@ -226,6 +227,22 @@ def test_a_device_that_comes_back_is_not_lost():
 
     boottime["s"] = 1900.0
     assert one.look(AWAY)[0].failed == 0
+
+
+def test_the_waiting_ends_with_its_time_however_seldom_it_looks():
+    looks, began_s = [], time.monotonic()
+
+    decision = wait_for(
+        watch(Desk(), {"s": 0.0}),
+        lambda: THERE,
+        every_s=60.0,
+        within_s=0.1,
+        on_look=lambda tally, decision: looks.append(decision.what),
+        say=pytest.fail,
+    )
+
+    assert (decision.what, len(looks) > 1) == ("wait", True)
+    assert time.monotonic() - began_s < 30
 
 
 def test_a_release_that_is_withdrawn_or_no_longer_that_of_the_ring_is_not_waited_for():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
 import re
 import stat
@@ -60,6 +61,11 @@ class SshSignature:
 
     public_key: str
     namespace: str
+
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(base64.b64decode(self.public_key)).digest()
+        return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def read_signature(signature: bytes) -> SshSignature:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from edge.bundle.bounds import ahead_of, most_sequence
 from edge.bundle.checks import canonical, check_between, check_text, read_object, read_time
-from edge.bundle.sign import in_file, verify
+from edge.bundle.sign import in_file, run_ssh_keygen, verify
 from edge.errors import DeployError
 
 __all__ = [
@@ -186,6 +186,14 @@ class TrustDocument:
     def counting(self) -> tuple[str, ...]:
         """The lines of `signers` whose keys are not revoked."""
         return tuple(line for line in self.signers if not set(self.revoked) & set(line.split()))
+
+    def lets(self, fingerprint: str, namespace: str) -> bool:
+        """Return whether what a key signs for `namespace` counts; where no promoter is named, no statement is read."""
+        if namespace == RING and not asks_for_statements("\n".join(self.signers)):
+            return True
+        lines = (_KEY.search(line) for line in self.counting if names_signer(line, namespace))
+        with in_file("".join(f"{line[0]}\n" for line in lines if line).encode()) as keys:
+            return fingerprint in run_ssh_keygen("-l", "-E", "sha256", "-f", str(keys)).output.decode().split()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from edge.bundle.sign import fingerprint
+from edge.bundle.statement import RING
 from edge.cli.fleet import targets_option
 from edge.cli.output import echo_result
 from edge.cli.paths import SECONDS, command
@@ -109,6 +111,8 @@ def promote(
         raise click.UsageError("--when asks what devices say: add --pipeline FILE, which names the broker")
     promoter_key = find_key(key)
     with opened(where, login_path, ca, known_as) as (desk, release):
+        desk.require_counting(fingerprint(promoter_key), RING)
+        desk.require_signed(release)
         try:
             if members is not None:
                 desk.name_members(ring_tag(release.manifest.channel, ring), members)
@@ -224,6 +228,8 @@ def withdraw(
             desk.lift(name)
             click.echo(f"release {name} may be promoted again")
             return 0
-        rings = Promoter(desk, find_key(key)).withdraw(name, release.manifest.channel, why or "")
+        promoter_key = find_key(key)
+        desk.require_counting(fingerprint(promoter_key), RING)
+        rings = Promoter(desk, promoter_key).withdraw(name, release.manifest.channel, why or "")
     click.echo(f"no further device takes release {name}; it is gone from: {', '.join(rings) or 'no ring'}")
     return 0

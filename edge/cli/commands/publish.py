@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 
+from edge.bundle.sign import namespace_of, read_signature
 from edge.cli.bundles import bundle_of, making_options
 from edge.cli.output import echo_result, pair_lines
 from edge.cli.paths import READ, command
 from edge.cli.ring_options import ca_option, login_option
 from edge.deploy.publish import Published
 from edge.deploy.publish import publish as publish_bundle
+from edge.deploy.rings.desk import open_desk
 from edge.registry.https import tls_context
 from edge.registry.login import Login, read_login
 from edge.registry.reference import parse_reference
@@ -42,6 +44,9 @@ def publish(what: Path, where: str, ca: Path | None, login_path: Path | None, as
     tls_context(ca)  # what is wrong with it is said before a bundle is made
     login: Login | None = None if login_path is None else read_login(login_path)
     bundle = bundle_of(what, **making)
+    namespace, signed = namespace_of(bundle.signature), read_signature(bundle.signature)
+    with open_desk(reference, login=login, ca=ca) as desk:
+        desk.require_counting(signed.fingerprint, namespace)
     published = publish_bundle(bundle, reference, login=login, ca=ca, on_step=_step)
     echo_result(asdict(published), pair_lines(_pairs(published)), as_json=as_json)
     if len(published.tags) == 1 and not as_json:

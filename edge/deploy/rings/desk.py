@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.bundle.manifest import MAX_MANIFEST_BYTES, Manifest, decode_manifest
+from edge.bundle.sign import MAX_SIGNATURE_BYTES, namespace_of, read_signature
 from edge.bundle.statement import (
     MAX_CHAIN_BYTES,
     RingStatement,
@@ -24,6 +25,7 @@ from edge.bundle.statement import (
     decode_chain,
     decode_statement,
     latest_of,
+    names_signer,
 )
 from edge.deploy.publish import RegistryWriter, kept_login
 from edge.errors import DeployError
@@ -172,15 +174,39 @@ class RingDesk:
             )
         self._note(TRUST_TYPE, content, "trust.json", TRUST_TAG)
 
-    def _known_trust(self, root: str) -> SignedTrust | None:
-        """Return the last document at the registry, signed by a root or those that followed it; None: there is none."""
+    def require_counting(self, fingerprint: str, namespace: str) -> None:
+        """Raise DeployError `verify.signature.signer` if a trust document here does not let a key sign for that."""
+        last = self._known_trust()
+        if last is None or last.document.lets(fingerprint, namespace):
+            return
+        version, counting = last.document.version, last.document.counting
+        owners = ", ".join(line.split()[0] for line in counting if names_signer(line, namespace)) or "no key"
+        raise DeployError(
+            "verify.signature.signer",
+            f"{self.repository}: version {version} of who counts lets {owners} sign for {namespace}, and not "
+            f"{fingerprint}: devices would refuse it, so nothing was written",
+            hint="sign with a key that counts; or let this one count: edge-deploy trust sign, trust publish",
+        )
+
+    def require_signed(self, release: PublishedRelease) -> None:
+        """Raise as `require_counting` for the key that has signed a release."""
+        artifact = decode_artifact(release.oci, where=self._registry.name_of(release.manifest.release))
+        signature = self._registry.blob(artifact.signature, most_bytes=MAX_SIGNATURE_BYTES)
+        namespace = namespace_of(signature)
+        self.require_counting(read_signature(signature).fingerprint, namespace)
+
+    def _known_trust(self, root: str | None = None) -> SignedTrust | None:
+        """Return the last document at the registry, signed by a root (None: the one it names) or those that followed.
+
+        None: there is none.
+        """
         content = self._found(TRUST_TAG)
         if content is None:
             return None
         try:
             layer = layer_of_note(content, TRUST_TYPE, where=self._registry.name_of(TRUST_TAG))
             chain = decode_chain(self._registry.blob(layer, most_bytes=MAX_CHAIN_BYTES))
-            return latest_of(chain, root=root)[-1]
+            return latest_of(chain, root=root or chain[0].document.root)[-1]
         except DeployError as error:  # what somebody else has put there is written over
             if error.code.startswith(("verify.", "registry.artifact")):
                 return None

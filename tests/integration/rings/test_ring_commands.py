@@ -3,10 +3,14 @@
 import json
 import signal
 import time
+from datetime import datetime, timezone
 
 import pytest
 
+from edge.bundle.statement import encode_chain
+from edge.deploy.provision.keys import TrustChange, next_chain, read_public_key
 from edge.publish.messages import PullMessage, StateMessage
+from tests.support.manifests import ssh_key
 
 
 @pytest.fixture
@@ -64,6 +68,41 @@ def test_one_who_was_stopped_while_waiting_promotes_nothing_that_was_withdrawn_m
 
     assert (waiting.returncode, desk.stated("stable-all")) == (11, None)
     assert "overheats" in out
+
+
+@pytest.mark.slow(reason="eight commands over a real registry and keys")
+def test_a_key_that_does_not_count_states_withdraws_and_publishes_nothing(typist, new, desk, root, key, tmp_path):
+    release, first = f"{typist.where}:{new}", ssh_key(tmp_path, "root-key")
+    assert typist.type("promote", release, "canary", *typist.common).returncode == 0
+    added = tuple(
+        (read_public_key(one.with_name(f"{one.name}.pub")), (namespace,))
+        for one, namespace in ((ssh_key(tmp_path, "release"), "edge-release"), (ssh_key(tmp_path, "next"), "edge-ring"))
+    )
+    chain = next_chain((), TrustChange(added=added), root=first, now=datetime.now(timezone.utc))
+    desk.desk.tell_trust(encode_chain(chain))
+    stated, bundle = desk.stated("stable-canary"), root.bundle("new", sequence=3)
+
+    for words in (
+        ("promote", release, "canary", "--devices", "north/gate-01", *typist.common),
+        ("promote", release, "canary", *typist.common[:-1], str(tmp_path / "release")),
+        ("withdraw", release, "--why", "overheats", *typist.common),
+        ("publish", str(bundle.path), f"{typist.where}:{new}", *typist.common[:-2]),
+    ):
+        told = typist.type(*words)
+        assert (told.returncode, "verify.signature.signer" in told.stderr) == (4, True), told
+        assert "version 1" in told.stderr
+        assert "SHA256:" in told.stderr
+
+    assert (desk.stated("stable-canary"), desk.desk.withdrawal(new)) == (stated, None)
+    assert desk.desk.members("stable-canary") is None
+    assert desk.desk.release(new).manifest.sequence == 2
+    counting = ("promote", release, "canary", *typist.common[:-1], str(tmp_path / "next"))
+    told = typist.type(*counting)
+    assert (told.returncode, "edge-release" in told.stderr) == (4, True), told  # which the signer of the release is not
+    added = ((read_public_key(root.key.with_name(f"{root.key.name}.pub")), ("edge-release",)),)
+    later = next_chain(chain, TrustChange(added=added), root=first, now=datetime.now(timezone.utc))
+    desk.desk.tell_trust(encode_chain(later))
+    assert typist.type(*counting).returncode == 0
 
 
 @pytest.mark.slow(reason="real registry, broker and keys")

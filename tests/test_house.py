@@ -99,7 +99,7 @@ LINES_OF_ROOMS = {
     "bundle": 1817,
     "calibrate": 2470,
     "capacity": 992,
-    "cli": 6560,
+    "cli": 6582,
     "client": 527,
     "config": 1435,
     "delivery": 1037,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import click
 from edge.bundle.sign import fingerprint
 from edge.bundle.statement import RING
 from edge.cli.fleet import targets_option
-from edge.cli.output import echo_result
+from edge.cli.output import echo_result, echo_warnings
 from edge.cli.paths import SECONDS, command
 from edge.cli.ring_options import (
     ca_option,
@@ -86,6 +87,7 @@ def promote(
     ca: Path | None,
     login_path: Path | None,
     known_as: str | None,
+    targets_path: Path | None,
     as_json: bool,
     **waiting: Any,
 ) -> int:
@@ -113,11 +115,12 @@ def promote(
     with opened(where, login_path, ca, known_as) as (desk, release):
         desk.require_counting(fingerprint(promoter_key), RING)
         desk.require_signed(release)
+        echo_warnings(_unknown(desk, targets_path, release.manifest.channel, ring, members or frozenset()))
         try:
             if members is not None:
                 desk.name_members(ring_tag(release.manifest.channel, ring), members)
             if condition is not None and path is not None:
-                decision = _waited(desk, release, condition, path, **waiting)
+                decision = _waited(desk, release, condition, path, targets_path=targets_path, **waiting)
                 if decision.what != "promote":
                     click.echo(f"{decision.what}: {decision.why}")
                     return _STOPPED if decision.what == "stop" else _WAITING
@@ -166,6 +169,25 @@ def _waited(
 def _members(targets_path: Path | None, ring: str, site: str) -> frozenset[str]:
     labelled = (one for one in find_inventory(targets_path).targets.values() if one.labels.get("ring") == ring)
     return frozenset(f"{one.labels.get('site', site)}/{one.name}" for one in labelled)
+
+
+def _unknown(
+    desk: RingDesk, targets_path: Path | None, channel: str, ring: str, members: frozenset[str]
+) -> Iterator[str]:
+    """Yield that the ring, or a device of it, is known nowhere, where others are known."""
+    targets = find_inventory(targets_path).targets.values()
+    names = {one.name for one in targets}
+    if names and (strangers := sorted(one for one in members if one.partition("/")[2] not in names)):
+        yield f"--devices: the inventory names no {', '.join(strangers)}; look for a typing error"
+    labelled = {one.labels["ring"] for one in targets if "ring" in one.labels}
+    rings = labelled | {one.removeprefix(f"{channel}-") for one in desk.rings(channel)}
+    if ring in rings or members or desk.members(ring_tag(channel, ring)) is not None:
+        return
+    if labelled or difflib.get_close_matches(
+        ring, rings, cutoff=0.75
+    ):  # without labels any other name may be a new one
+        known = ", ".join(sorted(rings))
+        yield f"no device, label or earlier promote names the ring {ring}; known: {known}; add --devices if it is new"
 
 
 def _named(devices: str) -> frozenset[str]:

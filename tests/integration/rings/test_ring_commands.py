@@ -116,6 +116,26 @@ def test_a_withdrawal_is_lifted_by_its_own_command_alone(typist, new, desk):
     assert typist.type("promote", release, "all", *typist.common).returncode == 0
 
 
+@pytest.mark.slow(reason="seven commands over a real registry")
+def test_a_ring_or_a_device_that_nothing_names_is_warned_of_where_others_are_known(typist, new, tmp_path):
+    inventory = '[[target]]\nname = "gate-01"\nhost = "a"\nlabels = { ring = "all" }\n'
+    for ring, devices, text, warned in (
+        ("canary", None, "", None),
+        ("rest", None, "", None),
+        ("canari", None, "", "known: canary, rest;"),
+        ("all", None, inventory, None),
+        ("early", "north/gate-01", inventory, None),
+        ("al", None, inventory, "known: all, canari,"),
+        ("late", "north/f-22,north/gate-01", inventory, "north/f-22;"),
+    ):
+        if text:
+            (tmp_path / "targets.toml").write_text(text)
+        named = [] if devices is None else ["--devices", devices]
+        told = typist.type("promote", f"{typist.where}:{new}", ring, *named, *typist.common)
+        assert (told.returncode, "warning" in told.stderr) == (0, warned is not None), told
+        assert warned is None or warned in told.stderr
+
+
 @pytest.mark.slow(reason="real registry, broker and keys")
 def test_nobody_counts_who_was_not_named_and_the_inventory_names_by_its_labels(typist, fleet, new, tmp_path):
     fleet.there("gate-01", "phantom", ring="canary")

@@ -162,6 +162,7 @@ class Manifest:
     `calibration`: evidence of the table, as `edge-deploy calibrate` wrote it; empty without one.
     `secrets`: names of what the device has to keep for it: logins of cameras and of the broker.
     `decoders`: of its streams, as the pipeline says: `auto`, `software`, `nvmm`, `pyav`. `files`: sorted by path.
+    `max_fps`: that the pipeline states, by stream: in its trial a stream is not expected to give more.
     """
 
     release: str
@@ -182,6 +183,7 @@ class Manifest:
     health: HealthLimits = HealthLimits()
     secrets: tuple[str, ...] = ()
     decoders: tuple[str, ...] = ()
+    max_fps: Mapping[str, float] = field(default_factory=dict)
     files: tuple[BundledFile, ...] = ()
     made_by: str = ""
 
@@ -198,6 +200,9 @@ class Manifest:
         check_names("targets", self.targets, _NAME)
         check_names("secrets", self.secrets, r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
         check_names("decoders", self.decoders, r"[a-z0-9-]{1,32}")
+        check_evidence("max_fps", self.max_fps)
+        for stream, fps in self.max_fps.items():
+            check_between(f"max_fps.{stream[:32]}", fps, 0, 1e6)
         check_versions("tensorrt", self.tensorrt)
         check_versions("l4t", self.l4t)
         for where, evidence in (("engine", self.engine), ("calibration", self.calibration)):
@@ -306,7 +311,7 @@ def _name_of(values: Mapping[str, Any]) -> str:
 
 def _values(manifest: Manifest) -> dict[str, Any]:
     values = {"format": FORMAT, **asdict(manifest)}
-    for key in ("downgrade_from", "secrets", "decoders"):  # what most releases lack is not said
+    for key in ("downgrade_from", "secrets", "decoders", "max_fps"):  # what most releases lack is not said
         if not values[key]:
             del values[key]
     return values

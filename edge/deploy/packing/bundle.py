@@ -276,6 +276,7 @@ def _manifest(
         golden_frames=GoldenFrames.NONE if golden is None else golden.proof,
         secrets=_secrets(pipeline),
         decoders=tuple(sorted({stream.decoder for stream in pipeline.config.streams})),
+        max_fps={stream.id: stream.max_fps for stream in pipeline.config.streams if stream.max_fps is not None},
         files=tuple(
             BundledFile(path=path, role=one.role, length_bytes=one.length_bytes, sha256=one.sha256)
             for path, one in sorted(contents.entries.items())

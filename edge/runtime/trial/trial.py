@@ -7,12 +7,12 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from edge.bundle.manifest import HealthLimits, decode_manifest
+from edge.bundle.manifest import HealthLimits, Manifest, Role, decode_manifest
 from edge.device.device import Device
 from edge.device.facts import this_moment
 from edge.device.health import Health, read_health
@@ -30,6 +30,7 @@ __all__ = [
     "Observation",
     "Trial",
     "TrialVerdict",
+    "asked_of",
     "baseline_from_state",
     "judge_trial",
     "record",
@@ -106,6 +107,22 @@ def _doubt(rates: Mapping[str, float], infer_p95_ms: float | None) -> str | None
     if infer_p95_ms is not None and infer_p95_ms < _LEAST_INFER_MS:
         return f"the release before said what cannot be: inference in {infer_p95_ms:g} ms"
     return None
+
+
+def asked_of(baseline: Baseline, manifest: Manifest, before: Manifest | None) -> Baseline:
+    """Return of `baseline` what a release has to keep up: not what it changes on purpose.
+
+    A stream gives its `max_fps` at most. Inference time, and how often messages come, follow from model and pipeline:
+    they are compared only where both are those of the release `before`.
+    """
+    rates = {name: min(rate, manifest.max_fps.get(name, rate)) for name, rate in baseline.rates.items()}
+    if before is not None and _work(before) == _work(manifest):
+        return replace(baseline, rates=rates)
+    return replace(baseline, rates=rates, infer_p95_ms=None, mqtt_per_s=0.0)
+
+
+def _work(manifest: Manifest) -> tuple[object, ...]:
+    return manifest.engine, manifest.files_of(Role.MODEL), manifest.files_of(Role.PIPELINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +269,8 @@ def _stream_complaints(
         if stream.state == "ended":  # a file that was read to its end
             continue
         if count + 1 < wanted:  # one frame may fall to either side of the window
-            yield f"stream {name}: {count / elapsed_s:.2f} frames per second, {wanted / elapsed_s:.2f} expected"
+            found = f"{count / elapsed_s:.2f} frames per second, {wanted / elapsed_s:.2f} expected"
+            yield f"stream {name}: {found} (if it is to give fewer: state its max_fps)"
         if name in baseline.rates and stream.inferred == 0:
             yield f"stream {name}: no frame yet"
 
@@ -342,17 +360,18 @@ def run_trial(device: Device, units: Units, trial: Trial | None = None) -> int:
         _log.error("trial refused before release=%s reason=%s", state.target, state.reason)
         return REFUSED
     try:
-        limits = decode_manifest(device.releases.manifest(state.target)).health
+        manifest = decode_manifest(device.releases.manifest(state.target))
     except DeployError as error:
         return _refuse(device, state.target, f"its manifest cannot be read: {error.problem}", this_moment())
     try:
-        return _watch(device, units, trial, state, limits)
+        return _watch(device, units, trial, state, manifest)
     finally:
         write_progress(device.layout.trial_progress, "")
 
 
-def _watch(device: Device, units: Units, trial: Trial, state: State, limits: HealthLimits) -> int:
-    baseline, release = baseline_from_state(state.baseline), state.target or ""
+def _watch(device: Device, units: Units, trial: Trial, state: State, manifest: Manifest) -> int:
+    baseline = asked_of(baseline_from_state(state.baseline), manifest, _manifest_before(device, state))
+    limits, release = manifest.health, state.target or ""
     seen: list[Observation] = []
     said: Judgement | None = None
     while True:
@@ -372,6 +391,12 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, limits: Hea
             _log.warning("trial ended by another process release=%s", release)
             return 0
         trial.wait(_EVERY_S)
+
+
+def _manifest_before(device: Device, state: State) -> Manifest | None:
+    with suppress(DeployError):
+        return None if state.fallback is None else decode_manifest(device.releases.manifest(state.fallback))
+    return None
 
 
 def _kept(seen: list[Observation], limits: HealthLimits) -> list[Observation]:

@@ -159,13 +159,18 @@ def test_a_license_that_the_pipeline_file_states_is_in_the_sbom_and_not_on_the_d
 def test_a_bundle_names_the_secrets_and_decoders_that_the_device_has_to_have(place, tmp_path):
     head, streams, rest = (place / "gates.yaml").read_text().partition("streams:\n")
     cameras = "".join(
-        f"  - {{id: {name}, uri: 'rtsp://10.0.0.9/{name}', credential: {login}, decoder: {decoder}}}\n"
-        for name, login, decoder in (("n", "cam", "software"), ("m", "cam", "auto"), ("o", "other", "auto"))
+        f"  - {{id: {name}, uri: 'rtsp://10.0.0.9/{name}', credential: {login}, decoder: {decoder}{more}}}\n"
+        for name, login, decoder, more in (
+            ("n", "cam", "software", ""),
+            ("m", "cam", "auto", ", max_fps: 2"),
+            ("o", "other", "auto", ""),
+        )
     )
     (place / "secrets.yaml").write_text(head + streams + cameras + rest)
     bundle(place, "--no-golden", "-o", tmp_path, pipeline="secrets.yaml")
     manifest = open_bundle(next(tmp_path.glob("*.bundle"))).manifest
     assert (manifest.secrets, manifest.decoders) == (("cam", "other"), ("auto", "software"))
+    assert manifest.max_fps == {"m": 2}
 
 
 @pytest.mark.slow(reason="builds and proves an engine more than once")

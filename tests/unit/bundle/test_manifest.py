@@ -59,6 +59,7 @@ def test_what_is_written_is_read_back():
         engine={"max_batch": 4, "precision": "int8"},
         calibration={"evidence": {"metric": "mAP50-95", "float": 0.5}},
         health=HealthLimits(hold_s=5),
+        max_fps={"east": 2.5},
         golden_frames=GoldenFrames.UNKNOWN,
         files=(
             bundled("golden.json", Role.GOLDEN),
@@ -250,6 +251,9 @@ def test_what_is_no_json_object_is_refused(content):
         ("secrets", ["../gate"]),
         ("targets", ["gate 01"]),
         ("decoders", ["soft ware"]),
+        ("max_fps", []),
+        ("max_fps", {"east": -1}),
+        ("max_fps", {"east": "2"}),
         ("l4t", ["36.4", "36.3"]),
         ("downgrade_from", -1),
         ("tensorrt", ["10"]),

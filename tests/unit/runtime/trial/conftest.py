@@ -16,8 +16,8 @@ def device(tmp_path):
 def put_new_on_trial(device):
     """Have an old release serve and a new one be on trial; gives both, and the new one's service."""
 
-    def put(*, key=None, **how):
-        old, new = serving(device, sequence=1, key=key), stage(device, sequence=2, health=LIMITS)
+    def put(*, key=None, asks=None, **how):
+        old, new = serving(device, sequence=1, key=key), stage(device, sequence=2, health=LIMITS, **(asks or {}))
         attach_engine(device, new)
         put_on_trial(device, new, **{"baseline": BASELINE, **how})
         return old, new, Service(device, new, started_ns=device.state().started_boottime_ns)

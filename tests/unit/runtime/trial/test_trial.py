@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from edge.bundle.manifest import Role
 from edge.device.facts import this_moment
 from edge.device.state import Phase, read_bad
 from edge.device.switch import MAX_ATTEMPTS_PER_BOOT, confirm, roll_back
@@ -98,6 +99,34 @@ def test_f21_a_bad_release_is_refused_in_time_and_the_old_one_comes_back(device,
     assert says in device.state().last.reason
 
 
+SAME = {"files": {"model.onnx": (Role.MODEL, b"m1"), "pipeline.yaml": (Role.PIPELINE, b"p")}}
+OTHER_PIPELINE = {"files": {**SAME["files"], "pipeline.yaml": (Role.PIPELINE, b"q")}}
+OTHER_MODEL = {"files": {**SAME["files"], "model.onnx": (Role.MODEL, b"m2")}}
+
+
+@pytest.mark.parametrize(
+    ("asks", "fps", "odd", "is_taken"),
+    [
+        ({"max_fps": {"east": 2}}, 2.0, {}, True),
+        ({"max_fps": {"east": 2}}, 1.0, {}, False),
+        ({"max_fps": {"east": 30}}, 2.0, {}, False),
+        ({"max_fps": {"west": 2}}, 2.0, {}, False),
+        (SAME, 10.0, {"infer_p95_ms": 60.0}, False),
+        (OTHER_MODEL, 10.0, {"infer_p95_ms": 60.0}, True),
+        (OTHER_PIPELINE, 10.0, {"infer_p95_ms": 60.0}, True),
+        ({**SAME, "engine": {"precision": "fp32"}}, 10.0, {"infer_p95_ms": 60.0}, True),
+        (SAME, 10.0, {"mqtt_acknowledged": 1}, False),
+        (OTHER_PIPELINE, 10.0, {"mqtt_acknowledged": 1}, True),
+        (OTHER_PIPELINE, 10.0, {"mqtt_acknowledged": 0}, False),
+    ],
+)
+def test_a_release_is_not_refused_for_what_it_changes_on_purpose(device, put_new_on_trial, asks, fps, odd, is_taken):
+    _, _, service = put_new_on_trial(asks=asks)
+    service.fps, service.odd = fps, odd
+
+    assert verdict_of(device, service) == (0 if is_taken else REFUSED)
+
+
 def test_f22_a_camera_and_a_broker_that_were_down_before_are_not_blamed(device, caplog, put_new_on_trial):
     down = {"streams": {"east": 0.0}, "infer_p95_ms": None, "mqtt_connected": False}
     _, _, service = put_new_on_trial(baseline=down)
@@ -130,8 +159,8 @@ def test_a_release_that_waits_for_a_person_is_committed_when_confirmed(device, p
     assert 45 <= service.second <= 46
 
 
-def test_a_reason_whose_number_changes_each_second_is_told_once(device, switched, caplog):
-    _, _, service = switched
+def test_a_reason_whose_number_changes_each_second_is_told_once(device, put_new_on_trial, caplog):
+    _, _, service = put_new_on_trial(asks=SAME)
     healthy = service._health
     service._health = lambda: replace(healthy(), infer_p95_ms=90.0 + service.second)
 

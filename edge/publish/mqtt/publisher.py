@@ -122,11 +122,13 @@ class MqttPublisher:
 
     @property
     def alarm(self) -> str | None:
-        """The fault of the disk that keeps unsent messages over a power cut, and a broker that stays away."""
+        """The fault of the disk that keeps unsent messages over a power cut; a broker that refuses, or stays away."""
         disk = None if self._keeper is None else self._keeper.trouble.alarm
+        session = self._serving
+        refused = None if session is None else session.refusal
         # Without a figure that grows: the device's state is sent anew with each change of its words.
         is_away = not self.is_connected and time.monotonic() - self._lost_at_s >= NO_BROKER_S
-        return "; ".join(filter(None, (disk, f"no broker: {self._said}" if is_away else None))) or None
+        return "; ".join(filter(None, (disk, refused, f"no broker: {self._said}" if is_away else None))) or None
 
     def publish(self, message: TopicMessage) -> None:
         """Accept a message; when the bounds are reached the oldest numbered ones go, and are declared."""

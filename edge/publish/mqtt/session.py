@@ -34,6 +34,8 @@ _MAX_BYTES = 1 << 20
 # A trial is waited for so long, and a message may be overtaken by later ones so long before its topic is held.
 _TRIAL_S, _TRIAL_ROUND_TRIPS = 2.0, 8
 _OVERTAKEN_S, _OVERTAKEN_ROUND_TRIPS = 0.05, 2
+# A topic counts as refused for so long at least: one that takes some messages is not told anew with each.
+REFUSED_S = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class MqttSession:
         self._trial_from_s = now_s() + (_TRIAL_AFTER_S if suspects.was_trial else 0.0)
         self._trial_until_s = 0.0
         self._refused_before: set[tuple[str, str, int | None]] = set()
+        self._refused: dict[tuple[bool, str], tuple[str, float]] = {}  # why, and when last
 
     @property
     def is_ready(self) -> bool:
@@ -102,6 +105,16 @@ class MqttSession:
         if self._cleared or self._holds.due_in_s <= 0:
             return True
         return self._may_take and self._outbox.has_more(may_replay=self._may_replay, may_retain=self._may_retain)
+
+    @property
+    def refusal(self) -> str | None:
+        """What the broker refuses on this connection, for people; any thread may ask."""
+        refused = dict(self._refused)
+        if not refused:
+            return None
+        first = min(refused)  # of detections and events before that of a state
+        all_ = f", {len(refused)} topics in all" if len(refused) > 1 else ""
+        return f"the broker refuses {first[1]} ({refused[first][0]}){all_}: check its access list and limits"
 
     @property
     def is_trial(self) -> bool:
@@ -281,6 +294,8 @@ class MqttSession:
         self._window.measured(self._now_s() - sent.at_s)
         if event.reason < _FAILURE:
             self._taken += 1
+            if self._refused:
+                self._accept_again(sent.entry)
             self._suspects.took(sent.entry, sent.size_bytes)
             self._holds.answered(sent.entry, is_taken=True)
             self._outbox.acknowledge(sent.entry)
@@ -297,6 +312,7 @@ class MqttSession:
     def _give_up(self, entry: Entry, code: int | None) -> None:
         """`code` None: it was not sent, as others of its kind broke it."""
         self._report_refusal(entry, code, "given up; check the broker's access list and limits")
+        self._note_refusal(entry, _reason(code))
         self._outbox.park(entry, "oversize" if code == _OVERSIZE else "refused")
 
     def _report_refusal(self, entry: Entry, code: int | None, what: str) -> None:
@@ -304,8 +320,19 @@ class MqttSession:
         key = (entry.schema, what, code)
         if key not in self._refused_before:
             self._refused_before.add(key)
-            reason = "as before" if code is None else f"0x{code:02X}"
-            _log.warning("message refused topic=%s reason=%s: %s", entry.full_topic(self._root), reason, what)
+            _log.warning("message refused topic=%s reason=%s: %s", entry.full_topic(self._root), _reason(code), what)
+
+    def _place_of(self, entry: Entry) -> tuple[bool, str]:
+        return entry.number is None, entry.full_topic(self._root)
+
+    def _note_refusal(self, entry: Entry, reason: str) -> None:
+        self._refused[self._place_of(entry)] = reason, self._now_s()
+
+    def _accept_again(self, entry: Entry) -> None:
+        """Forget all refusals once a topic is accepted again: a birth may not be sent again on this connection."""
+        _, last_s = self._refused.get(self._place_of(entry), ("", math.inf))
+        if self._now_s() - last_s >= REFUSED_S:
+            self._refused.clear()
 
     def _due_in_s(self) -> float:
         """Return how long until something may be sent that waits for time alone."""
@@ -345,11 +372,16 @@ class MqttSession:
             return
         _log.warning("message not acknowledged topic=%s: given up", entry.full_topic(self._root))
         self._outbox.park(entry, "refused", may_have_arrived=True)
+        self._note_refusal(entry, "not acknowledged")
         for one in self._holds.end(entry.topic):
             self._give_up(one, None)
         given_up = self._sent - self._answered - len(self._on_their_way)
         if given_up > self._window.most // 2:  # they count for the broker as long as the connection lives
             raise BrokerError(Trouble.SILENT, f"never acknowledged {given_up} messages that were given up")
+
+
+def _reason(code: int | None) -> str:
+    return "as before" if code is None else f"0x{code:02X}"
 
 
 def least_packet_bytes(device: str, root: str) -> int:

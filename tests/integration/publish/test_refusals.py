@@ -236,6 +236,41 @@ def test_f35_a_topic_that_is_not_allowed_is_declared_and_told_once(make_fake, ma
     assert "access list" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        ("", ("streams/east/detections (0x87), 4 topics in all",)),
+        ("streams/east/detections", ("edge/v1/north/gate-01/streams/east/detections (0x87): check its access list",)),
+    ],
+    ids=["every-topic", "one-topic"],
+)
+def test_a_topic_that_the_broker_refuses_is_an_alarm_until_it_is_accepted_again(
+    make_fake, make_publisher, monkeypatch, refused, told
+):
+    monkeypatch.setattr("edge.publish.mqtt.session.REFUSED_S", 0.0)
+    fake = make_fake()
+    fake.behaviour.puback_reason = lambda publish: 0x87 if publish.topic.endswith(refused) else 0
+    publisher = make_publisher(fake.port)
+    publish_frames(publisher, range(1, 21))
+    assert publisher.flush(60)
+    assert all(fact in publisher.alarm for fact in told), publisher.alarm
+
+    fake.behaviour.puback_reason = lambda publish: 0
+    publisher.publish(detections(21))
+    assert publisher.flush(60)
+    assert publisher.alarm is None
+
+
+def test_a_topic_of_which_some_messages_are_refused_stays_an_alarm_for_a_while(make_fake, make_publisher):
+    fake = make_fake(maximum_packet_size=620)
+    publisher = make_publisher(fake.port)
+    publish_frames(publisher, range(1, 3), count=20)
+    assert publisher.flush(60)
+    publish_frames(publisher, range(3, 4), count=0)
+    assert publisher.flush(60)
+    assert "detections (0x95)" in publisher.alarm
+
+
 def test_f35_no_subscriber_is_no_failure(make_fake, make_publisher):
     fake = make_fake()
     fake.behaviour.puback_reason = lambda publish: 0x10

@@ -29,7 +29,7 @@ from edge.registry.client import RegistryClient
 from edge.registry.login import Login, read_login
 from edge.registry.reference import read_pull_settings
 from edge.runtime.agent.session import in_background
-from edge.runtime.pull.pull import Pulled, pull
+from edge.runtime.pull.pull import Pulled, pull, unasked
 from edge.runtime.pull.record import PullRecord, read_pull_record, write_record
 from edge.stdout import write_stdout
 from edge.transport.channel import Channel, ChildChannel, connect_socket
@@ -100,27 +100,35 @@ def _wrong(where: str, what: str) -> DeployError:
 
 def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_json: bool) -> int:
     """Pull once and return the exit code. Raises `DeployError` `device.settings`, `request.registry`, `registry.login`,
-    `registry.tls`, before anything is asked; `OSError` if root cannot become edge-pull.
+    `registry.tls`, before anything is asked, and remembers it; `OSError` if root cannot become edge-pull.
     """
     etc = root / "etc/edge-deploy"
-    settings = read_pull_settings(etc / "pull.toml")
-    reference = settings.reference
-    login = _login(etc)
-    os.environ.update(read_environment(etc / "proxy.env"))  # as systemd does for the unit
-    if root == Path("/") and os.geteuid() == 0:
-        become(_USER)
+    record_path = (unit_folder("STATE_DIRECTORY") or root / "var/lib/edge-pull") / "pull.json"
+    said = ""
+    try:
+        settings = read_pull_settings(etc / "pull.toml")
+        said = str(settings.reference)
+        login = _login(etc)
+        os.environ.update(read_environment(etc / "proxy.env"))  # as systemd does for the unit
+        _give_up_root(root)
+        last = read_pull_record(record_path)
+        client = RegistryClient(
+            settings.reference,
+            login=login,
+            ca=ca if (ca := etc / "registry-ca.pem").exists() else None,
+            is_ca_alone=settings.authorities == "registry-ca",
+            is_basic=last is not None and last.reference == said and last.is_basic is True,
+        )
+    except DeployError as error:
+        _give_up_root(root)
+        if not is_plan:
+            last = read_pull_record(record_path)
+            said = said or (str(etc / "pull.toml") if last is None else last.reference)
+            _remember(record_path, unasked(error, said, last))
+        raise
     stop = threading.Event()
     options = DeliveryOptions(
-        is_plan=is_plan, retry_bad=retry_bad, lock_wait_s=_LOCK_WAIT_S, who=f"pull of {reference}"[:200]
-    )
-    record_path = (unit_folder("STATE_DIRECTORY") or root / "var/lib/edge-pull") / "pull.json"
-    last = read_pull_record(record_path)
-    client = RegistryClient(
-        reference,
-        login=login,
-        ca=ca if (ca := etc / "registry-ca.pem").exists() else None,
-        is_ca_alone=settings.authorities == "registry-ca",
-        is_basic=last is not None and last.reference == str(reference) and last.is_basic is True,
+        is_plan=is_plan, retry_bad=retry_bad, lock_wait_s=_LOCK_WAIT_S, who=f"pull of {said}"[:200]
     )
     pulled = _unless_stopped(
         lambda: pull(
@@ -141,6 +149,11 @@ def run_pull(root: Path, *, is_plan: bool, is_forced: bool, retry_bad: bool, as_
     if not is_plan:
         _remember(record_path, pulled.record)
     return _told(pulled, as_json=as_json)
+
+
+def _give_up_root(root: Path) -> None:
+    if root == Path("/") and os.geteuid() == 0:
+        become(_USER)
 
 
 def _unless_stopped(work: Callable[[], Pulled], stop: threading.Event) -> Pulled | None:

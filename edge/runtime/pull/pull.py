@@ -31,7 +31,7 @@ from edge.wire.peer import Nothing
 from edge.wire.release import RingAnswer, RingRequest, TrustRequest
 from edge.wire.verbs import RING, STATUS, TRUST, StatusAnswer, Verb
 
-__all__ = ["Pulled", "RegistryRelease", "fetch_release", "pull"]
+__all__ = ["Pulled", "RegistryRelease", "fetch_release", "pull", "unasked"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -297,6 +297,13 @@ def _ended(work: _Pull, outcome: Outcome, reference: str) -> PullRecord:
         return replace(record, settled=settled_by(record, before=work.last))
     told = replace(work.judged, digest=work.digest)
     return replace(record, result=told.result, code=told.code, problem=told.problem, settled=told)
+
+
+def unasked(error: DeployError, reference: str, last: PullRecord | None) -> PullRecord:
+    """Return what to remember of a pull that `error` has ended before the registry was asked."""
+    if last is None or last.reference != reference:
+        last = PullRecord(reference=reference, result="", at="")
+    return replace(last, result="failed", code=error.code, problem=error.problem, at=_now_text())
 
 
 def _nothing(release: str | None, reference: str) -> Outcome:

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from edge.delivery.link import Link
-from edge.runtime.pull.record import PullRecord, write_record
+from edge.runtime.pull.record import PullRecord, Settled, read_pull_record, write_record
 from edge.wire.peer import Nothing
 from edge.wire.verbs import STATUS
 from tests.support.manifests import make_certificates
@@ -23,6 +23,7 @@ from tests.support.wait import QuietWatch, wait_until
 pytestmark = pytest.mark.slow_but(
     "test_the_command_says_what_it_would_do_and_remembers_nothing_of_it",
     "test_a_record_that_cannot_be_written_is_told_and_stands_in_no_way",
+    "test_what_ends_a_pull_before_the_registry_is_asked_is_remembered_and_told_by_status",
     reason="further pulls over real registries",
 )
 
@@ -70,6 +71,44 @@ def test_without_a_login_the_registry_s_refusal_is_remembered_and_exits_as_such(
     assert done.returncode == 12
     assert "there is none (registry.denied)" in done.stderr
     assert json.loads((tmp_path / "state/pull.json").read_text())["code"] == "registry.denied"
+
+
+@pytest.mark.parametrize("has_last", [True, False])
+@pytest.mark.parametrize(
+    ("file", "content", "code", "exit_code"),
+    [
+        ("credentials/registry-login", "no colon", "registry.login", 12),
+        ("registry-ca.pem", "no certificate", "registry.tls", 12),
+        ("pull.toml", 'repositry = "a.b/c"', "device.settings", 1),
+        ("proxy.env", "https_proxy='http", "device.settings", 1),
+    ],
+)
+def test_what_ends_a_pull_before_the_registry_is_asked_is_remembered_and_told_by_status(
+    odd, root, settle, file, content, code, exit_code, has_last
+):
+    environment = {**settle(odd.host, odd.ca), "STATE_DIRECTORY": str(root.layout.pull_record.parent)}
+    del environment["CREDENTIALS_DIRECTORY"]
+    (root.layout.etc / "credentials").mkdir(exist_ok=True)
+    (root.layout.etc / file).write_text(content)
+    root.layout.pull_record.parent.mkdir(parents=True)
+    settled = Settled(digest="d", release="r", result="committed")
+    before = PullRecord(
+        reference=f"{odd.host}/farms/gates:stable-all", digest="d", result="committed", at="", settled=settled
+    )
+    if has_last:
+        write_record(root.layout.pull_record, before)
+
+    planned = subprocess.run(command(root, "--plan"), env=environment, capture_output=True, text=True)
+    assert read_pull_record(root.layout.pull_record) == (before if has_last else None)
+    done = subprocess.run(command(root), env=environment, capture_output=True, text=True)
+
+    assert (planned.returncode, done.returncode) == (exit_code, exit_code), done.stderr
+    found = read_pull_record(root.layout.pull_record)
+    assert (found.result, found.code, found.settled) == ("failed", code, settled if has_last else None)
+    assert file.rpartition("/")[2] in found.problem
+    with closing(Link(root.connect(), threading.Event())) as link:
+        look = link.ask(STATUS, Nothing()).look
+    assert (look.result, look.code, look.problem) == ("failed", code, found.problem)
 
 
 @pytest.mark.parametrize(("alone", "own", "code"), [(False, False, 10), (True, True, 10), (True, False, 12)])

@@ -184,10 +184,12 @@ def verify(
     revoked: Path | None,
     at: datetime,
     namespace: str = RELEASE,
+    listed_in: str | None = None,
 ) -> str:
     """Return the name under which `allowed_signers` lists the signer of `content` for `namespace`.
 
-    `revoked`: a key revocation list. `at`: the time at which the signer has to be valid.
+    `revoked`: a key revocation list. `at`: the time at which the signer has to be valid. `listed_in`: what people know
+    `allowed_signers` as, where that is a copy.
     DeployError: `verify.signature.` + absent, invalid, namespace, signer, options, expired, revoked; `device.signers`
     if `allowed_signers` or `revoked` cannot be read.
     """
@@ -199,13 +201,14 @@ def verify(
             hint="sign the bundle with edge-deploy bundle",
         )
     _check_readable(allowed_signers, revoked)
+    listed_in = listed_in or str(allowed_signers)
     with in_file(signature) as path:
         asked = _Question(content, path, namespace, at)
         principal = asked.principal(allowed_signers)
         if principal is None:
-            raise _not_a_signer(asked, read, allowed_signers)
+            raise _not_a_signer(asked, read, allowed_signers, listed_in)
         if not asked.is_valid(principal, allowed_signers, revoked):
-            raise _refusal(asked, principal, allowed_signers, revoked)
+            raise _refusal(asked, principal, allowed_signers, revoked, listed_in)
         return principal
 
 
@@ -270,12 +273,13 @@ def _check_readable(allowed_signers: Path, revoked: Path | None) -> None:
         )
 
 
-def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path) -> DeployError:
+def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path, listed_in: str) -> DeployError:
     lines = [line for line in _lines(allowed_signers) if read.public_key in line.split()]
     if not lines:
+        digest = base64.b64encode(hashlib.sha256(base64.b64decode(read.public_key)).digest()).decode().rstrip("=")
         return DeployError(
             "verify.signature.signer",
-            f"the signer's key is not in {allowed_signers}",
+            f"the signer's key, SHA256:{digest}, is not in {listed_in}",
             hint="sign with a key that the device knows, or let this one count: "
             f"edge-deploy provision TARGET {_OPTIONS.get(asked.namespace, '--promoter')} KEY.pub "
             "(where a root key says who counts: edge-deploy trust sign)",
@@ -286,7 +290,7 @@ def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path) -
         if asked.principal(whenever) is None or asked.principal(unzoned) is not None:
             return DeployError(
                 "verify.signature.options",
-                f"{allowed_signers}: the signer's line has an option that is not known here: {lines[0][:200]}",
+                f"{listed_in}: the signer's line has an option that is not known here: {lines[0][:200]}",
                 hint="a line that is not wholly understood does not count (OpenSSH 8.9 takes no Z in times); mend it",
             )
     return DeployError(
@@ -296,7 +300,9 @@ def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path) -
     )
 
 
-def _refusal(asked: _Question, principal: str, allowed_signers: Path, revoked: Path | None) -> DeployError:
+def _refusal(
+    asked: _Question, principal: str, allowed_signers: Path, revoked: Path | None, listed_in: str
+) -> DeployError:
     if not asked.is_of_the_content():
         return DeployError(
             "verify.signature.invalid",
@@ -311,7 +317,7 @@ def _refusal(asked: _Question, principal: str, allowed_signers: Path, revoked: P
         )
     return DeployError(
         "verify.signature.namespace",
-        f"{allowed_signers} does not allow {principal!r} to sign for {asked.namespace!r}",
+        f"{listed_in} does not allow {principal!r} to sign for {asked.namespace!r}",
         hint="a signer's line names what it may sign for in namespaces=",
     )
 

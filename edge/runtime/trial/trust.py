@@ -220,6 +220,7 @@ def verify_counting(
     """
     layout, document = device.layout, trust_of(device)
     signers, revoked = layout.allowed_signers, layout.revoked_keys
+    lists = f"{layout.former_signers} or {signers}" if is_once else str(signers)
     with ExitStack() as files:
         if document is not None or is_once:
             signers = files.enter_context(in_file(_lines(layout, document, is_once=is_once).encode()))
@@ -230,6 +231,7 @@ def verify_counting(
             revoked=revoked if revoked.exists() and not is_once else None,
             at=at,
             namespace=namespace,
+            listed_in=lists if document is None else f"version {document.version} of who counts",
         )
     if document is not None and not is_once and read_signature(signature).public_key in document.revoked:
         raise DeployError(

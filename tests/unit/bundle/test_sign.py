@@ -66,6 +66,7 @@ def test_f11_a_key_that_is_not_allowed_is_let_in_by_the_option_for_its_purpose(t
 
     assert error.code == "verify.signature.signer"
     assert f"edge-deploy provision TARGET {option} KEY.pub" in error.hint
+    assert (fingerprint(keys[1]) in error.problem, str(signers) in error.problem) == (True, True)
 
 
 def test_f11_a_signature_for_another_purpose(ask, keys):

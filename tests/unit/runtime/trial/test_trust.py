@@ -1,15 +1,19 @@
 """What a device does with kept releases once their signer no longer counts; keys and signatures are ssh-keygen's."""
 
+from datetime import datetime, timezone
+
 import pytest
 
-from edge.bundle.sign import sign
+from edge.bundle.sign import fingerprint, sign
+from edge.bundle.statement import encode_chain
+from edge.deploy.provision.keys import TrustChange, next_chain, public_of, read_public_key
 from edge.device.state import Phase
 from edge.runtime.agent.release import check_choice
 from edge.runtime.trial.rollback import go_back, go_to, recover_at_boot
 from edge.runtime.trial.trust import require_known, require_trusted, signers_text
 from tests.support.device_releases import serving, signer_of, stage
 from tests.support.manifests import allow, revocation
-from tests.support.raised import code_of
+from tests.support.raised import code_of, error_of
 from tests.support.units import failed_units
 
 REVOKED = "verify.signature.revoked"
@@ -87,6 +91,23 @@ def test_a_release_of_a_stranger_does_not_go_on_where_others_counted_once(device
     forge(device, release)
 
     assert code_of(require_known, device, release) == "verify.signature.signer"
+
+
+@pytest.mark.parametrize("has_document", [False, True])
+def test_a_stranger_is_told_by_key_and_by_the_list_that_lacks_it(device, has_document):
+    if has_document:
+        root = signer_of(device, "root")
+        trusted = read_public_key(signer_of(device).with_suffix(".pub"))
+        change = TrustChange(added=((trusted, ("edge-release",)),))
+        chain = next_chain((), change, root=root, now=datetime(2026, 1, 1, tzinfo=timezone.utc))
+        device.layout.trust_root.write_text(public_of(root) + "\n")
+        device.layout.first_trust.write_bytes(encode_chain(chain))
+    release = stage(device, key=signer_of(device, "stranger"))
+
+    problems = {error_of(require_trusted, device, release).problem for _ in range(2)}
+
+    where = "version 1 of who counts" if has_document else str(device.layout.allowed_signers)
+    assert [fingerprint(signer_of(device, "stranger")) in one and where in one for one in problems] == [True]
 
 
 def test_a_device_without_its_list_of_signers_says_so(device):

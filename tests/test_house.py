@@ -102,7 +102,7 @@ LINES_OF_ROOMS = {
     "cli": 6582,
     "client": 527,
     "config": 1435,
-    "delivery": 1037,
+    "delivery": 1041,
     "demo": 610,
     "deploy": 7518,
     "device": 3038,

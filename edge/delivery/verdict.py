@@ -27,6 +27,10 @@ __all__ = [
 
 _BEFORE_ANYTHING = ("preflight", "verify", "lock", "request", "bundle")
 COMMITTED, ROLLED_BACK = "committed", "rolled-back"
+_RETRY = (
+    "see edge-deploy logs or the device's journal; after the cause is gone: push --retry-bad, "
+    "or edge-runtime pull --retry-bad on a device that pulls"
+)
 _HINTS = {"trial.lacking": "give the device that, then push again: the release is not marked bad"}
 _CODE = re.compile(r"([a-z]+)(\.[a-z-]+)+(?=:)")
 
@@ -109,7 +113,7 @@ def verdict_of(status: StatusAnswer, release: str, before: LastSwitch | None) ->
     return DeployError(
         code,
         f"release {release} was rolled back, {status.current or 'nothing'} serves: {reason}",
-        hint=_HINTS.get(code, "see edge-deploy logs; after the cause is gone: push --retry-bad"),
+        hint=_HINTS.get(code, _RETRY),
         evidence=evidence,
     )
 

@@ -354,7 +354,7 @@ def lock(session: Session, request: LockRequest) -> Nothing:
         raise DeployError(
             "lock.trial",
             f"release {state.target} is on trial since {state.started_at}",
-            hint="wait for its verdict (edge-deploy status), or give --lock-wait",
+            hint="wait for its verdict, which edge-deploy status shows; push --lock-wait waits itself",
             evidence={"release": state.target, "since": state.started_at},
         )
     return Nothing()

@@ -46,7 +46,8 @@ def test_a_release_that_was_rolled_back_says_why(reason, code):
     error = verdict_of(_status(release=NEW, result="rolled-back", reason=reason, at="later"), NEW, BEFORE)
     assert (error.code, error.exit_code) == (code, 8)
     assert (reason or "did not say why") in error.problem
-    assert ("--retry-bad" in error.hint) == (code != "trial.lacking")
+    for command in ("push --retry-bad", "edge-runtime pull --retry-bad"):
+        assert (command in error.hint) == (code != "trial.lacking")
 
 
 def test_a_device_that_has_given_up_needs_a_person():

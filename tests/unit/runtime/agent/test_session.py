@@ -11,7 +11,7 @@ from edge.wire.release import LockRequest
 from edge.wire.verbs import STAGE
 from tests.support.audit import audit_lines
 from tests.support.device_releases import attach_engine, stage
-from tests.support.raised import code_of
+from tests.support.raised import code_of, error_of
 
 REQUEST = LockRequest(who="mina", why="a test")
 
@@ -31,7 +31,8 @@ def test_while_a_release_is_on_trial_a_push_is_told_so_and_leaves_the_lock_to_ot
     attach_engine(session.device, release)
     arm(session.device, release, moment=this_moment())
 
-    assert code_of(lock, session, REQUEST) == "lock.trial"
+    error = error_of(lock, session, REQUEST)
+    assert (error.code, "push --lock-wait" in error.hint) == ("lock.trial", True)  # the one command that has it
     assert holder(session) is None
     lock(session, LockRequest(who="mina", why="back", in_trial=True))
     assert holder(session)["why"] == "back"

@@ -116,7 +116,7 @@ LINES_OF_ROOMS = {
     "quantize": 3020,
     "registry": 1062,
     "roofline": 949,
-    "runtime": 11937,
+    "runtime": 11947,
     "track": 971,
     "transport": 470,
     "vision": 507,

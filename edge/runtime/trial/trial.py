@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import logging
 import re
 import time
@@ -51,6 +52,8 @@ REFUSED = 8
 _EVERY_S = 1.0
 _HOLDING = "holding"
 _NUMBER = re.compile(r"(?<= )[0-9.]+(?= )")  # of a reason that is told once, also where it is another each second
+_MOST_TOLD = 5  # of what is not well at once
+_TOLD_AGAIN = 30  # looks, after which `status` gets the figures of now
 _KEPT_S = 30.0  # beyond the time that all has to hold: the window of a rate, and some
 
 
@@ -233,7 +236,9 @@ def _problem(baseline: Baseline, limits: HealthLimits, seen: Sequence[Observatio
     first = _first_of_window(seen, min(_WINDOW_S, limits.hold_s))
     if first is None:
         return "not observed for long enough"
-    return next(_complaints(baseline, limits, first, last.health), None)
+    found = list(_complaints(baseline, limits, first, last.health))
+    more = [f"and {len(found) - _MOST_TOLD} more"] if len(found) > _MOST_TOLD else []
+    return "; ".join(found[:_MOST_TOLD] + more) or None
 
 
 def _first_of_window(seen: Sequence[Observation], window_s: float) -> Health | None:
@@ -248,8 +253,7 @@ def _first_of_window(seen: Sequence[Observation], window_s: float) -> Health | N
 
 
 def _complaints(baseline: Baseline, limits: HealthLimits, first: Health, last: Health) -> Iterator[str]:
-    elapsed_s = (last.at_boottime_ns - first.at_boottime_ns) / 1e9
-    yield from _stream_complaints(baseline, limits, first, last, elapsed_s)
+    yield from _mqtt_complaints(baseline, first, last)
     most_ms = limits.infer_p95_ms
     if most_ms is None and baseline.infer_p95_ms is not None:
         most_ms = baseline.infer_p95_ms * limits.max_slowdown
@@ -257,22 +261,25 @@ def _complaints(baseline: Baseline, limits: HealthLimits, first: Health, last: H
         yield f"inference takes {last.infer_p95_ms:.1f} ms (p95), at most {most_ms:.1f} ms expected"
     if limits.age_p95_ms is not None and last.age_p95_ms is not None and last.age_p95_ms > limits.age_p95_ms:
         yield f"frames are {last.age_p95_ms:.1f} ms old (p95), at most {limits.age_p95_ms:.1f} ms expected"
-    yield from _mqtt_complaints(baseline, first, last)
+    elapsed_s = (last.at_boottime_ns - first.at_boottime_ns) / 1e9
+    yield from _stream_complaints(baseline, limits, first, last, elapsed_s)
 
 
 def _stream_complaints(
     baseline: Baseline, limits: HealthLimits, first: Health, last: Health, elapsed_s: float
 ) -> Iterator[str]:
+    hint = " (if it is to give fewer: state its max_fps)"
     for name, stream in sorted(last.streams.items()):
         count = stream.inferred - (first.streams[name].inferred if name in first.streams else 0)
         wanted = baseline.rates.get(name, 0.0) * limits.min_rate_share * elapsed_s
         if stream.state == "ended":  # a file that was read to its end
             continue
-        if count + 1 < wanted:  # one frame may fall to either side of the window
-            found = f"{count / elapsed_s:.2f} frames per second, {wanted / elapsed_s:.2f} expected"
-            yield f"stream {name}: {found} (if it is to give fewer: state its max_fps)"
         if name in baseline.rates and stream.inferred == 0:
             yield f"stream {name}: no frame yet"
+        elif count + 1 < wanted:  # one frame may fall to either side of the window
+            found = f"{count / elapsed_s:.2f} frames per second, {wanted / elapsed_s:.2f} expected"
+            yield f"stream {name}: {found}{hint}"
+            hint = ""
 
 
 def _mqtt_complaints(baseline: Baseline, first: Health, last: Health) -> Iterator[str]:
@@ -374,10 +381,11 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, manifest: M
     limits, release = manifest.health, state.target or ""
     seen: list[Observation] = []
     said: Judgement | None = None
+    looks = itertools.count()
     while True:
         seen = _kept([*seen, trial.observe(device, units)], limits)
         judgement = judge_trial(baseline, limits, seen, release=release, started_ns=state.started_boottime_ns)
-        said = _say(device, release, judgement, said)
+        said = _say(device, release, judgement, said, is_due=next(looks) % _TOLD_AGAIN == 0)
         if judgement.verdict is TrialVerdict.BAD:
             return _refuse(device, release, judgement.reason, this_moment())
         if judgement.verdict is TrialVerdict.GOOD:
@@ -423,12 +431,14 @@ def _refuse(device: Device, release: str, reason: str, moment: Moment) -> int:
     return REFUSED
 
 
-def _say(device: Device, release: str, judgement: Judgement, before: Judgement | None) -> Judgement:
+def _say(device: Device, release: str, judgement: Judgement, before: Judgement | None, *, is_due: bool) -> Judgement:
     if before is None or judgement.warnings != before.warnings:
         for warning in judgement.warnings:
             _log.warning("trial warning release=%s what=%s", release, warning)
-    if before is None or _NUMBER.sub("", judgement.reason) != _NUMBER.sub("", before.reason):
+    is_new = before is None or _NUMBER.sub("", judgement.reason) != _NUMBER.sub("", before.reason)
+    if is_new:
         _log.warning("trial release=%s verdict=%s reason=%s", release, judgement.verdict.value, judgement.reason)
+    if is_new or is_due:
         is_waiting = judgement.verdict is TrialVerdict.WAIT and judgement.reason != _HOLDING
         write_progress(device.layout.trial_progress, judgement.reason if is_waiting else "")
     return judgement

@@ -67,8 +67,10 @@ def test_a_slow_start_only_costs_time():
         ({"mqtt": False}, "the broker is not connected, and was before"),
         ({"acknowledged": 0}, "the broker has acknowledged nothing"),
         ({"acknowledged": 7}, "the broker acknowledges nothing any more"),
+        ({"p95": 25.0, "mqtt": False}, "the broker is not connected, and was before; inference takes 25.0 ms"),
+        ({"fps": {"east": 0, "west": 7}, "p95": 25.0}, "expected; stream east: no frame yet; stream west: 7.00"),
     ],
-    ids=["no-frames", "slow-stream", "f21-p95", "mqtt-down", "mqtt-never", "mqtt-stuck"],
+    ids=["no-frames", "slow-stream", "f21-p95", "mqtt-down", "mqtt-never", "mqtt-stuck", "two-causes", "streams"],
 )
 def test_what_is_worse_than_before_is_refused_at_the_deadline_and_not_sooner(how, says):
     assert verdict(run(59, **how)).verdict is TrialVerdict.WAIT
@@ -92,6 +94,15 @@ def test_what_is_worse_than_before_is_refused_at_the_deadline_and_not_sooner(how
 )
 def test_what_is_good_enough(how):
     assert verdict(run(30, **how)).verdict is TrialVerdict.GOOD
+
+
+def test_of_many_causes_the_first_are_told_and_the_others_counted():
+    rates = {f"camera-{number}": 10.0 for number in range(9)}
+
+    judged = verdict(run(60, fps=dict.fromkeys(rates, 5)), baseline=Baseline(rates=rates))
+
+    assert ("camera-4" in judged.reason, "camera-5" in judged.reason) == (True, False)
+    assert judged.reason.endswith("; and 4 more")
 
 
 def test_an_interruption_begins_the_time_anew():

@@ -163,9 +163,12 @@ def test_a_reason_whose_number_changes_each_second_is_told_once(device, put_new_
     _, _, service = put_new_on_trial(asks=SAME)
     healthy = service._health
     service._health = lambda: replace(healthy(), infer_p95_ms=90.0 + service.second)
+    said = {}
+    service.at[40] = lambda: said.update({40: read_progress(device.layout.trial_progress)})
 
     assert verdict_of(device, service) == REFUSED
     assert len([line for line in logged(caplog).splitlines() if "verdict=wait reason=inference" in line]) == 1
+    assert "inference takes 120.0 ms" in said[40]  # of second 30
 
 
 def test_a_release_that_nobody_confirms_is_refused_at_the_deadline(device, put_new_on_trial):

@@ -104,7 +104,7 @@ LINES_OF_ROOMS = {
     "config": 1435,
     "delivery": 1041,
     "demo": 610,
-    "deploy": 7518,
+    "deploy": 7520,
     "device": 3038,
     "engine": 6804,
     "evaluate": 1868,

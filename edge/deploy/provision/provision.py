@@ -124,14 +124,7 @@ def provision(
     with report.phase("facts"):
         facts = shell.facts()
         _require_keys(wanted, facts, host)
-        if facts.made_with is not None and is_later(facts.made_with):
-            report.note(
-                "facts", f"its release was made with edge-deploy {facts.made_with}, later than this {__version__}"
-            )
-        if not facts.has_video:
-            report.note("facts", f"nothing decodes cameras there yet: sudo {APT}")
-        if wanted.pull is not None and REGISTRY_LOGIN not in facts.credentials:
-            report.note("facts", f"no {REGISTRY_LOGIN} is there, so its registry has to let all read (docs/fleet.md)")
+        _note_facts(wanted, facts, report)
     with report.phase("wheels"):
         report.note("wheels", f"for {facts.architecture}, Python {facts.python[0]}.{facts.python[1]}")
         if is_jetson(facts) and pycuda_wheel(facts) is None:
@@ -157,6 +150,15 @@ def provision(
     if is_plan or not plan.changes:
         return _outcome(report.target, plan)
     return _apply(shell, wanted, facts, chosen, plan, report)
+
+
+def _note_facts(wanted: Wanted, facts: ProvisionFacts, report: Report) -> None:
+    if facts.made_with is not None and is_later(facts.made_with):
+        report.note("facts", f"its release was made with edge-deploy {facts.made_with}, later than this {__version__}")
+    if not facts.has_video:
+        report.note("facts", f"nothing decodes cameras there yet: sudo {APT}")
+    if wanted.pull is not None and REGISTRY_LOGIN not in facts.credentials:
+        report.note("facts", f"no {REGISTRY_LOGIN} is there, so its registry has to let all read (docs/fleet.md)")
 
 
 def undo_provision(shell: AdminShell, *, is_plan: bool, purge: bool, report: Report) -> Outcome:

@@ -82,7 +82,7 @@ class DatasetError(EdgeError):
 
 
 class CalibrationError(EdgeError):
-    """A calibration table, a calibration cache or a histogram cannot be used as it is."""
+    """A calibration table or a calibration cache cannot be used as it is."""
 
     exit_code = 2
 

@@ -18,6 +18,7 @@ from edge.registry.login import read_login
 from edge.registry.reference import parse_reference
 
 __all__ = [
+    "anyway_option",
     "ca_option",
     "credential_option",
     "known_as_option",
@@ -49,6 +50,12 @@ known_as_option = click.option(
     "--known-as",
     metavar="REGISTRY/REPOSITORY",
     help="The same repository as the devices name it, if they reach it by another name or port.",
+)
+anyway_option = click.option(
+    "--anyway",
+    "is_anyway",
+    is_flag=True,
+    help="Although the registry's trust document does not count the key: for devices without one.",
 )
 
 

@@ -124,7 +124,7 @@ def read_health(path: Path) -> Health | None:
 def why_unwell(health: Health | None, *, now_boottime_ns: int, max_age_s: float) -> str | None:
     """Return why nothing may be serving, None where something is; a camera or a broker that is away is no reason."""
     if health is None:
-        return "no health file: not started yet, or not able to write it"
+        return "no health file: not started yet, not able to write it, or run by hand without --health"
     if not health.is_ready:
         return "not ready: the engine has not run yet"
     age_s = (now_boottime_ns - health.at_boottime_ns) / 1e9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +45,8 @@ _REASONS = (
 )
 _HINTS = {
     _CHANGED: "find out whether the device was installed anew, or another one answers; only then: "
-    "ssh-keygen -R {known}; log in once and compare the key that it shows: {ssh}",
+    "ssh-keygen -R NAME -f FILE, with what {ssh} shows (Host key for NAME has changed, Offending key in FILE); log in "
+    "once and compare the key that it shows",
     "transfer.ssh.hostkey": "log in once and compare the key that it shows: {ssh}",
     _MANY_KEYS: "ssh offers more keys than the device tries; name the right one in ssh_config: IdentityFile, with "
     "IdentitiesOnly yes",
@@ -131,9 +131,7 @@ def ssh_failed(address: SshAddress, lines: Sequence[str], *, is_admin: bool = Fa
     return DeployError(
         code,
         f"{address.host}: {reason.strip('@ ')}",
-        hint=_HINTS.get(text, usual).format(
-            host=address.host, ssh=_by_hand(address, is_admin=is_admin), known=_known_as(lines)
-        ),
+        hint=_HINTS.get(text, usual).format(host=address.host, ssh=_by_hand(address, is_admin=is_admin)),
         evidence={"stderr": list(lines[-5:])},
     )
 
@@ -144,10 +142,3 @@ def _by_hand(address: SshAddress, *, is_admin: bool) -> str:
     given += [] if address.port is None else ["-p", str(address.port)]
     given += [] if address.user is None or not is_admin else ["-l", address.user]
     return shlex.join(["ssh", *given, address.host])
-
-
-def _known_as(lines: Sequence[str]) -> str:
-    """Return the name and the file of a changed key in ssh-keygen's words; it may be that of a jump host."""
-    said = r"^Offending [^\n]* key in ([^\n]+):\d+.*?^Host key for (\S+) has changed"
-    found = re.search(said, "\n".join(lines), re.MULTILINE | re.DOTALL)
-    return "NAME" if found is None else shlex.join([found[2], "-f", found[1]])

@@ -67,7 +67,7 @@ def _cells(name: str, heard: Heard) -> tuple[str | int | None, ...]:
 def _trouble(deploy: DeployMessage | None, pull: PullMessage) -> tuple[str | None, str | None]:
     """Return the release that failed and why: as the last look has it, unless the last switch tells the same, or later.
 
-    A lock is waited for: the release behind it has not failed.
+    A lock is waited for, and a registry or a setting is of no release: none has failed then.
     """
     is_told = (
         deploy is not None
@@ -75,7 +75,8 @@ def _trouble(deploy: DeployMessage | None, pull: PullMessage) -> tuple[str | Non
         and (pull.result == "rolled-back" or (pull.at or "") <= deploy.at)
     )
     if pull.code is not None and not is_told:
-        return None if pull.code.startswith("lock.") else pull.release, f"{pull.code}: {pull.reason}"
+        is_of_none = pull.code.startswith(("lock.", "registry.", "device.settings"))
+        return None if is_of_none else pull.release, f"{pull.code}: {pull.reason}"
     if deploy is not None and deploy.result != "committed":
         return deploy.release, deploy.reason or deploy.result
     return None, (pull.reason or pull.result) if pull.result == "kept" else None

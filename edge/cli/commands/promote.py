@@ -17,6 +17,7 @@ from edge.cli.fleet import targets_option
 from edge.cli.output import echo_result, echo_warnings
 from edge.cli.paths import SECONDS, command
 from edge.cli.ring_options import (
+    anyway_option,
     ca_option,
     credential_option,
     heard,
@@ -33,7 +34,7 @@ from edge.deploy.provision.keys import find_key
 from edge.deploy.rings.desk import PublishedRelease, RingDesk
 from edge.deploy.rings.promote import Promoted, Promoter, RingWatch, wait_for
 from edge.deploy.rings.verdict import Condition, Decision, RingTally
-from edge.errors import DeployError
+from edge.errors import ConfigError, DeployError
 from edge.registry.reference import ring_tag
 
 __all__ = ["promote", "withdraw"]
@@ -77,6 +78,7 @@ class _Span(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @ca_option
 @login_option
 @known_as_option
+@anyway_option
 def promote(
     where: str,
     ring: str,
@@ -88,6 +90,7 @@ def promote(
     login_path: Path | None,
     known_as: str | None,
     targets_path: Path | None,
+    is_anyway: bool,
     as_json: bool,
     **waiting: Any,
 ) -> int:
@@ -113,8 +116,7 @@ def promote(
         raise click.UsageError("--when asks what devices say: add --pipeline FILE, which names the broker")
     promoter_key = find_key(key)
     with opened(where, login_path, ca, known_as) as (desk, release):
-        desk.require_counting(fingerprint(promoter_key), RING)
-        desk.require_signed(release)
+        _require_counting(desk, promoter_key, release, is_anyway=is_anyway)
         echo_warnings(_unknown(desk, targets_path, release.manifest.channel, ring, members or frozenset()))
         try:
             if members is not None:
@@ -132,6 +134,12 @@ def promote(
             return _STOPPED
     _tell(promoted, as_json=as_json)
     return _DONE
+
+
+def _require_counting(desk: RingDesk, key: Path, release: PublishedRelease, *, is_anyway: bool) -> None:
+    if not is_anyway:
+        desk.require_counting(fingerprint(key), RING)
+        desk.require_signed(release)
 
 
 def _waited(
@@ -175,7 +183,12 @@ def _unknown(
     desk: RingDesk, targets_path: Path | None, channel: str, ring: str, members: frozenset[str]
 ) -> Iterator[str]:
     """Yield that the ring, or a device of it, is known nowhere, where others are known."""
-    targets = find_inventory(targets_path).targets.values()
+    try:
+        targets = list(find_inventory(targets_path).targets.values())
+    except ConfigError:
+        if targets_path is not None:
+            raise
+        targets = []  # one that was only found is asked for typing errors alone
     names = {one.name for one in targets}
     if names and (strangers := sorted(one for one in members if one.partition("/")[2] not in names)):
         yield f"--devices: the inventory names no {', '.join(strangers)}; look for a typing error"
@@ -251,7 +264,9 @@ def withdraw(
             click.echo(f"release {name} may be promoted again")
             return 0
         promoter_key = find_key(key)
+        promoter = Promoter(desk, promoter_key)
+        promoter.mark(name, why or "")  # first: a key that empties no ring stops the release all the same
         desk.require_counting(fingerprint(promoter_key), RING)
-        rings = Promoter(desk, promoter_key).withdraw(name, release.manifest.channel, why or "")
+        rings = promoter.withdraw(name, release.manifest.channel, why or "")
     click.echo(f"no further device takes release {name}; it is gone from: {', '.join(rings) or 'no ring'}")
     return 0

@@ -184,7 +184,7 @@ class RingDesk:
         raise DeployError(
             "verify.signature.signer",
             f"{self.repository}: version {version} of who counts lets {owners} sign for {namespace}, and not "
-            f"{fingerprint}: devices would refuse it, so nothing was written",
+            f"{fingerprint}: devices that follow it would refuse that",
             hint="sign with a key that counts; or let this one count: edge-deploy trust sign, trust publish",
         )
 
@@ -208,7 +208,7 @@ class RingDesk:
             chain = decode_chain(self._registry.blob(layer, most_bytes=MAX_CHAIN_BYTES))
             return latest_of(chain, root=root or chain[0].document.root)[-1]
         except DeployError as error:  # what somebody else has put there is written over
-            if error.code.startswith(("verify.", "registry.artifact")):
+            if error.code.startswith(("verify.", "registry.artifact", "registry.missing")):
                 return None
             raise
 

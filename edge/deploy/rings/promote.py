@@ -90,10 +90,14 @@ class Promoter:
 
     def withdraw(self, release: str, channel: str, why: str) -> list[str]:
         """Let no further device take a release; return the tags of rings that had it. A device that has it keeps it."""
+        self.mark(release, why)
+        return [tag for tag in self._desk.rings(channel) if self._empty(tag, release)]
+
+    def mark(self, release: str, why: str) -> None:
+        """Mark a release as withdrawn: unsigned, and devices follow it (ADR 19)."""
         if self._desk.withdrawal(release) is None:
             at = self._clock().strftime(_TIME)
             self._desk.withdraw(Withdrawal(release, cleaned(why)[:300], _who_am_i(), at))
-        return [tag for tag in self._desk.rings(channel) if self._empty(tag, release)]
 
     def _empty(self, tag: str, release: str) -> bool:
         """State that a ring runs nothing, as long as it was to run a release; return whether it was."""

@@ -137,7 +137,7 @@ class Heard:
         switched, pulled = self.deploy, self.pull
         if switched is not None and (switched.result, switched.from_) != ("rolled-back", release):
             return switched.release == release
-        return pulled is not None and (pulled.release, pulled.result) == (release, "unchanged")
+        return pulled is not None and pulled.release == release and pulled.result in ("unchanged", "committed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,7 +334,7 @@ class Writer:
     ) -> bool:
         """Drop the oldest, to a number of bytes or to an age; return whether there were any.
 
-        The next transactions declare it in /run first, and delete it then.
+        The disk deletes and declares in one transaction, /run in the next one.
         """
         first, freed_bytes, has_found = 0, 0, False
         while freed_bytes < most_bytes:
@@ -349,6 +349,8 @@ class Writer:
             if len(old) < _LOAD:
                 break
             first = old[-1].ticket + 1
+        if has_found and place is not self.places.run:
+            self._move(only_events=True)
         return has_found
 
     def _unusable(self, error: PlaceUnusableError) -> None:

@@ -187,7 +187,7 @@ def start_trial(session: Session, release: str, *, confirm: bool, offer: Signed 
         release,
         moment=this_moment(),
         confirm=confirm,
-        baseline=baseline,
+        baseline={**baseline, "release": before} if baseline else baseline,
         seen=None if offer is None else spent_by(offer),
         by_force=True,  # what came so far was let through on purpose
     )

@@ -119,7 +119,7 @@ def write_progress(path: Path, note: str) -> None:
 def read_progress(path: Path) -> str:
     """Return an empty text where nothing can be read."""
     try:
-        return str(json_object(read_file(path, most_bytes=_MAX_NOTE_BYTES)).get("note", ""))[:200]
+        return str(json_object(read_file(path, most_bytes=_MAX_NOTE_BYTES)).get("note", ""))[:1000]
     except (OSError, ValueError):
         return ""
 

@@ -303,7 +303,7 @@ def unasked(error: DeployError, reference: str, last: PullRecord | None) -> Pull
     """Return what to remember of a pull that `error` has ended before the registry was asked."""
     if last is None or last.reference != reference:
         last = PullRecord(reference=reference, result="", at="")
-    return replace(last, result="failed", code=error.code, problem=error.problem, at=_now_text())
+    return replace(last, release=None, result="failed", code=error.code, problem=error.problem, at=_now_text())
 
 
 def _nothing(release: str | None, reference: str) -> Outcome:

@@ -47,8 +47,14 @@ def health_path(given: Path | None, environ: Mapping[str, str] = os.environ) -> 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Hold the folders that systemd gives a service for its files; ConfigError where another one does."""
+    """Hold the folders that systemd gives a service for its files; ConfigError where another one does.
+
+    Root's run by hand beside the device's service is refused, too: a broker throws one of both out for the other.
+    """
     with contextlib.ExitStack() as stack:
+        if unit_folder("RUNTIME_DIRECTORY") is None and (of_service := Layout().health.parent).is_dir():
+            with service_lock(of_service):
+                pass
         for folder in {unit_folder("STATE_DIRECTORY"), unit_folder("RUNTIME_DIRECTORY")}:
             if folder is not None and folder.is_dir():
                 stack.enter_context(service_lock(folder))

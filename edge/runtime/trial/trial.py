@@ -403,7 +403,8 @@ def _watch(device: Device, units: Units, trial: Trial, state: State, manifest: M
 
 def _manifest_before(device: Device, state: State) -> Manifest | None:
     with suppress(DeployError):
-        return None if state.fallback is None else decode_manifest(device.releases.manifest(state.fallback))
+        before = state.baseline.get("release") or state.fallback  # another one where the release that serves is tried
+        return None if before is None else decode_manifest(device.releases.manifest(str(before)))
     return None
 
 

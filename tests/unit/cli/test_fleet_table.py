@@ -40,7 +40,8 @@ def row(monkeypatch):
     [
         ({"release": NEW, "result": "refused", "code": "preflight.space", "at": LATER}, NEW, "preflight.space: "),
         ({"release": NEW, "result": "refused", "code": "verify.signature.signer", "at": AT}, NEW, "verify.signature."),
-        ({"result": "failed", "code": "registry.tls", "at": LATER}, None, "registry.tls: "),
+        ({"release": NEW, "result": "failed", "code": "registry.tls", "at": LATER}, None, "registry.tls: "),
+        ({"release": NEW, "result": "failed", "code": "device.settings", "at": LATER}, None, "device.settings: "),
         ({"release": OLD, "result": "refused", "code": "preflight.bad", "at": LATER}, OLD, "preflight.bad: "),
         ({"release": OLD, "result": "refused", "code": "preflight.space", "at": "2026-11-24T00:00:00Z"}, OLD, "asked "),
         ({"release": OLD, "result": "rolled-back", "code": "trial.frames", "at": LATER}, OLD, "asked for by root@vm"),

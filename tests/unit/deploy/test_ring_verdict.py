@@ -139,7 +139,8 @@ def test_while_more_than_a_quarter_says_nothing_nobody_can_tell():
     [
         ("rolled-back", "c" * 12, NEW, "unchanged", "promote"),
         (None, None, None, "unchanged", "promote"),
-        ("rolled-back", "c" * 12, NEW, "committed", "wait"),  # told of what a person has left since, too
+        ("rolled-back", "c" * 12, NEW, "committed", "promote"),  # it came by pull, and another one by hand went back
+        ("rolled-back", "c" * 12, NEW, "rolled-back", "wait"),
         ("rolled-back", "c" * 12, "a" * 12, "unchanged", "wait"),
         ("failed", "c" * 12, NEW, "unchanged", "wait"),
         ("committed", "c" * 12, NEW, "unchanged", "wait"),  # pushed since

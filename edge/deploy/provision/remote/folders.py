@@ -49,7 +49,9 @@ def naming(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0, "the kernel's journal may say why")
-        raise OSError(f"{path}: {error.strerror or error}; {remedy}") from error
+        inner = error.filename
+        within = "" if inner in (None, path, os.path.basename(path)) else f" ({inner})"
+        raise OSError(f"{path}: {error.strerror or error}{within}; {remedy}") from error
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

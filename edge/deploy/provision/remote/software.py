@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import stat
 import sys
 from typing import BinaryIO
@@ -17,6 +18,7 @@ __all__ = ["Software", "stock"]
 # When a user starts one of our programs, no variable of theirs and no folder of a user's own says what Python loads; no
 # bytecode is written, and a crash in native code leaves its stack. A script has room for one argument.
 _FLAGS = b"-IBXfaulthandler"
+_SILENT_S = 900  # for a mebibyte
 
 
 class Software(Step):
@@ -116,21 +118,24 @@ class Software(Step):
             store.remove(name)
         for name, digest in self.values["wheels"].items():
             if _sha256_of(store, name) != digest:
-                raise Conflict(f"{name} has not arrived as it was sent")
+                raise Conflict(f"{name} is not as it was sent; another provision may have replaced it: run it again")
 
 
 def stock(request: Record, stream: BinaryIO) -> Record:
     """Write the files that come into root's own folder, by name and length, each whole or not at all."""
     make_folders(request["store"])
+    signal.alarm(_SILENT_S)  # of a broken connection nobody tells this end, which holds the lock
     with open_folder(request["store"]) as store:
         store.require_roots()
         for name, length in request["files"].items():
             with store.replacing(name) as partial, open(store.new_file(partial, mode=0o644), "wb") as file:
                 while length and (part := stream.read(min(length, 1 << 20))):
+                    signal.alarm(_SILENT_S)
                     file.write(part)
                     length -= len(part)
                 if length:
                     raise Conflict(f"{name} has not arrived whole")
+    signal.alarm(0)
     return {"applied": True}
 
 

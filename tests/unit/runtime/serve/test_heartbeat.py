@@ -1,5 +1,7 @@
 """Signs of life, of a real service with a real engine, heard on a real socket in the place of systemd."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,7 +10,7 @@ from edge.device.health import read_health
 from edge.device.layout import Layout
 from edge.device.units import Notifier
 from edge.engine.openvino.engine import OpenVinoEngine
-from edge.errors import SourceError
+from edge.errors import ConfigError, SourceError
 from edge.media.camera import Camera
 from edge.media.probe import CameraBackoff
 from edge.runtime.serve import serve
@@ -256,3 +258,20 @@ def test_where_the_health_file_goes(tmp_path, monkeypatch):
     assert health_path(tmp_path / "x.json", {"RUNTIME_DIRECTORY": "/run/a"}) == tmp_path / "x.json"
     assert str(health_path(None, {"RUNTIME_DIRECTORY": "/run/a:/run/b"})) == "/run/a/health.json"
     assert health_path(None, {}) is None  # the folder of the device's service is not that of a run by hand
+
+
+def test_a_run_by_hand_of_root_is_refused_beside_the_service_and_holds_nothing(tmp_path, monkeypatch):
+    layout = Layout(tmp_path)
+    layout.health.parent.mkdir(parents=True)
+    monkeypatch.setattr(serve, "Layout", lambda: layout)
+    for name in ("RUNTIME_DIRECTORY", "STATE_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    hold = f"import sys, fcntl; f = open({str(layout.health.parent / '.edge-runtime.lock')!r}, 'r+'); "
+    hold += "fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB); print(1, flush=True); sys.stdin.read()"
+
+    with serve.alone():
+        other = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert other.stdout.readline() == b"1\n"
+    with pytest.raises(ConfigError, match="another edge-runtime"), serve.alone():
+        pass
+    other.communicate()

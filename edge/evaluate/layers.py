@@ -2,7 +2,7 @@
 
 Scores and boxes are compared before suppression. That is smoother than mAP, and needs no labels: a box a little off
 counts a little. What is surely there counts most, by the square of its score: mAP is lost where INT8 lowers high scores
-and shifts their boxes, not in the noise of low ones (docs/adr/0003 has the measurement).
+and shifts their boxes, not in the noise of low ones (docs/adr/0003).
 
 Signal and noise of layers are summed over all images, in float64:
 

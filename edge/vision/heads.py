@@ -42,7 +42,7 @@ class Head:
     """Parameters of decoding: the layout, the canvas, and the strides in the order of their cells.
 
     With `is_multi_label` a cell gives a candidate for each class above the threshold (as COCO's protocol wants it for
-    measuring), otherwise only for its best class (as a consumer of detections wants it). See docs/adr/0004.
+    measuring), otherwise only for its best class (as a consumer of detections wants it). See docs/adr/0003.
 
     `classes` are those that have a score; None: all that follows the box is one. `is_turned` as above.
     """

@@ -69,7 +69,7 @@ class _TensorRt:
             return replace(plan, data=with_compiled(plan.data, engine.compiled()))
 
     def int8_forms(self, model: ModelForms, request: EngineRequest) -> tuple[Int8Form, ...]:
-        """Return the forms that the installed TensorRT has; which is the fastest here is not known (docs/adr/0023)."""
+        """Return the forms that the installed TensorRT has; which is the fastest here is not known (docs/adr/0007)."""
         return int8_forms(import_tensorrt().abilities, model, request)
 
     def load(self, plan: bytes, spec: ModelSpec, request: EngineRequest) -> TensorRtEngine:

@@ -2,7 +2,7 @@
 
 The builder works on a stranger's model with native code, as a user of its own: whatever lies in its folder may be of
 somebody who took it over. So its files are read as those of another user, what can be told of them otherwise is
-compared (docs/adr/0017), and they are copied: a file that was moved would still be the builder's, who could change it.
+compared (docs/adr/0016), and they are copied: a file that was moved would still be the builder's, who could change it.
 """
 
 from __future__ import annotations

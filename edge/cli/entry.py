@@ -19,7 +19,7 @@ def edge_deploy() -> NoReturn:
 
 
 def edge_runtime() -> NoReturn:
-    """Run the device's command, by the software of the release that it is for (docs/adr/0020)."""
+    """Run the device's command, by the software of the release that it is for (docs/adr/0018)."""
     _prepare()
     from edge.runtime.software.binding import hand_over
 

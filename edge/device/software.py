@@ -1,4 +1,4 @@
-"""Software that releases brought, unpacked by edge-software for all to run (docs/adr/0020). Standard library only."""
+"""Software that releases brought, unpacked by edge-software for all to run (docs/adr/0018). Standard library only."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def command_of(site):
 
 
 def installed_at(site, key):
-    """Return the folder of software over what is installed, by the words of ADR 20."""
+    """Return the folder of software over what is installed: SHA-256 over its key and that folder, a line each."""
     beside = site.device.run("readlink -f /opt/edge").stdout.strip()
     return HOME + "/" + hashlib.sha256(f"{key}\n{beside}\n".encode()).hexdigest()
 

@@ -52,7 +52,7 @@ def software_files(own: bytes, **others: bytes) -> dict[str, tuple[Role, bytes]]
 
 
 def key_of(files: Mapping[str, tuple[Role, bytes]]) -> str:
-    """Return the key that software has by ADR 20: SHA-256 over name and digest of each wheel, a line each, sorted."""
+    """Return the key that software has: SHA-256 over name and digest of each wheel, a line each, sorted."""
     wheels = {path: content for path, (role, content) in files.items() if role is Role.SOFTWARE}
     lines = sorted(
         f"{path.rpartition('/')[2]} {hashlib.sha256(content).hexdigest()}\n" for path, content in wheels.items()

@@ -1,1 +1,1 @@
-"""The software that a release brings: installed beside the running one, chosen at each start (docs/adr/0020)."""
+"""The software that a release brings: installed beside the running one, chosen at each start (docs/adr/0018)."""

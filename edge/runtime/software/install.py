@@ -1,6 +1,6 @@
 """`edge-software.service`: what releases bring is verified, unpacked, kept whole and let go of. Standard library only.
 
-Runs as a user of its own, who reads releases and writes nothing but its own folder (docs/adr/0020).
+Runs as a user of its own, who reads releases and writes nothing but its own folder (docs/adr/0018).
 """
 
 from __future__ import annotations

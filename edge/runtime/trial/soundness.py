@@ -67,7 +67,7 @@ def require_engine(device: Device, release: str) -> tuple[EngineRecord, bytes]:
     key = device.releases.engine_key(release)
     if key is None:
         raise DeployError("device.engine.missing", f"release {release}: no engine was built", hint="push it again")
-    # What the engine of other software depends on is known to that one, which looks when it starts (docs/adr/0020).
+    # What the engine of other software depends on is known to that one, which looks when it starts (docs/adr/0018).
     return read_plan(device.engines, key, versions_of=engine_versions if is_this(device, release) else None)
 
 

@@ -180,6 +180,7 @@ class Stored:
     def relieve(self) -> None:
         """Keep the newest late messages in the store only, where memory holds more than it should."""
         with self._lock:
+            self._backlog.age()
             while self._backlog.size_bytes > self._max_bytes // _MEMORY_SHARE:
                 entry = self._backlog.take_newest_late(self.is_here, least=_AHEAD)
                 if entry is None or not self.put_away(entry):

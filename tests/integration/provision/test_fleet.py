@@ -76,7 +76,7 @@ def test_a_machine_where_something_is_in_the_way_stops_the_rest_and_a_resumed_on
 
         assert first.return_value == 11
         assert "d-00  changed" in first.stdout
-        told = "verify.provision: d-01: /etc/sudoers.d/edge-deploy is there and was not written"
+        told = "verify.provision: /etc/sudoers.d/edge-deploy is there and was not written"
         assert (told in first.stdout, first.stderr.count("/etc/sudoers.d")) == (True, 0)
         assert not (devices.root("d-02") / "etc/edge-deploy").exists()
 

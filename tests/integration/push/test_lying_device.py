@@ -58,7 +58,7 @@ def test_no_command_hands_on_what_moves_a_cursor(spoken, name, how):
 
 
 @pytest.mark.parametrize("how", ["texts", "errors", "stderr", "banner"])
-@pytest.mark.parametrize("name", ["status", "logs", "targets", "push", "provision"])
+@pytest.mark.parametrize("name", ["status", "logs", "push", "provision"])
 def test_nor_do_its_documents_for_programs(spoken, name, how):
     done = command("edge-deploy", *spoken(how, COMMANDS[name]), "--json", expected=None)
 

@@ -32,6 +32,7 @@ __all__ = [
     "SshSignature",
     "certificate_error",
     "fingerprint",
+    "fingerprint_of",
     "namespace_of",
     "read_signature",
     "run_ssh_keygen",
@@ -64,8 +65,7 @@ class SshSignature:
 
     @property
     def fingerprint(self) -> str:
-        digest = hashlib.sha256(base64.b64decode(self.public_key)).digest()
-        return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+        return fingerprint_of(self.public_key)
 
 
 def read_signature(signature: bytes) -> SshSignature:
@@ -140,6 +140,12 @@ def sign(content: bytes, key: Path, namespace: str = RELEASE) -> bytes:
             hint="give a key that you can use with ssh; load it into ssh-agent if it has a passphrase",
         )
     return ran.output
+
+
+def fingerprint_of(public_key: str) -> str:
+    """Return `SHA256:...` of a public key in base64. Source: ssh-keygen(1), -l."""
+    digest = hashlib.sha256(base64.b64decode(public_key)).digest()
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def fingerprint(key: Path) -> str:
@@ -276,10 +282,9 @@ def _check_readable(allowed_signers: Path, revoked: Path | None) -> None:
 def _not_a_signer(asked: _Question, read: SshSignature, allowed_signers: Path, listed_in: str) -> DeployError:
     lines = [line for line in _lines(allowed_signers) if read.public_key in line.split()]
     if not lines:
-        digest = base64.b64encode(hashlib.sha256(base64.b64decode(read.public_key)).digest()).decode().rstrip("=")
         return DeployError(
             "verify.signature.signer",
-            f"the signer's key, SHA256:{digest}, is not in {listed_in}",
+            f"the signer's key, {read.fingerprint}, is not in {listed_in}",
             hint="sign with a key that the device knows, or let this one count: "
             f"edge-deploy provision TARGET {_OPTIONS.get(asked.namespace, '--promoter')} KEY.pub "
             "(where a root key says who counts: edge-deploy trust sign)",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from edge.bundle.bounds import ahead_of, most_sequence
 from edge.bundle.checks import canonical, check_between, check_text, read_object, read_time
-from edge.bundle.sign import in_file, run_ssh_keygen, verify
+from edge.bundle.sign import fingerprint_of, in_file, verify
 from edge.errors import DeployError
 
 __all__ = [
@@ -191,9 +191,8 @@ class TrustDocument:
         """Return whether what a key signs for `namespace` counts; where no promoter is named, no statement is read."""
         if namespace == RING and not asks_for_statements("\n".join(self.signers)):
             return True
-        lines = (_KEY.search(line) for line in self.counting if names_signer(line, namespace))
-        with in_file("".join(f"{line[0]}\n" for line in lines if line).encode()) as keys:
-            return fingerprint in run_ssh_keygen("-l", "-E", "sha256", "-f", str(keys)).output.decode().split()
+        keys = (_KEY.search(line) for line in self.counting if names_signer(line, namespace))
+        return fingerprint in (fingerprint_of(key[0].split()[1]) for key in keys if key)
 
 
 @dataclass(frozen=True, slots=True)

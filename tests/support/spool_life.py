@@ -24,11 +24,11 @@ ROOMY = Bounds(max_bytes=64 << 20, max_age_s=3600.0, free_bytes=0)
 class Life:
     """One start of the service after another over one disk; the thread of the spool is driven by hand."""
 
-    def __init__(self, folder, *, has_run=True, max_bytes=200_000, bounds=ROOMY):
+    def __init__(self, folder, *, has_run=True, max_bytes=200_000, bounds=ROOMY, live_s=0.0):
         self.disk, self.run = folder / "disk", folder / "run"
         self.disk.mkdir()
         self.run.mkdir()
-        self.has_run, self.max_bytes, self.bounds = has_run, max_bytes, bounds
+        self.has_run, self.max_bytes, self.bounds, self.live_s = has_run, max_bytes, bounds, live_s
         self.epoch, self.device = 40, "gate-01"
         self.received, self.published = [], {}
         self.outbox = self.keeper = None
@@ -44,7 +44,7 @@ class Life:
         self.outbox, self.keeper = open_outbox(
             msgspec.structs.replace(birth(), epoch=self.epoch, device=self.device),
             max_bytes=self.max_bytes,
-            live_s=0.0,
+            live_s=self.live_s,
             run_path=self.run / "outbox.db" if self.has_run else None,
             spool=SpoolPlace(self.path, self.bounds),
             now_s=lambda: time.monotonic() + self.skipped_s,

@@ -196,9 +196,8 @@ def _unknown(
     rings = labelled | {one.removeprefix(f"{channel}-") for one in desk.rings(channel)}
     if ring in rings or members or desk.members(ring_tag(channel, ring)) is not None:
         return
-    if labelled or difflib.get_close_matches(
-        ring, rings, cutoff=0.75
-    ):  # without labels any other name may be a new one
+    # Without labels any name that is like no other may be a new one.
+    if labelled or difflib.get_close_matches(ring, rings, cutoff=0.75):
         known = ", ".join(sorted(rings))
         yield f"no device, label or earlier promote names the ring {ring}; known: {known}; add --devices if it is new"
 
@@ -266,7 +265,8 @@ def withdraw(
         promoter_key = find_key(key)
         promoter = Promoter(desk, promoter_key)
         promoter.mark(name, why or "")  # first: a key that empties no ring stops the release all the same
+        tell(f"release {name} is marked: no further device takes it")
         desk.require_counting(fingerprint(promoter_key), RING)
         rings = promoter.withdraw(name, release.manifest.channel, why or "")
-    click.echo(f"no further device takes release {name}; it is gone from: {', '.join(rings) or 'no ring'}")
+    click.echo(f"release {name} is gone from: {', '.join(rings) or 'no ring'}")
     return 0

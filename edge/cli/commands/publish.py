@@ -47,10 +47,9 @@ def publish(
     tls_context(ca)  # what is wrong with it is said before a bundle is made
     login: Login | None = None if login_path is None else read_login(login_path)
     bundle = bundle_of(what, **making)
-    namespace, signed = namespace_of(bundle.signature), read_signature(bundle.signature)
     if not is_anyway:
         with open_desk(reference, login=login, ca=ca) as desk:
-            desk.require_counting(signed.fingerprint, namespace)
+            desk.require_counting(read_signature(bundle.signature).fingerprint, namespace_of(bundle.signature))
     published = publish_bundle(bundle, reference, login=login, ca=ca, on_step=_step)
     echo_result(asdict(published), pair_lines(_pairs(published)), as_json=as_json)
     if len(published.tags) == 1 and not as_json:

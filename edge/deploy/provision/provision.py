@@ -220,15 +220,15 @@ def _require_done(answer: StepsAnswer, host: str) -> None:
 
 
 def _require_keys(wanted: Wanted, facts: ProvisionFacts, host: str) -> None:
-    lacking = {}
+    missing, given = [], []
     if not wanted.keys and not facts.has_key:
-        lacking["key yet that may push: --key"] = "--key ~/.ssh/id_ed25519.pub"
+        missing.append("no key yet that may push: --key is missing")
+        given.append("--key ~/.ssh/id_ed25519.pub")
     if not wanted.signers and wanted.trust is None and not facts.has_signer:
-        lacking["signer yet: --signer or --trust"] = (
-            "--signer ~/.ssh/id_ed25519.pub, or the signed list of signers: --trust trust.json"
-        )
-    if lacking:
-        raise _no_key(f"{host} knows no {' is missing; no '.join(lacking)} is missing", ", ".join(lacking.values()))
+        missing.append("no signer yet: --signer or --trust is missing")
+        given.append("--signer ~/.ssh/id_ed25519.pub, or the signed list of signers: --trust trust.json")
+    if missing:
+        raise _no_key(f"{host} knows {'; '.join(missing)}", ", ".join(given))
     if facts.has_signer or wanted.trust is None:
         return
     signers = decode_chain(wanted.trust[1].encode())[-1].document.signers

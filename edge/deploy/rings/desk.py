@@ -192,8 +192,7 @@ class RingDesk:
         """Raise as `require_counting` for the key that has signed a release."""
         artifact = decode_artifact(release.oci, where=self._registry.name_of(release.manifest.release))
         signature = self._registry.blob(artifact.signature, most_bytes=MAX_SIGNATURE_BYTES)
-        namespace = namespace_of(signature)
-        self.require_counting(read_signature(signature).fingerprint, namespace)
+        self.require_counting(read_signature(signature).fingerprint, namespace_of(signature))
 
     def _known_trust(self, root: str | None = None) -> SignedTrust | None:
         """Return the last document at the registry, signed by a root (None: the one it names) or those that followed.

@@ -6,8 +6,8 @@ names that merely look alike are never taken for each other.
 
 The time that OpenVINO reports of a node is the mean of all inferences so far, in whole microseconds: one interruption
 would lie in every later run. Times of runs are differences of the sums behind those means, and uncertain by as many
-microseconds as there were inferences. The peaks of a CPU are convolutions by OpenVINO, INT8
-and FP32, and copying in memory.
+microseconds as there were inferences. The peaks of a CPU are convolutions by OpenVINO, INT8 and FP32, and copying in
+memory.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def make(request: Record) -> Record:
     A step is left out where the program that reads what it makes, its `reader`, is not installed.
     """
     notes = _read_record()
-    read = [values for values in request["steps"] if shutil.which(values.get("reader", "sh"))]
+    read = [values for values in request["steps"] if "reader" not in values or shutil.which(values["reader"])]
     steps = [KINDS[values["kind"]](values, notes.get(_key(values), {}).get("record")) for values in read]
     changes, conflicts, needed = [], [], []
     for step in steps:

@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import sys
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from edge.deploy.provision.remote.files import Step
@@ -124,8 +125,7 @@ class Software(Step):
 def stock(request: Record, stream: BinaryIO) -> Record:
     """Write the files that come into root's own folder, by name and length, each whole or not at all."""
     make_folders(request["store"])
-    signal.alarm(_SILENT_S)  # of a broken connection nobody tells this end, which holds the lock
-    with open_folder(request["store"]) as store:
+    with _ending_in_silence(), open_folder(request["store"]) as store:
         store.require_roots()
         for name, length in request["files"].items():
             with store.replacing(name) as partial, open(store.new_file(partial, mode=0o644), "wb") as file:
@@ -135,8 +135,17 @@ def stock(request: Record, stream: BinaryIO) -> Record:
                     length -= len(part)
                 if length:
                     raise Conflict(f"{name} has not arrived whole")
-    signal.alarm(0)
     return {"applied": True}
+
+
+@contextlib.contextmanager
+def _ending_in_silence() -> Iterator[None]:
+    """End the process where nothing comes: a broken connection does not end it, and it holds the lock."""
+    signal.alarm(_SILENT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 def _running_from(place: str) -> set[str]:

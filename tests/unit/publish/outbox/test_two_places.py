@@ -1,7 +1,10 @@
 """One store in two places: what one of them cannot take, what many starts have left, what publishing costs."""
 
+import pytest
+
 from edge.publish.outbox.store import Place
 from tests.support.spool_life import Life, damage_all, full, kill_in_a_move
+from tests.support.wait import wait_until
 from tests.support.wire_messages import detections
 
 
@@ -119,7 +122,9 @@ def test_a_row_goes_from_the_disk_with_the_record_that_declares_it(tmp_path):
     assert life.prove().exactly["east", 41] == {1}
 
 
-def test_a_lost_disk_takes_nothing_of_what_lies_only_in_run(tmp_path, monkeypatch):
+@pytest.fixture
+def filled(tmp_path, monkeypatch):
+    """A start with 320 messages in /run, some of them there only, while the disk takes nothing; and what ends that."""
     life = Life(tmp_path, max_bytes=400_000)
     life.begin()
     with monkeypatch.context() as patched:
@@ -128,8 +133,14 @@ def test_a_lost_disk_takes_nothing_of_what_lies_only_in_run(tmp_path, monkeypatc
             life.frames(40, settled=False)
             life.keeper.tick()
         assert life.balances()["spool_waiting"] > 0
-        life.path.unlink()
-        life.look()
+        yield life, patched.undo
+
+
+def test_a_lost_disk_takes_nothing_of_what_lies_only_in_run(filled):
+    life, mend_disk = filled
+    life.path.unlink()
+    life.look()
+    mend_disk()
     counts = life.balances()
     assert (counts["numbered_in_gaps"], counts["numbered_waiting"]) == (0, 320)
     assert life.deliver().prove().exactly["east", 41] == set()
@@ -154,21 +165,13 @@ def test_a_message_that_is_delivered_while_it_is_written_goes_from_run_with_the_
     assert life.keeper.places.run.tickets() == {}
 
 
-def test_run_that_is_damaged_while_it_serves_is_begun_anew_and_only_what_was_nowhere_else_is_declared(
-    tmp_path, monkeypatch
-):
-    life = Life(tmp_path, max_bytes=400_000)
-    life.begin()
-    with monkeypatch.context() as patched:
-        patched.setattr(Place, "commit", full("spool.db"))
-        for _ in range(8):
-            life.frames(40, settled=False)
-            life.keeper.tick()
-        away = life.balances()["spool_waiting"]
-        run = life.keeper.places.run
-        damage_all(run)
-        for _ in range(5):
-            life.keeper.tick()
+def test_run_that_is_damaged_while_it_serves_is_begun_anew_and_only_what_was_nowhere_else_is_declared(filled):
+    life, mend_disk = filled
+    away, run = life.balances()["spool_waiting"], life.keeper.places.run
+    damage_all(run)
+    for _ in range(5):
+        life.keeper.tick()
+    mend_disk()
     life.settle()
     counts = life.balances()
     assert (counts["numbered_in_gaps"], counts["numbered_waiting"]) == (away, 320 - away)
@@ -179,3 +182,10 @@ def test_run_that_is_damaged_while_it_serves_is_begun_anew_and_only_what_was_now
     life.kill()
     life.begin().deliver().prove()
     assert {gap["reason"] for gap in life.gaps()} == {"spool-corrupt", "crash"}
+
+
+def test_messages_that_become_late_leave_memory_though_nothing_more_is_published(tmp_path):
+    life = Life(tmp_path, live_s=0.3)
+    life.begin().frames(150, settled=False)
+
+    wait_until(lambda: life.tick() or life.balances()["spool_waiting"], what="they are in the store only", timeout_s=5)
